@@ -1,0 +1,49 @@
+# The build's few rules: one static library per layer (so a wrong dependency fails to link, too),
+# one test executable per folder, one flag set for all of our code.
+
+add_library(nibble_options INTERFACE)
+target_include_directories(nibble_options INTERFACE ${PROJECT_SOURCE_DIR}/src)
+# -ffp-contract=off: a compiler that fuses a*b+c on one machine and not on another would change
+# quantised codes; where a fused multiply-add is wanted the code says std::fma.
+target_compile_options(nibble_options INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wconversion -Werror -ffp-contract=off>)
+if(NIBBLE_SANITIZE)
+  target_compile_options(nibble_options INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${NIBBLE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all>)
+  target_link_options(nibble_options INTERFACE -fsanitize=${NIBBLE_SANITIZE})
+endif()
+
+# nibble_layer(core SOURCES a.cpp b.cpp DEPS quant ... LIBS fmt::fmt ...)
+# Creates nibble_<name>; DEPS are other layers, LIBS outside libraries.
+function(nibble_layer name)
+  cmake_parse_arguments(A "" "" "SOURCES;DEPS;LIBS" ${ARGN})
+  if(A_SOURCES)
+    add_library(nibble_${name} STATIC ${A_SOURCES})
+    set(scope PUBLIC)
+  else()  # headers only
+    add_library(nibble_${name} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  list(TRANSFORM A_DEPS PREPEND nibble_)
+  target_link_libraries(nibble_${name} ${scope} nibble_options ${A_DEPS} ${A_LIBS})
+endfunction()
+
+# nibble_test(core SOURCES x_test.cpp DEPS core LABEL unit)
+# Creates test_<name> from GoogleTest sources; every TEST becomes a ctest entry.
+function(nibble_test name)
+  cmake_parse_arguments(A "" "LABEL;TIMEOUT" "SOURCES;DEPS;LIBS" ${ARGN})
+  if(NOT A_LABEL)
+    set(A_LABEL unit)
+  endif()
+  if(NOT A_TIMEOUT)
+    set(A_TIMEOUT 300)
+  endif()
+  add_executable(test_${name} ${A_SOURCES})
+  list(TRANSFORM A_DEPS PREPEND nibble_)
+  target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(test_${name} PRIVATE ${A_DEPS} ${A_LIBS} GTest::gtest_main)
+  target_compile_definitions(test_${name} PRIVATE
+    NIBBLE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  gtest_discover_tests(test_${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST
+    DISCOVERY_TIMEOUT 60 PROPERTIES LABELS ${A_LABEL} TIMEOUT ${A_TIMEOUT})
+endfunction()

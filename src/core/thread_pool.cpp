@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+#include "core/thread_pool.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <utility>
+
+namespace nibble {
+namespace {
+
+void cpu_relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Long enough to bridge the serial code between two regions, short enough not to burn a core
+// while a person types.
+constexpr auto kSpinTime = std::chrono::microseconds(100);
+
+// Spins, then sleeps, until `value` differs from `old`.
+template <class T>
+void wait_for_change(const std::atomic<T>& value, T old) {
+  const auto give_up = std::chrono::steady_clock::now() + kSpinTime;
+  do {
+    for (int i = 0; i < 32; ++i) {
+      if (value.load(std::memory_order_acquire) != old) return;
+      cpu_relax();
+    }
+  } while (std::chrono::steady_clock::now() < give_up);
+  value.wait(old, std::memory_order_acquire);
+}
+
+}  // namespace
+
+ThreadPool::ThreadPool(int threads) {
+  for (int t = 1; t < threads; ++t) workers_.emplace_back([this, t] { worker_loop(t); });
+}
+
+ThreadPool::~ThreadPool() {
+  stop_ = true;
+  epoch_.fetch_add(1, std::memory_order_release);
+  epoch_.notify_all();
+  for (std::thread& t : workers_) t.join();
+}
+
+void ThreadPool::work(int thread) {
+  for (;;) {
+    const int64_t begin = next_.fetch_add(job_.grain, std::memory_order_relaxed);
+    if (begin >= job_.n) return;
+    try {
+      job_.invoke(job_.body, begin, std::min(job_.n, begin + job_.grain), thread);
+    } catch (...) {
+      if (!failed_.exchange(true)) error_ = std::current_exception();
+      return;
+    }
+  }
+}
+
+void ThreadPool::dispatch(int64_t n, int64_t grain, void* body, Invoke invoke) {
+  job_ = {invoke, body, n, grain};
+  next_.store(0, std::memory_order_relaxed);
+  running_.store(int(workers_.size()), std::memory_order_relaxed);
+  epoch_.fetch_add(1, std::memory_order_release);
+  epoch_.notify_all();
+  work(0);
+  for (int left = running_.load(std::memory_order_acquire); left != 0;
+       left = running_.load(std::memory_order_acquire)) {
+    wait_for_change(running_, left);
+  }
+  if (failed_.exchange(false)) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+void ThreadPool::worker_loop(int thread) {
+  uint32_t seen = 0;
+  for (;;) {
+    wait_for_change(epoch_, seen);
+    seen = epoch_.load(std::memory_order_acquire);
+    if (stop_) return;
+    work(thread);
+    if (running_.fetch_sub(1, std::memory_order_release) == 1) running_.notify_one();
+  }
+}
+
+int default_thread_count() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return std::max(1, int(std::thread::hardware_concurrency()));
+}
+
+}  // namespace nibble

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+// Where third-party test data lies: $NIBBLE_SHARED, or ../shared beside the checkout. It is not
+// part of the repository; a test that needs it and does not find it skips and says so.
+#pragma once
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+namespace nibble::test {
+
+inline std::filesystem::path shared_dir() {
+  if (const char* s = std::getenv("NIBBLE_SHARED")) return s;
+  return std::filesystem::path(NIBBLE_SOURCE_DIR) / ".." / "shared";
+}
+
+}  // namespace nibble::test
+
+// Declares `path` or skips the test with the reason.
+#define NIBBLE_SHARED_FILE_OR_SKIP(path, relative)                                     \
+  const std::filesystem::path path = ::nibble::test::shared_dir() / (relative);        \
+  if (!std::filesystem::exists(path))                                                  \
+  GTEST_SKIP() << path.string() << " is absent (third-party data; set NIBBLE_SHARED)"
