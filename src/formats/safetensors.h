@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+// safetensors: u64 header length, JSON header, payload. Also the sharded form with its
+// model.safetensors.index.json. Checks what the official library checks: offsets in range, sizes
+// that match, no overlap, no holes, no repeated names.
+#pragma once
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/tensor_source.h"
+#include "formats/tensor_writer.h"
+
+namespace nibble {
+
+struct SafetensorsHeader {
+  std::vector<TensorInfo> tensors;  // in payload order
+  TensorSource::Metadata metadata;
+};
+SafetensorsHeader read_safetensors_header(const InputFile& file);
+
+std::unique_ptr<TensorSource> open_safetensors(const std::filesystem::path& path);
+// `index` is the model.safetensors.index.json; the shards lie beside it.
+std::unique_ptr<TensorSource> open_sharded_safetensors(const std::filesystem::path& index);
+
+std::string_view safetensors_dtype_name(DType dtype);  // "BF16"; throws InternalError for c128
+
+class SafetensorsWriter final : public TensorWriter {
+ public:
+  SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorInfo> tensors,
+                    const TensorSource::Metadata& metadata = {});
+
+ private:
+  void do_begin(const TensorInfo&) override {}
+  void do_write(std::span<const std::byte> bytes) override { file_.write(bytes); }
+  void do_finish() override { file_.commit(); }
+  AtomicFile file_;
+};
+
+// Writes model.safetensors when everything fits into one shard, else
+// model-00001-of-0000N.safetensors and the index. Files appear in finish() only, the index last.
+class ShardedSafetensorsWriter final : public TensorWriter {
+ public:
+  static constexpr uint64_t kDefaultShardBytes = 5'000'000'000;  // what the hub's tools use
+  ShardedSafetensorsWriter(const std::filesystem::path& directory, std::vector<TensorInfo> tensors,
+                           const TensorSource::Metadata& metadata = {},
+                           uint64_t max_shard_bytes = kDefaultShardBytes);
+
+ private:
+  void do_begin(const TensorInfo& tensor) override;
+  void do_write(std::span<const std::byte> bytes) override;
+  void do_finish() override;
+
+  std::filesystem::path directory_;
+  std::vector<size_t> shard_begin_;  // first tensor of each shard
+  std::vector<std::unique_ptr<AtomicFile>> files_;
+  size_t begun_ = 0;    // tensors begun
+  size_t current_ = 0;  // shard being written
+};
+
+}  // namespace nibble

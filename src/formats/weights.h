@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+// Logical weights: a raw tensor, or the .qdata/.scale[/.global_scale] entries that together hold
+// one NVFP4 matrix. Broken groups are errors that name the tensor, never dropped in silence.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "formats/tensor_source.h"
+
+namespace nibble {
+
+struct LogicalTensor {
+  enum class Kind { raw, nvfp4 };
+  std::string name;  // "model.layers.0.self_attn.q_proj.weight"
+  Kind kind = Kind::raw;
+  const TensorInfo* raw = nullptr;           // Kind::raw
+  const TensorInfo* codes = nullptr;         // Kind::nvfp4: [rows, cols/2]
+  const TensorInfo* scales = nullptr;        // [rows, cols/16]
+  const TensorInfo* global_scale = nullptr;  // f32 [1], may be absent
+  std::vector<int64_t> shape;                // of the matrix the codes stand for
+  // rank 2: its shape; rank 1: one row; higher: the outermost dimension and the rest.
+  int64_t rows = 0, cols = 0;
+
+  int64_t numel() const { return rows * cols; }
+  bool packed() const { return kind == Kind::nvfp4; }
+};
+
+// The logical tensors of a source, in the order of their first entry. Keeps pointers into the
+// source, which must outlive it.
+class WeightIndex {
+ public:
+  explicit WeightIndex(const TensorSource& source);
+  const std::vector<LogicalTensor>& tensors() const { return tensors_; }
+  const LogicalTensor* find(std::string_view name) const;  // null when there is none
+  const LogicalTensor& at(std::string_view name) const;    // throws FormatError naming it
+  const TensorSource& source() const { return *source_; }
+
+ private:
+  const TensorSource* source_;
+  std::vector<LogicalTensor> tensors_;
+  std::unordered_map<std::string_view, size_t> by_name_;
+};
+
+// Rows of a packed tensor in canonical bytes: codes [row_count, cols/2], scales
+// [row_count, cols/16] as E4M3. Old exports store f16 or f32 scales; each must be an E4M3 value
+// exactly. NaN scales are an error.
+void read_nvfp4_rows(const TensorSource& source, const LogicalTensor& tensor, int64_t row_begin,
+                     int64_t row_count, uint8_t* codes, uint8_t* scales);
+float read_global_scale(const TensorSource& source, const LogicalTensor& tensor);  // 1 when absent
+
+// Rows of a raw f32, f16, bf16 or f64 tensor as float; integer types are an error.
+void read_rows_f32(const TensorSource& source, const LogicalTensor& tensor, int64_t row_begin,
+                   int64_t row_count, float* out);
+
+}  // namespace nibble

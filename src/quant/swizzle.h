@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+// The scale layout block-scaled tensor cores read: rows padded to 128 and columns to 4 with
+// zeros, tiles of 128x4 bytes in row-major tile order, byte (r, c) of a tile at
+// (r % 32) * 16 + (r / 32) * 4 + c.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace nibble {
+
+// rows x cols counts scale bytes: cols is the matrix width divided by 16.
+size_t swizzled_scale_bytes(int64_t rows, int64_t cols);
+size_t swizzled_scale_index(int64_t row, int64_t col, int64_t cols);
+void swizzle_scales(const uint8_t* scales, int64_t rows, int64_t cols, uint8_t* out);
+void unswizzle_scales(const uint8_t* swizzled, int64_t rows, int64_t cols, uint8_t* out);
+
+}  // namespace nibble
