@@ -10,8 +10,8 @@ Tensor Arena::take(DType dtype, std::initializer_list<int64_t> shape) {
   const size_t n = (t.bytes() + kAlignment - 1) / kAlignment * kAlignment;
   if (!measuring()) {
     if (top_ + n > buffer_.bytes()) {
-      throw_internal("arena '{}' is full: {} wanted, {} of {} bytes used", name_, t.describe(), top_,
-                     buffer_.bytes());
+      throw_internal("arena '{}' is full: {} wanted, {} of {} bytes used", name_, t.describe(),
+                     top_, buffer_.bytes());
     }
     t.data = buffer_.data() + top_;
   }

@@ -53,7 +53,7 @@ class Arena {
  public:
   static constexpr size_t kAlignment = 256;  // covers SIMD, cache lines and GPU vector loads
 
-  explicit Arena(std::string name) : name_(std::move(name)) {}        // measuring
+  explicit Arena(std::string name) : name_(std::move(name)) {}  // measuring
   Arena(std::string name, Buffer buffer) : name_(std::move(name)), buffer_(std::move(buffer)) {}
 
   Tensor take(DType dtype, std::initializer_list<int64_t> shape);

@@ -60,8 +60,11 @@ void InputFile::read(uint64_t offset, std::span<std::byte> out) const {
     const ssize_t n = ::pread(fd_, out.data() + done, std::min(out.size() - done, kMaxTransfer),
                               off_t(offset + done));
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw_format("{}: read at offset {} failed: {}", path_.string(), offset + done, error_text());
-    if (n == 0) throw_format("{}: the file shrank while it was read (offset {})", path_.string(), offset + done);
+    if (n < 0)
+      throw_format("{}: read at offset {} failed: {}", path_.string(), offset + done, error_text());
+    if (n == 0)
+      throw_format("{}: the file shrank while it was read (offset {})", path_.string(),
+                   offset + done);
     done += size_t(n);
   }
 }
@@ -83,9 +86,12 @@ AtomicFile::~AtomicFile() {
 void AtomicFile::write(std::span<const std::byte> bytes) {
   size_t done = 0;
   while (done < bytes.size()) {
-    const ssize_t n = ::write(fd_, bytes.data() + done, std::min(bytes.size() - done, kMaxTransfer));
+    const ssize_t n =
+        ::write(fd_, bytes.data() + done, std::min(bytes.size() - done, kMaxTransfer));
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw_format("cannot write {} at offset {}: {}", temporary_.string(), written_ + done, error_text());
+    if (n < 0)
+      throw_format("cannot write {} at offset {}: {}", temporary_.string(), written_ + done,
+                   error_text());
     done += size_t(n);
   }
   written_ += bytes.size();
@@ -114,7 +120,8 @@ void AtomicFile::commit() {
 std::string read_text_file(const std::filesystem::path& path, uint64_t limit) {
   const InputFile f(path);
   if (f.size() > limit) {
-    throw_format("{}: {} bytes is too large to read as text (limit {})", path.string(), f.size(), limit);
+    throw_format("{}: {} bytes is too large to read as text (limit {})", path.string(), f.size(),
+                 limit);
   }
   std::string s(size_t(f.size()), '\0');
   f.read(0, std::as_writable_bytes(std::span(s)));

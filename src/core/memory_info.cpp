@@ -35,7 +35,8 @@ std::optional<uint64_t> read_number(const char* file) {
 }  // namespace
 
 MemoryInfo system_memory() {
-  MemoryInfo m{read_kib_field("/proc/meminfo", "MemTotal:"), read_kib_field("/proc/meminfo", "MemAvailable:")};
+  MemoryInfo m{read_kib_field("/proc/meminfo", "MemTotal:"),
+               read_kib_field("/proc/meminfo", "MemAvailable:")};
   const auto limit = read_number("/sys/fs/cgroup/memory.max");
   const auto used = read_number("/sys/fs/cgroup/memory.current");
   if (limit && used) {

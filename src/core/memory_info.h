@@ -12,7 +12,7 @@ struct MemoryInfo {
 };
 MemoryInfo system_memory();
 
-uint64_t process_peak_bytes();     // high-water mark of the resident set
+uint64_t process_peak_bytes();  // high-water mark of the resident set
 uint64_t process_resident_bytes();
 std::string format_bytes(uint64_t n_bytes);  // "2.83 GiB"
 

@@ -17,7 +17,11 @@ double seconds(Clock::duration d) { return std::chrono::duration<double>(d).coun
 }  // namespace
 
 Progress::Progress(std::string what, uint64_t total, std::string unit)
-    : what_(std::move(what)), unit_(std::move(unit)), total_(total), start_(Clock::now()), last_(start_),
+    : what_(std::move(what)),
+      unit_(std::move(unit)),
+      total_(total),
+      start_(Clock::now()),
+      last_(start_),
       terminal_(isatty(STDERR_FILENO) != 0) {}
 
 Progress::~Progress() {
@@ -38,11 +42,13 @@ void Progress::update(uint64_t done) {
 
 void Progress::draw(double elapsed_s) {
   drawn_ = true;
-  const auto show = [&](uint64_t n) { return unit_ == "bytes" ? format_bytes(n) : fmt::format("{} {}", n, unit_); };
+  const auto show = [&](uint64_t n) {
+    return unit_ == "bytes" ? format_bytes(n) : fmt::format("{} {}", n, unit_);
+  };
   const double share = total_ ? std::min(1.0, double(done_) / double(total_)) : 0;
   const double left = share > 0 ? elapsed_s * (1 - share) / share : 0;
-  const std::string line = fmt::format("{}: {:3.0f} % ({} of {}), {:.0f} s, {:.0f} s left", what_, share * 100,
-                                       show(done_), show(total_), elapsed_s, left);
+  const std::string line = fmt::format("{}: {:3.0f} % ({} of {}), {:.0f} s, {:.0f} s left", what_,
+                                       share * 100, show(done_), show(total_), elapsed_s, left);
   fmt::print(stderr, "{}{}{}", terminal_ ? "\r" : "", line, terminal_ ? "\x1b[K" : "\n");
   std::fflush(stderr);
 }

@@ -10,10 +10,12 @@ namespace nibble {
 
 constexpr std::array<uint32_t, 4> philox(uint64_t seed, uint64_t stream, uint64_t index) {
   uint32_t k0 = uint32_t(seed), k1 = uint32_t(seed >> 32);
-  std::array<uint32_t, 4> c{uint32_t(index), uint32_t(index >> 32), uint32_t(stream), uint32_t(stream >> 32)};
+  std::array<uint32_t, 4> c{uint32_t(index), uint32_t(index >> 32), uint32_t(stream),
+                            uint32_t(stream >> 32)};
   for (int round = 0; round < 10; ++round) {
     const uint64_t p0 = uint64_t(0xD2511F53u) * c[0], p1 = uint64_t(0xCD9E8D57u) * c[2];
-    c = {uint32_t(p1 >> 32) ^ c[1] ^ k0, uint32_t(p1), uint32_t(p0 >> 32) ^ c[3] ^ k1, uint32_t(p0)};
+    c = {uint32_t(p1 >> 32) ^ c[1] ^ k0, uint32_t(p1), uint32_t(p0 >> 32) ^ c[3] ^ k1,
+         uint32_t(p0)};
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }

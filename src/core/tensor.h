@@ -17,15 +17,17 @@ struct Tensor {
   static constexpr int kMaxRank = 4;
 
   DType dtype = DType::f32;
-  int rank = 0;                                // 0: an empty optional argument
+  int rank = 0;  // 0: an empty optional argument
   std::array<int64_t, kMaxRank> shape{1, 1, 1, 1};
-  int64_t row_stride = 0;                      // elements between two indices of dimension 0
-  std::byte* data = nullptr;                   // null while measuring (NullBackend)
+  int64_t row_stride = 0;     // elements between two indices of dimension 0
+  std::byte* data = nullptr;  // null while measuring (NullBackend)
 
   explicit operator bool() const { return rank != 0; }
   int64_t numel() const { return shape[0] * shape[1] * shape[2] * shape[3]; }
   int64_t dim(int i) const { return shape[size_t(i)]; }
-  int64_t inner() const { return shape[1] * shape[2] * shape[3]; }  // elements of one index of dim 0
+  int64_t inner() const {
+    return shape[1] * shape[2] * shape[3];
+  }  // elements of one index of dim 0
   int64_t cols() const { return rank == 0 ? 0 : shape[size_t(rank - 1)]; }
   int64_t rows() const { return cols() == 0 ? 0 : numel() / cols(); }
   size_t bytes() const { return size_t(numel()) * dtype_bytes(dtype); }

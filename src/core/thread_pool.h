@@ -4,9 +4,9 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <thread>
 #include <type_traits>
-#include <exception>
 #include <vector>
 
 namespace nibble {
@@ -34,7 +34,9 @@ class ThreadPool {
     }
     using B = std::remove_reference_t<Body>;
     dispatch(n, grain, const_cast<void*>(static_cast<const void*>(&body)),
-             [](void* b, int64_t begin, int64_t end, int thread) { (*static_cast<B*>(b))(begin, end, thread); });
+             [](void* b, int64_t begin, int64_t end, int thread) {
+               (*static_cast<B*>(b))(begin, end, thread);
+             });
   }
 
  private:
@@ -51,7 +53,7 @@ class ThreadPool {
   std::vector<std::thread> workers_;
   Job job_;
   std::atomic<int64_t> next_{0};
-  alignas(64) std::atomic<uint32_t> epoch_{0};   // odd bits carry nothing: it only counts jobs
+  alignas(64) std::atomic<uint32_t> epoch_{0};  // odd bits carry nothing: it only counts jobs
   alignas(64) std::atomic<int> running_{0};
   std::atomic<bool> stop_{false};
   std::atomic<bool> failed_{false};

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+// The one table of a model's parameters: file names, shapes, and where each lives in memory.
+// Loading, saving, conversion, initialisation, inspection and training iterate it; nothing else
+// lists parameters.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/config.h"
+
+namespace nibble {
+
+// The tensor in memory a parameter is (part of): q, k and v are stacked rows of one weight, and so
+// are gate and up. NVFP4 scales belong to one row, so stacking loses nothing.
+enum class ParamSlot {
+  embed,
+  attn_norm,
+  q_norm,
+  k_norm,
+  qkv,
+  attn_out,
+  ffn_norm,
+  gate_up,
+  down,
+  final_norm,
+  head
+};
+
+struct ParamSpec {
+  std::string name;  // Hugging Face name, e.g. model.layers.0.self_attn.q_proj.weight
+  ParamSlot slot;
+  int64_t layer;               // -1 outside the blocks
+  std::vector<int64_t> shape;  // [out, in], or [width] for norms
+  int64_t row_offset = 0;      // of its rows in a stacked slot
+
+  int64_t numel() const { return shape.size() == 2 ? shape[0] * shape[1] : shape[0]; }
+  bool is_matrix() const { return shape.size() == 2; }
+  // Weights the forward sees in NVFP4: every linear layer and the head, not embeddings and norms.
+  bool is_linear() const { return is_matrix() && slot != ParamSlot::embed; }
+};
+
+// In the order of a Hugging Face state dict. The head is always listed: a file of a tied model may
+// lack it, a .dat stores it as its own tensor.
+std::vector<ParamSpec> parameter_table(const Config& config);
+
+inline constexpr std::string_view kEmbedName = "model.embed_tokens.weight";
+inline constexpr std::string_view kHeadName = "lm_head.weight";
+
+}  // namespace nibble

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: MIT
+// The reference backend: every op in its plainest form over one scalar type, double for exact
+// comparisons and complex<double> for complex-step derivatives of the production wiring. Slow on
+// purpose; quantised data goes through the scalar rules of src/quant.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <complex>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "backend/backend.h"
+#include "core/half.h"
+#include "quant/codec.h"
+#include "quant/int8.h"
+#include "quant/nvfp4.h"
+
+namespace nibble::test {
+
+inline double real_part(double v) { return v; }
+inline double real_part(std::complex<double> v) { return v.real(); }
+
+template <class T>
+class RefBackend final : public Backend {
+ public:
+  std::string name() const override { return "reference"; }
+
+ private:
+  Buffer do_allocate(size_t n_bytes, std::string_view) override {
+    return Buffer(new std::byte[n_bytes](), n_bytes, [](std::byte* p, size_t) { delete[] p; });
+  }
+  void do_upload(Tensor dst, const void* host) override {
+    std::memcpy(dst.data, host, dst.bytes());
+  }
+  void do_download(void* host, Tensor src) override { std::memcpy(host, src.data, src.bytes()); }
+  void do_copy(Tensor dst, Tensor src) override {
+    const size_t e = dtype_bytes(dst.dtype);
+    for (int64_t i = 0; i < dst.dim(0); ++i) {
+      std::memcpy(dst.data + size_t(i * dst.row_stride) * e,
+                  src.data + size_t(i * src.row_stride) * e, size_t(dst.inner()) * e);
+    }
+  }
+  void do_sync() override {}
+
+  // The packed layout is the canonical one: codes, then scales.
+  size_t do_packed_bytes(int64_t out, int64_t in) const override {
+    return size_t(out * in / 2 + out * in / 16);
+  }
+  static uint8_t* codes_of(const LinearWeight& w, int64_t row) {
+    return w.packed.as<uint8_t>() + row * w.in / 2;
+  }
+  static uint8_t* scales_of(const LinearWeight& w, int64_t row) {
+    return w.packed.as<uint8_t>() + w.out * w.in / 2 + row * w.in / 16;
+  }
+  void do_pack_rows(const LinearWeight& w, int64_t r, int64_t rows, const uint8_t* codes,
+                    const uint8_t* scales) override {
+    std::copy_n(codes, rows * w.in / 2, codes_of(w, r));
+    std::copy_n(scales, rows * w.in / 16, scales_of(w, r));
+  }
+  void do_unpack_rows(const LinearWeight& w, int64_t r, int64_t rows, uint8_t* codes,
+                      uint8_t* scales) const override {
+    std::copy_n(codes_of(w, r), rows * w.in / 2, codes);
+    std::copy_n(scales_of(w, r), rows * w.in / 16, scales);
+  }
+
+  // One element of a tensor of any float type.
+  static T value(const Tensor& t, int64_t i) {
+    switch (t.dtype) {
+      case DType::f32: return T(double(reinterpret_cast<const float*>(t.data)[i]));
+      case DType::f64: return T(reinterpret_cast<const double*>(t.data)[i]);
+      case DType::bf16: return T(double(to_float(reinterpret_cast<const bf16_t*>(t.data)[i])));
+      case DType::f16: return T(double(to_float(reinterpret_cast<const f16_t*>(t.data)[i])));
+      default: return *(reinterpret_cast<const T*>(t.data) + i);
+    }
+  }
+
+  void do_embed(Tensor out, Tensor table, Tensor ids) override {
+    const int64_t C = out.dim(1);
+    for (int64_t n = 0; n < out.dim(0); ++n) {
+      for (int64_t c = 0; c < C; ++c)
+        out.row<T>(n)[c] = value(table, int64_t(ids.as<int32_t>()[n]) * C + c);
+    }
+  }
+
+  void do_rms_norm(Tensor out, Tensor rstd, Tensor x, Tensor w, double eps) override {
+    const int64_t K = x.cols(), heads = x.inner() / K;
+    for (int64_t n = 0; n < x.dim(0); ++n) {
+      for (int64_t h = 0; h < heads; ++h) {
+        const T* in = x.row<T>(n) + h * K;
+        T* o = out.row<T>(n) + h * K;
+        T squares{};
+        for (int64_t i = 0; i < K; ++i) squares += in[i] * in[i];
+        const T r = T(1) / std::sqrt(squares / T(double(K)) + T(eps));
+        for (int64_t i = 0; i < K; ++i) o[i] = in[i] * r * value(w, i);
+        if (rstd) rstd.as<T>()[n * heads + h] = r;
+      }
+    }
+  }
+
+  void do_rope_table(Tensor table, Tensor positions, double theta) override {
+    const int64_t D = table.dim(1);
+    for (int64_t n = 0; n < table.dim(0); ++n) {
+      for (int64_t i = 0; i < D / 2; ++i) {
+        const double angle =
+            positions.as<int32_t>()[n] * std::pow(theta, -2.0 * double(i) / double(D));
+        table.row<T>(n)[i] = T(std::cos(angle));
+        table.row<T>(n)[i + D / 2] = T(std::sin(angle));
+      }
+    }
+  }
+
+  void do_rope(Tensor out, Tensor x, Tensor table, Rotation rotation) override {
+    const int64_t H = x.dim(1), D = x.dim(2), half = D / 2;
+    const T sign(rotation == Rotation::forward ? 1.0 : -1.0);
+    for (int64_t n = 0; n < x.dim(0); ++n) {
+      const T *cos = table.row<T>(n), *sin = cos + half;
+      for (int64_t h = 0; h < H; ++h) {
+        const T* in = x.row<T>(n) + h * D;
+        T* o = out.row<T>(n) + h * D;
+        for (int64_t i = 0; i < half; ++i) {
+          const T a = in[i], b = in[i + half];
+          o[i] = a * cos[i] - b * sign * sin[i];
+          o[i + half] = b * cos[i] + a * sign * sin[i];
+        }
+      }
+    }
+  }
+
+  void do_kv_append(KvView kv, Tensor k, Tensor v, Tensor slots) override {
+    if (kv.k.data == k.data) return;
+    for (int64_t n = 0; n < k.dim(0); ++n) {
+      const int64_t slot = slots.as<int32_t>()[n];
+      std::copy_n(k.row<T>(n), k.inner(), kv.k.row<T>(slot));
+      std::copy_n(v.row<T>(n), v.inner(), kv.v.row<T>(slot));
+    }
+  }
+
+  void do_attention(Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequences) override {
+    const int64_t Hq = q.dim(1), D = q.dim(2), group = Hq / kv.k.dim(1);
+    const T scale(1.0 / std::sqrt(double(D)));
+    const auto* seqs = reinterpret_cast<const Sequence*>(sequences.as<int32_t>());
+    for (int64_t s = 0; s < sequences.dim(0); ++s) {
+      const Sequence seq = seqs[s];
+      for (int64_t i = 0; i < seq.q_len; ++i) {
+        for (int64_t h = 0; h < Hq; ++h) {
+          const T* qi = q.row<T>(seq.q_begin + i) + h * D;
+          const int64_t keys = seq.kv_len - seq.q_len + i + 1;
+          std::vector<T> p(static_cast<size_t>(keys));
+          double largest = -std::numeric_limits<double>::infinity();
+          for (int64_t j = 0; j < keys; ++j) {
+            const T* kj = kv.k.row<T>(seq.kv_begin + j) + h / group * D;
+            T dot{};
+            for (int64_t d = 0; d < D; ++d) dot += qi[d] * kj[d];
+            p[size_t(j)] = dot * scale;
+            largest = std::max(largest, real_part(p[size_t(j)]));
+          }
+          T sum{};
+          for (T& e : p) sum += (e = std::exp(e - T(largest)));
+          T* o = out.row<T>(seq.q_begin + i) + h * D;
+          std::fill_n(o, D, T{});
+          for (int64_t j = 0; j < keys; ++j) {
+            const T* vj = kv.v.row<T>(seq.kv_begin + j) + h / group * D;
+            for (int64_t d = 0; d < D; ++d) o[d] += p[size_t(j)] / sum * vj[d];
+          }
+          if (lse) lse.row<T>(seq.q_begin + i)[h] = std::log(sum) + T(largest);
+        }
+      }
+    }
+  }
+
+  void do_swiglu(Tensor out, Tensor gate, Tensor up) override {
+    for (int64_t n = 0; n < out.dim(0); ++n) {
+      for (int64_t i = 0; i < out.dim(1); ++i) {
+        const T g = gate.row<T>(n)[i];
+        out.row<T>(n)[i] = g / (T(1) + std::exp(-g)) * up.row<T>(n)[i];
+      }
+    }
+  }
+
+  void do_add(Tensor out, Tensor a, Tensor b) override {
+    for (int64_t n = 0; n < out.dim(0); ++n) {
+      for (int64_t i = 0; i < out.inner(); ++i) out.row<T>(n)[i] = a.row<T>(n)[i] + b.row<T>(n)[i];
+    }
+  }
+
+  void do_gather_rows(Tensor out, Tensor x, Tensor rows) override {
+    for (int64_t n = 0; n < out.dim(0); ++n) {
+      std::copy_n(x.row<T>(rows.as<int32_t>()[n]), x.dim(1), out.row<T>(n));
+    }
+  }
+
+  void do_argmax(Tensor out, Tensor logits) override {
+    for (int64_t n = 0; n < logits.dim(0); ++n) {
+      int64_t best = 0;
+      double largest = -std::numeric_limits<double>::infinity();
+      for (int64_t v = 0; v < logits.dim(1); ++v) {
+        const double z = real_part(logits.row<T>(n)[v]);
+        if (z > largest) largest = z, best = v;
+      }
+      out.as<int32_t>()[n] = int32_t(best);
+    }
+  }
+
+  // Row `r` of W as the product sees it, without the row scale.
+  static std::vector<T> weight_row(const LinearWeight& w, int64_t r) {
+    std::vector<T> row(static_cast<size_t>(w.in));
+    for (int64_t k = 0; k < w.in; ++k) {
+      if (!w.is_packed()) {
+        row[size_t(k)] = value(w.dense, r * w.in + k);
+        continue;
+      }
+      const uint8_t pair = codes_of(w, r)[k / 2];
+      const uint8_t code = uint8_t(k % 2 ? pair >> 4 : pair & 15);
+      row[size_t(k)] = T(double(e2m1_value(code)) * double(e4m3_value(scales_of(w, r)[k / 16])));
+    }
+    return row;
+  }
+
+  // Quantisers act on the real part in float and pass the imaginary part (straight-through).
+  static void quantize_activations(std::vector<T>& x, Activations how) {
+    if (how == Activations::none) return;
+    std::vector<float> real(x.size()), rounded(x.size());
+    for (size_t i = 0; i < x.size(); ++i) real[i] = float(real_part(x[i]));
+    const int64_t K = int64_t(x.size());
+    if (how == Activations::int8) {
+      std::vector<int8_t> q(x.size());
+      std::vector<float> scales((x.size() + 31) / 32);
+      quantize_int8(real.data(), K, q.data(), scales.data());
+      for (size_t i = 0; i < x.size(); ++i)
+        x[i] += T(double(q[i]) * double(scales[i / 32]) - real_part(x[i]));
+      return;
+    }
+    std::vector<uint8_t> codes(x.size() / 2), scales(x.size() / 16);
+    quantize_rows(real.data(), 1, K, ScaleRule::absmax, 1.0f, codes.data(), scales.data());
+    dequantize_rows(codes.data(), scales.data(), 1, K, 1.0f, rounded.data());
+    for (size_t i = 0; i < x.size(); ++i) x[i] += T(double(rounded[i]) - real_part(x[i]));
+  }
+
+  void do_linear(Tensor out, Tensor x, const LinearWeight& w, Activations activations) override {
+    std::vector<std::vector<T>> inputs;
+    for (int64_t n = 0; n < x.dim(0); ++n) {
+      inputs.emplace_back(x.row<T>(n), x.row<T>(n) + w.in);
+      quantize_activations(inputs.back(), activations);
+    }
+    for (int64_t r = 0; r < w.out; ++r) {
+      const std::vector<T> row = weight_row(w, r);
+      const T g = w.row_scale ? T(double(w.row_scale.as<float>()[r])) : T(1);
+      for (int64_t n = 0; n < x.dim(0); ++n) {
+        T acc{};
+        for (int64_t k = 0; k < w.in; ++k) acc += inputs[size_t(n)][size_t(k)] * row[size_t(k)];
+        out.row<T>(n)[r] = acc * g;
+      }
+    }
+  }
+
+  void do_cross_entropy(Tensor loss, Tensor logits, Tensor targets) override {
+    for (int64_t n = 0; n < logits.dim(0); ++n) {
+      const int32_t y = targets.as<int32_t>()[n];
+      const T* z = logits.row<T>(n);
+      double largest = -std::numeric_limits<double>::infinity();
+      for (int64_t v = 0; v < logits.dim(1); ++v) largest = std::max(largest, real_part(z[v]));
+      T sum{};
+      for (int64_t v = 0; v < logits.dim(1); ++v) sum += std::exp(z[v] - T(largest));
+      loss.as<T>()[n] = y < 0 ? T{} : std::log(sum) + T(largest) - z[y];
+    }
+  }
+};
+
+}  // namespace nibble::test
