@@ -2,6 +2,7 @@
 #include "quant/nvfp4.h"
 
 #include <algorithm>
+#include <array>
 #include <cfloat>
 #include <cmath>
 
@@ -52,16 +53,27 @@ void quantize_blocks(const Run& run, ScaleRule rule) {
   nvfp4_kernels::quantize_portable(run, rule);
 }
 
+// Both values of a code byte.
+struct CodePair {
+  float low, high;
+};
+constexpr std::array<CodePair, 256> kCodePairs = [] {
+  std::array<CodePair, 256> t{};
+  for (size_t i = 0; i < 256; ++i) t[i] = {e2m1_value(i & 15), e2m1_value(uint8_t(i >> 4))};
+  return t;
+}();
+
 void dequantize_blocks(const uint8_t* codes, const uint8_t* scales, int64_t blocks, float g,
                        float* out) {
   // value = (e2m1 * e4m3) * g: the first product is exact, so there is one rounding at most.
   for (int64_t b = 0; b < blocks; ++b) {
     const float s = e4m3_value(scales[b]);
-    const uint8_t* c = codes + b * 8;
+    CodePair pairs[8];
+    for (int j = 0; j < 8; ++j) pairs[j] = kCodePairs[codes[b * 8 + j]];
     float* o = out + b * kNvfp4Block;
     for (int j = 0; j < 8; ++j) {
-      o[2 * j] = e2m1_value(c[j] & 15) * s * g;
-      o[2 * j + 1] = e2m1_value(uint8_t(c[j] >> 4)) * s * g;
+      o[2 * j] = pairs[j].low * s * g;
+      o[2 * j + 1] = pairs[j].high * s * g;
     }
   }
 }
