@@ -36,6 +36,8 @@ class TensorSource {
   // The parsers' way in: tensors with unique names whose payloads lie inside their files.
   TensorSource(std::string format, std::vector<InputFile> files, std::vector<TensorInfo> tensors,
                Metadata metadata = {});
+  TensorSource(const TensorSource&) = delete;  // by_name_ views tensors_
+  TensorSource& operator=(const TensorSource&) = delete;
 
   const std::vector<TensorInfo>& tensors() const { return tensors_; }  // in file order
   const TensorInfo* find(std::string_view name) const;                 // null when there is none

@@ -33,6 +33,9 @@ struct LogicalTensor {
 class WeightIndex {
  public:
   explicit WeightIndex(const TensorSource& source);
+  WeightIndex(WeightIndex&&) = default;
+  WeightIndex& operator=(WeightIndex&&) = default;
+  WeightIndex(const WeightIndex&) = delete;  // by_name_ views tensors_
   const std::vector<LogicalTensor>& tensors() const { return tensors_; }
   const LogicalTensor* find(std::string_view name) const;  // null when there is none
   const LogicalTensor& at(std::string_view name) const;    // throws FormatError naming it

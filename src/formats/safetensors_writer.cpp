@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core/error.h"
+#include "formats/safetensors.h"
+
+namespace nibble {
+namespace fs = std::filesystem;
+namespace {
+
+std::string quoted(const std::string& text) { return nlohmann::json(text).dump(); }
+
+// Length and JSON, padded with spaces so that the payload starts at a multiple of 8.
+std::string header_text(std::span<const TensorInfo> tensors,
+                        const TensorSource::Metadata& metadata) {
+  std::string json = "{";
+  const auto separate = [&json] {
+    if (json.back() != '{') json += ',';
+  };
+  if (!metadata.empty()) {
+    json += "\"__metadata__\":{";
+    for (const auto& [key, value] : metadata) {
+      separate();
+      json += quoted(key) + ":" + quoted(value);
+    }
+    json += '}';
+  }
+  uint64_t offset = 0;
+  for (const TensorInfo& t : tensors) {
+    separate();
+    json += fmt::format(R"({}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
+                        quoted(t.name), safetensors_dtype_name(t.dtype), fmt::join(t.shape, ","),
+                        offset, offset + t.n_bytes);
+    offset += t.n_bytes;
+  }
+  json += '}';
+  json.resize((json.size() + 7) / 8 * 8, ' ');
+  const uint64_t n = json.size();
+  return std::string(reinterpret_cast<const char*>(&n), sizeof(n)) + json;
+}
+
+std::vector<size_t> split_into_shards(std::span<const TensorInfo> tensors, uint64_t max_bytes) {
+  std::vector<size_t> begin{0};
+  uint64_t used = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (used != 0 && used + tensors[i].n_bytes > max_bytes) {
+      begin.push_back(i);
+      used = 0;
+    }
+    used += tensors[i].n_bytes;
+  }
+  return begin;
+}
+
+std::string shard_name(size_t i, size_t n) {
+  return n == 1 ? "model.safetensors" : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, n);
+}
+
+constexpr const char* kIndexName = "model.safetensors.index.json";
+
+// Old and new files of one directory must not mix: a reader would find two models in it.
+void refuse_mixture(const fs::path& directory, size_t shards) {
+  const auto refuse = [&](const fs::path& found) {
+    if (fs::exists(found)) {
+      throw_usage("{} already exists: choose another directory, or remove it first",
+                  found.string());
+    }
+  };
+  refuse(directory / kIndexName);
+  if (shards > 1) refuse(directory / shard_name(0, 1));
+}
+
+}  // namespace
+
+SafetensorsWriter::SafetensorsWriter(const fs::path& path, std::vector<TensorInfo> tensors,
+                                     const TensorSource::Metadata& metadata)
+    : TensorWriter(std::move(tensors)), file_(path) {
+  file_.write(header_text(this->tensors(), metadata));
+}
+
+ShardedSafetensorsWriter::ShardedSafetensorsWriter(const fs::path& directory,
+                                                   std::vector<TensorInfo> tensors,
+                                                   const TensorSource::Metadata& metadata,
+                                                   uint64_t max_shard_bytes)
+    : TensorWriter(std::move(tensors)), directory_(directory) {
+  const std::span<const TensorInfo> all = this->tensors();
+  shard_begin_ = split_into_shards(all, max_shard_bytes);
+  refuse_mixture(directory, shard_begin_.size());
+  std::error_code ec;
+  fs::create_directories(directory, ec);
+  if (ec) throw_format("cannot create {}: {}", directory.string(), ec.message());
+  for (size_t i = 0; i < shard_begin_.size(); ++i) {
+    const size_t begin = shard_begin_[i];
+    const size_t end = i + 1 < shard_begin_.size() ? shard_begin_[i + 1] : all.size();
+    files_.push_back(std::make_unique<AtomicFile>(directory / shard_name(i, shard_begin_.size())));
+    files_.back()->write(header_text(all.subspan(begin, end - begin), metadata));
+  }
+}
+
+void ShardedSafetensorsWriter::do_begin(const TensorInfo&) {
+  if (current_ + 1 < shard_begin_.size() && begun_ == shard_begin_[current_ + 1]) ++current_;
+  ++begun_;
+}
+
+void ShardedSafetensorsWriter::do_write(std::span<const std::byte> bytes) {
+  files_[current_]->write(bytes);
+}
+
+void ShardedSafetensorsWriter::do_finish() {
+  for (const auto& file : files_) file->commit();
+  if (files_.size() == 1) return;
+  nlohmann::ordered_json index;
+  index["metadata"]["total_size"] = payload_bytes();
+  size_t shard = 0;
+  for (size_t i = 0; i < tensors().size(); ++i) {
+    if (shard + 1 < shard_begin_.size() && i == shard_begin_[shard + 1]) ++shard;
+    index["weight_map"][tensors()[i].name] = shard_name(shard, files_.size());
+  }
+  write_text_file_atomic(directory_ / kIndexName, index.dump(2) + "\n");
+}
+
+}  // namespace nibble
