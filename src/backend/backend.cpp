@@ -2,6 +2,8 @@
 // Validation of the op set: shapes and types, once, for every backend.
 #include "backend/backend.h"
 
+#include "core/memory_info.h"
+
 namespace nibble {
 namespace {
 
@@ -29,6 +31,11 @@ bool is_ids(const Tensor& t, int64_t n) {
 }  // namespace
 
 Buffer Backend::allocate(size_t n_bytes, std::string_view what) {
+  const uint64_t available = available_memory();
+  if (n_bytes > available) {
+    throw_device("{} need {} of memory, but {} has only {} available", what, format_bytes(n_bytes),
+                 name(), format_bytes(available));
+  }
   return do_allocate(n_bytes, what);
 }
 

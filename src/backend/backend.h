@@ -54,10 +54,12 @@ class Backend {
   virtual std::string name() const = 0;  // "cpu (AVX3_DL, 2 threads)"
 
   // --- Memory ---
-  Buffer allocate(size_t n_bytes, std::string_view what);  // zeroed; DeviceError when it cannot
-  void upload(Tensor dst, const void* host);               // dst contiguous
-  void download(void* host, Tensor src);                   // src contiguous; waits
-  void copy(Tensor dst, Tensor src);  // same type and shape; strides may differ
+  // Zeroed memory; DeviceError that says what was wanted and what there is when it cannot be had.
+  Buffer allocate(size_t n_bytes, std::string_view what);
+  virtual uint64_t available_memory() const { return UINT64_MAX; }
+  void upload(Tensor dst, const void* host);  // dst contiguous
+  void download(void* host, Tensor src);      // src contiguous; waits
+  void copy(Tensor dst, Tensor src);          // same type and shape; strides may differ
   void sync() { do_sync(); }
 
   // --- Weights ---

@@ -20,6 +20,11 @@ float element_as_float(const std::byte* p, DType t) {
 }  // namespace
 
 std::vector<float> download_floats(Backend& backend, Tensor t) {
+  std::vector<float> out(size_t(t.numel()));
+  if (t.dtype == DType::f32 && t.contiguous()) {  // every token's logits come this way
+    backend.download(out.data(), t);
+    return out;
+  }
   const size_t e = dtype_bytes(t.dtype), inner = size_t(t.inner());
   std::vector<std::byte> raw(t.bytes());
   if (t.contiguous()) {
@@ -28,7 +33,6 @@ std::vector<float> download_floats(Backend& backend, Tensor t) {
     for (int64_t i = 0; i < t.dim(0); ++i)
       backend.download(raw.data() + size_t(i) * inner * e, t.slice(i, 1));
   }
-  std::vector<float> out(size_t(t.numel()));
   for (size_t i = 0; i < out.size(); ++i) out[i] = element_as_float(raw.data() + i * e, t.dtype);
   return out;
 }

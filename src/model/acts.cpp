@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+#include "model/acts.h"
+
+namespace nibble {
+namespace {
+
+BlockActs make_block_acts(Arena& a, const Config& c, const ActsShape& s) {
+  const int64_t n = s.tokens;
+  const bool training = s.keep != Keep::none;
+  BlockActs b;
+  b.n1 = a.take(s.act, {n, c.C});
+  b.qkv = a.take(s.act, {n, c.qkv_rows()});
+  b.q = a.take(s.act, {n, c.Hq, c.D});
+  b.k = a.take(s.act, {n, c.Hkv, c.D});
+  b.att = a.take(s.act, {n, c.Hq, c.D});
+  b.mid = a.take(s.act, {n, c.C});
+  b.n2 = a.take(s.act, {n, c.C});
+  b.gate_up = a.take(s.act, {n, 2 * c.F});
+  b.act = a.take(s.act, {n, c.F});
+  if (training) {
+    b.rstd1 = a.take(s.stat, {n});
+    b.q_rstd = a.take(s.stat, {n * c.Hq});
+    b.k_rstd = a.take(s.stat, {n * c.Hkv});
+    b.rstd2 = a.take(s.stat, {n});
+  }
+  return b;
+}
+
+}  // namespace
+
+Acts make_acts(Arena& a, const Config& c, const ActsShape& s) {
+  Acts acts;
+  for (int64_t l = 0; l <= c.L; ++l) {
+    const bool fresh = s.keep != Keep::none || l < 2;
+    acts.x.push_back(fresh ? a.take(s.act, {s.tokens, c.C}) : acts.x[size_t(l - 2)]);
+  }
+  const int64_t slots = s.keep == Keep::all ? c.L : 1;
+  for (int64_t l = 0; l < slots; ++l) acts.block.push_back(make_block_acts(a, c, s));
+  acts.tmp = a.take(s.act, {s.tokens, c.C});
+  acts.rope = a.take(s.stat, {s.tokens, c.D});
+  acts.x_out = a.take(s.act, {s.outputs, c.C});
+  acts.n_out = a.take(s.act, {s.outputs, c.C});
+  acts.logits = a.take(s.stat, {s.outputs, c.V});
+  return acts;
+}
+
+}  // namespace nibble

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+// Activation slots: named views of exactly what the forward writes. Where they point decides
+// whether activations are kept or shared; the wiring never asks.
+#pragma once
+#include <vector>
+
+#include "backend/backend.h"
+#include "model/config.h"
+
+namespace nibble {
+
+// One packed batch in backend memory. All i32.
+struct Batch {
+  Tensor ids;        // [N]
+  Tensor positions;  // [N]
+  Tensor slots;      // [N] where each token's key and value go
+  Tensor sequences;  // [S, 4], struct Sequence
+  Tensor out_rows;   // [R] rows of the batch whose logits are wanted
+  int64_t n() const { return ids.dim(0); }
+  int64_t outputs() const { return out_rows.dim(0); }
+};
+
+struct BlockActs {
+  Tensor n1, rstd1;       // [N, C], [N]
+  Tensor qkv;             // [N, (Hq + 2 Hkv) D] as projected
+  Tensor q_rstd, k_rstd;  // [N Hq], [N Hkv]
+  Tensor q, k;            // [N, Hq, D], [N, Hkv, D] normalised and rotated
+  Tensor att;             // [N, Hq, D]
+  Tensor mid;             // [N, C] residual stream after attention
+  Tensor n2, rstd2;       // [N, C], [N]
+  Tensor gate_up, act;    // [N, 2 F], [N, F]
+};
+
+struct Acts {
+  std::vector<Tensor> x;         // [N, C] residual stream before each block, and after the last
+  std::vector<BlockActs> block;  // one per layer, or one for all
+  Tensor tmp;                    // [N, C] a projection on its way into the residual stream
+  Tensor rope;                   // [N, D] cosines and sines of this batch's positions
+  Tensor x_out, n_out;           // [R, C] the wanted rows, before and after the final norm
+  Tensor logits;                 // [R, V] f32
+  BlockActs& of(int64_t layer) { return block[block.size() == 1 ? 0 : size_t(layer)]; }
+};
+
+enum class Keep {
+  none,    // inference: one block slot, two residual buffers in turn
+  inputs,  // training with recompute: one block slot, every residual
+  all,     // training: everything
+};
+
+struct ActsShape {
+  int64_t tokens = 1;   // N
+  int64_t outputs = 1;  // R
+  DType act = DType::f32;
+  DType stat = DType::f32;  // rstd, rope table, logits: f32, or act on the reference backend
+  Keep keep = Keep::none;
+};
+Acts make_acts(Arena& arena, const Config& config, const ActsShape& shape);
+
+}  // namespace nibble

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+#include "model/weights.h"
+
+#include "core/error.h"
+
+namespace nibble {
+namespace {
+
+LinearWeight make_linear(Arena& arena, const Backend& be, int64_t out, int64_t in,
+                         const LinearLayout& how) {
+  LinearWeight w;
+  w.out = out;
+  w.in = in;
+  if (how.dense) {
+    w.dense = arena.take(*how.dense, {out, in});
+  } else {
+    w.packed = arena.take(DType::u8, {int64_t(be.packed_bytes(out, in))});
+  }
+  if (how.row_scale) w.row_scale = arena.take(DType::f32, {out});
+  return w;
+}
+
+}  // namespace
+
+Weights make_weights(Arena& arena, const Backend& be, const Config& c, const WeightLayout& layout) {
+  Weights w;
+  w.embed = arena.take(layout.embed, {c.V, c.C});
+  for (int64_t l = 0; l < c.L; ++l) {
+    const LinearLayout* how = &layout.linear[size_t(l) * 4];
+    BlockWeights b;
+    b.attn_norm = arena.take(layout.norm, {c.C});
+    b.qkv = make_linear(arena, be, c.qkv_rows(), c.C, how[0]);
+    b.q_norm = arena.take(layout.norm, {c.D});
+    b.k_norm = arena.take(layout.norm, {c.D});
+    b.attn_out = make_linear(arena, be, c.C, c.Hq * c.D, how[1]);
+    b.ffn_norm = arena.take(layout.norm, {c.C});
+    b.gate_up = make_linear(arena, be, 2 * c.F, c.C, how[2]);
+    b.down = make_linear(arena, be, c.C, c.F, how[3]);
+    w.block.push_back(b);
+  }
+  w.final_norm = arena.take(layout.norm, {c.C});
+  if (layout.head_is_embed) {
+    w.head.out = c.V;
+    w.head.in = c.C;
+    w.head.dense = w.embed;
+  } else {
+    w.head = make_linear(arena, be, c.V, c.C, layout.head);
+  }
+  return w;
+}
+
+SlotRef slot_of(Weights& w, const ParamSpec& p) {
+  BlockWeights* b = p.layer >= 0 ? &w.block.at(size_t(p.layer)) : nullptr;
+  switch (p.slot) {
+    case ParamSlot::embed: return {&w.embed, nullptr};
+    case ParamSlot::final_norm: return {&w.final_norm, nullptr};
+    case ParamSlot::head: return {nullptr, &w.head};
+    case ParamSlot::attn_norm: return {&b->attn_norm, nullptr};
+    case ParamSlot::q_norm: return {&b->q_norm, nullptr};
+    case ParamSlot::k_norm: return {&b->k_norm, nullptr};
+    case ParamSlot::ffn_norm: return {&b->ffn_norm, nullptr};
+    case ParamSlot::qkv: return {nullptr, &b->qkv};
+    case ParamSlot::attn_out: return {nullptr, &b->attn_out};
+    case ParamSlot::gate_up: return {nullptr, &b->gate_up};
+    case ParamSlot::down: return {nullptr, &b->down};
+  }
+  throw_internal("unknown parameter slot {}", int(p.slot));
+}
+
+}  // namespace nibble

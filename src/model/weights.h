@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+// A model's weights in backend memory, and the layout that decides their types.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "backend/backend.h"
+#include "model/config.h"
+#include "model/params.h"
+
+namespace nibble {
+
+struct BlockWeights {
+  Tensor attn_norm;       // [C]
+  LinearWeight qkv;       // [(Hq + 2 Hkv) D, C]: q, k, v rows stacked
+  Tensor q_norm, k_norm;  // [D]
+  LinearWeight attn_out;  // [C, Hq D]
+  Tensor ffn_norm;        // [C]
+  LinearWeight gate_up;   // [2 F, C]: gate, up rows stacked
+  LinearWeight down;      // [C, F]
+};
+
+struct Weights {
+  Tensor embed;  // [V, C]
+  std::vector<BlockWeights> block;
+  Tensor final_norm;  // [C]
+  LinearWeight head;  // [V, C]; its dense tensor may be `embed` itself
+};
+
+// How one linear weight is held.
+struct LinearLayout {
+  std::optional<DType> dense;  // empty: packed NVFP4
+  bool row_scale = false;      // has per-tensor global scales
+};
+
+struct WeightLayout {
+  DType embed = DType::f32;
+  DType norm = DType::f32;
+  std::vector<LinearLayout> linear;  // per block: qkv, attn_out, gate_up, down
+  LinearLayout head;
+  bool head_is_embed = false;  // dense tied head: one tensor, two uses
+};
+
+// The four linear slots of a block, in the order of WeightLayout::linear.
+inline constexpr ParamSlot kLinearSlots[] = {ParamSlot::qkv, ParamSlot::attn_out,
+                                             ParamSlot::gate_up, ParamSlot::down};
+
+// Takes every tensor of the model from `arena`; on a measuring arena that is its size.
+Weights make_weights(Arena& arena, const Backend& backend, const Config& config,
+                     const WeightLayout& layout);
+
+// The memory of a table entry: exactly one of the two is set.
+struct SlotRef {
+  Tensor* tensor = nullptr;
+  LinearWeight* linear = nullptr;
+};
+SlotRef slot_of(Weights& weights, const ParamSpec& param);
+
+}  // namespace nibble

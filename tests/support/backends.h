@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+// The backends a model test runs on, each with its types and the bound numerics.md section 6
+// gives it for logits and losses.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/cpu/cpu_backend.h"
+#include "support/ref_backend.h"
+
+namespace nibble::test {
+
+struct BackendCase {
+  std::string name;
+  std::function<std::unique_ptr<Backend>()> make;
+  DType compute, stat;
+  std::optional<DType> weights;  // type of dense weights; empty: as the file has them
+  double bound;                  // relative L2 of logits and loss in this compute type
+};
+
+inline std::vector<BackendCase> backend_cases() {
+  return {
+      {"reference", [] { return std::make_unique<RefBackend<double>>(); }, DType::f64, DType::f64, DType::f64, 1e-6},
+      {"cpu", [] { return make_cpu_backend(2); }, DType::f32, DType::f32, std::nullopt, 5e-6},
+  };
+}
+
+}  // namespace nibble::test
