@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+// What every command that runs a model shares: the flags that say how, and the objects they make.
+// The only place that picks a backend.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "apps/model_options.h"
+#include "apps/options.h"
+#include "generate/engine.h"
+#include "tokenizer/tokenizer.h"
+
+namespace nibble {
+
+enum class Device { automatic, cpu, cuda };
+// `automatic` everywhere means: what suits the file and the device, said in the log.
+enum class RecipeChoice { automatic, bf16, nvfp4 };
+enum class ActivationsChoice { automatic, bf16, int8, nvfp4 };
+enum class FloatChoice { automatic, fp32, bf16, fp16 };
+enum class QuantHint { none, nvfp4, dense };  // what the user believes the file to be
+enum class Prefill { whole, chunked, token };
+
+struct RuntimeOptions {
+  ModelOptions model;
+  Device device = Device::automatic;
+  int32_t threads = 0;
+  FloatChoice compute = FloatChoice::automatic;
+  ActivationsChoice activations = ActivationsChoice::automatic;
+  RecipeChoice recipe = RecipeChoice::automatic, head_recipe = RecipeChoice::automatic;
+  ScaleRule scale_rule = ScaleRule::four_over_six;
+  QuantHint quant = QuantHint::none;
+
+  void visit_fields(Fields& f);
+};
+
+// Flags of the cache, for commands that generate.
+struct CacheOptions {
+  std::optional<int64_t> context;  // unset: 8192, or what the model knows
+  FloatChoice kv_dtype = FloatChoice::automatic;
+  Prefill prefill = Prefill::chunked;
+  int64_t chunk = 512;
+  bool use_kvc = true;
+
+  void visit_fields(Fields& f);
+};
+
+struct Runtime {
+  ModelPaths paths;
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<TensorSource> source;
+  Model model;
+  DType compute = DType::f32;
+  Activations activations = Activations::none;
+  std::optional<Tokenizer> tokenizer;
+
+  // The tokenizer, or a UsageError that says how to give one.
+  const Tokenizer& require_tokenizer() const;
+  // End tokens: those of config.json, <|im_end|> and <|endoftext|>.
+  std::vector<int32_t> stop_ids() const;
+  EngineOptions engine_options(const CacheOptions& cache) const;
+};
+
+std::unique_ptr<Backend> make_backend(Device device, int32_t threads);
+// Opens, checks and loads everything; logs what was chosen.
+Runtime open_runtime(const RuntimeOptions& options, TokenizerNeed need);
+// Throws FormatError when the tokenizer can produce ids the model has no embedding for.
+void check_tokenizer_fits(const Tokenizer& tokenizer, const Config& config,
+                          const std::string& where);
+
+}  // namespace nibble
