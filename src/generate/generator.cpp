@@ -54,6 +54,10 @@ bool tail_repeats(std::span<const int32_t> ids, int64_t longest, int64_t times) 
     // One token again and again is common in honest text (dots, digits): ask for more of it.
     const int64_t span = period * (period == 1 ? 4 * times : times);
     if (span > n) continue;
+    const auto tail = ids.last(size_t(span));
+    const bool constant =
+        std::all_of(tail.begin(), tail.end(), [&](int32_t id) { return id == tail[0]; });
+    if (constant && period > 1) continue;  // judged as a single token
     bool same = true;
     for (int64_t i = n - span + period; same && i < n; ++i)
       same = ids[size_t(i)] == ids[size_t(i - period)];

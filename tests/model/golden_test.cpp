@@ -65,11 +65,17 @@ TEST_P(Golden, LogitsThroughTheCache) {
   const auto ids64 = read_all<int64_t>(*expected_, "input_ids");
   const auto& shape = expected_->at("input_ids").shape;
   const std::vector<int32_t> ids(ids64.begin(), ids64.begin() + shape[1]);
-  EngineOptions o{64, 0, backend_case().compute, backend_case().stat, backend_case().compute, Activations::none};
+  EngineOptions o{64,
+                  0,
+                  backend_case().compute,
+                  backend_case().stat,
+                  backend_case().compute,
+                  Activations::none};
   Engine engine(*backend_, model_, o);
   std::vector<float> logits;
   for (size_t i = 0; i < ids.size(); i += 7) {
-    const auto part = engine.extend_all(std::span(ids).subspan(i, std::min<size_t>(7, ids.size() - i)));
+    const auto part =
+        engine.extend_all(std::span(ids).subspan(i, std::min<size_t>(7, ids.size() - i)));
     logits.insert(logits.end(), part.begin(), part.end());
   }
   auto expected = read_all<float>(*expected_, "logits");
@@ -82,7 +88,12 @@ TEST_P(GoldenGreedy, Ids) {
   const auto greedy = read_all<int64_t>(*expected_, "greedy");
   const std::vector<int32_t> prompt(greedy.begin(), greedy.begin() + 8);
   const std::vector<int32_t> want(greedy.begin() + 8, greedy.end());
-  EngineOptions o{64, 0, backend_case().compute, backend_case().stat, backend_case().compute, Activations::none};
+  EngineOptions o{64,
+                  0,
+                  backend_case().compute,
+                  backend_case().stat,
+                  backend_case().compute,
+                  Activations::none};
   for (const bool replay : {false, true}) {
     Engine engine(*backend_, model_, o);
     GenerateOptions g;
@@ -94,7 +105,8 @@ TEST_P(GoldenGreedy, Ids) {
 }
 
 std::string param_name(const testing::TestParamInfo<Golden::ParamType>& info) {
-  return std::get<0>(info.param).name + "_" + std::get<1>(info.param).folder + "_" + std::to_string(info.index);
+  return std::get<0>(info.param).name + "_" + std::get<1>(info.param).folder + "_" +
+         std::to_string(info.index);
 }
 
 std::vector<GoldenModel> huggingface_models() {
@@ -104,10 +116,12 @@ std::vector<GoldenModel> huggingface_models() {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GoldenGreedy,
-                         testing::Combine(testing::ValuesIn(backend_cases()), testing::ValuesIn(huggingface_models())),
+                         testing::Combine(testing::ValuesIn(backend_cases()),
+                                          testing::ValuesIn(huggingface_models())),
                          param_name);
 INSTANTIATE_TEST_SUITE_P(All, Golden,
-                         testing::Combine(testing::ValuesIn(backend_cases()), testing::ValuesIn(golden_models())),
+                         testing::Combine(testing::ValuesIn(backend_cases()),
+                                          testing::ValuesIn(golden_models())),
                          param_name);
 
 }  // namespace

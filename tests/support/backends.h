@@ -22,7 +22,8 @@ struct BackendCase {
 
 inline std::vector<BackendCase> backend_cases() {
   return {
-      {"reference", [] { return std::make_unique<RefBackend<double>>(); }, DType::f64, DType::f64, DType::f64, 1e-6},
+      {"reference", [] { return std::make_unique<RefBackend<double>>(); }, DType::f64, DType::f64,
+       DType::f64, 1e-6},
       {"cpu", [] { return make_cpu_backend(2); }, DType::f32, DType::f32, std::nullopt, 5e-6},
   };
 }

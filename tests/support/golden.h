@@ -14,7 +14,9 @@
 
 namespace nibble::test {
 
-inline std::filesystem::path golden_dir() { return std::filesystem::path(NIBBLE_SOURCE_DIR) / "tests" / "golden"; }
+inline std::filesystem::path golden_dir() {
+  return std::filesystem::path(NIBBLE_SOURCE_DIR) / "tests" / "golden";
+}
 
 template <class T>
 std::vector<T> read_all(const TensorSource& source, const std::string& name) {
