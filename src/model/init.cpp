@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/error.h"
 #include "core/half.h"
 #include "core/progress.h"
 #include "core/rng.h"
@@ -22,7 +23,7 @@ namespace {
 // The normal quantile of the upper tail probability p in (0, 0.5]; Acklam's rational
 // approximation, relative error below 1.2e-9.
 double upper_quantile(double p) {
-  constexpr double a[] = {-3.969683028665376e+01, 2.209460984245205e+02, -2.759285104469687e+02,
+  constexpr double a[] = {-3.969683028665376e+01, 2.209460984245205e+02,  -2.759285104469687e+02,
                           1.383577518672690e+02,  -3.066479806614716e+01, 2.506628277459239e+00};
   constexpr double b[] = {-5.447609879822406e+01, 1.615858368580409e+02, -1.556989798598866e+02,
                           6.680131188771972e+01, -1.328068155288572e+01};
@@ -33,7 +34,7 @@ double upper_quantile(double p) {
   if (p < 0.02425) {
     const double q = std::sqrt(-2 * std::log(p));
     return -(((((c[0] * q + c[1]) * q + c[2]) * q + c[3]) * q + c[4]) * q + c[5]) /
-           ((((d[0] * q + d[1]) * q + d[2]) * q + d[3]) * q + 1) * -1 * -1;
+           ((((d[0] * q + d[1]) * q + d[2]) * q + d[3]) * q + 1);
   }
   const double q = 0.5 - p, r = q * q;
   return (((((a[0] * r + a[1]) * r + a[2]) * r + a[3]) * r + a[4]) * r + a[5]) * q /
@@ -62,8 +63,8 @@ class NormalTable {
   }
 
  private:
-  static constexpr int kShift = 17;                             // 23 - 6 mantissa bits
-  static constexpr uint32_t kFirst = (127u - 33u) << 6;         // p = 2^-33
+  static constexpr int kShift = 17;                      // 23 - 6 mantissa bits
+  static constexpr uint32_t kFirst = (127u - 33u) << 6;  // p = 2^-33
   std::array<float, size_t(33) * 64 + 2> value_;
 };
 

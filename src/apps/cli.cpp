@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT
+#include "apps/cli.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+#include <new>
+
+#include "apps/command.h"
+#include "apps/legacy_flags.h"
+#include "core/log.h"
+
+namespace nibble {
+namespace {
+
+// Options every command has.
+struct CommonOptions {
+  bool help = false, quiet = false, verbose = false, print_config = false;
+  std::filesystem::path run_config;
+
+  void visit_before_command(Fields& f) {
+    f.section("Common options");
+    f.add(quiet, {.flag = "--quiet", .help = "Warnings and errors only, no progress"});
+    f.add(verbose, {.flag = "--verbose", .help = "More log lines"});
+    f.add(help, {.flag = "--help", .help = "Show this text and stop", .aliases = {"-h"}});
+  }
+  void visit_fields(Fields& f) {
+    f.section("Common options");
+    f.add(run_config, {.flag = "--run-config",
+                       .help = "Options from a TOML file with the same keys; the command line wins",
+                       .value = "FILE"});
+    f.add(print_config,
+          {.flag = "--print-config", .help = "Print the effective options as TOML and stop"});
+    visit_before_command(f);
+  }
+  void apply_log_level() const {
+    if (quiet && verbose) throw_usage("--quiet and --verbose exclude each other");
+    set_log_level(quiet ? LogLevel::quiet : verbose ? LogLevel::debug : LogLevel::info);
+  }
+};
+
+std::string general_help() {
+  std::string s =
+      "nibble: runs Qwen3 models with NVFP4 weights\n\n"
+      "Usage: nibble [--quiet|--verbose] COMMAND [options]\n"
+      "       nibble COMMAND --help\n"
+      "       nibble --version\n\nCommands:\n";
+  for (const Command& c : commands()) s += fmt::format("  {:<10} {}\n", c.name, c.summary);
+  return s;
+}
+
+const Command* find_command(const std::string& name) {
+  for (const Command& c : commands()) {
+    if (c.name == name) return &c;
+  }
+  return nullptr;
+}
+
+[[noreturn]] void unknown_command(const std::string& name) {
+  if (const LaterCommand* later = find_later_command(name)) {
+    throw_usage("the command '{}' ({}) is not in this version; nibble --help lists what is", name,
+                later->does);
+  }
+  std::vector<std::string> names;
+  for (const Command& c : commands()) names.push_back(c.name);
+  const std::string near = nearest_name(name, names);
+  throw_usage("unknown command '{}'{}; nibble --help lists them", name,
+              near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near));
+}
+
+// Which other commands know a flag: a flag in the wrong place is the commonest mistake.
+std::string commands_with(const std::string& flag, const std::string& except) {
+  std::string names;
+  for (const Command& c : commands()) {
+    if (c.name == except || !c.make()->fields().find(flag)) continue;
+    names += (names.empty() ? "" : ", ") + c.name;
+  }
+  return names;
+}
+
+std::string explain_unknown(const std::string& flag, const std::string& command, Fields& fields) {
+  const std::string elsewhere = commands_with(flag, command);
+  if (const LegacyFlag* legacy = find_legacy_flag(flag)) {
+    if (elsewhere.empty()) return fmt::format("{}: not in nibble; {}", flag, legacy->instead);
+    return fmt::format("{}: not an option of '{}' (it belongs to {}); {}", flag, command, elsewhere,
+                       legacy->instead);
+  }
+  if (!elsewhere.empty()) {
+    return fmt::format("{}: not an option of '{}'; it belongs to {}", flag, command, elsewhere);
+  }
+  std::vector<std::string> names;
+  for (const Field& f : fields.all()) {
+    if (f.positional()) continue;
+    names.push_back(f.info.flag);
+    names.insert(names.end(), f.info.aliases.begin(), f.info.aliases.end());
+  }
+  const std::string near = nearest_name(flag, names);
+  return fmt::format("unknown option {}{}; see nibble {} --help", flag,
+                     near.empty() ? "" : fmt::format(" (did you mean {}?)", near), command);
+}
+
+std::string help_of(const Command& command) {
+  const auto body = command.make();
+  CommonOptions common;
+  common.visit_fields(body->fields());
+  std::string s = fmt::format("nibble {}: {}\n\nUsage: nibble {}{} [options]\n", command.name,
+                              command.summary, command.name, usage_arguments(body->fields()));
+  if (!command.description.empty()) s += "\n" + command.description + "\n";
+  return s + help_text(body->fields());
+}
+
+ExitCode run_command(const Command& command, std::span<const std::string> args, Io& io) {
+  const auto body = command.make();
+  Fields& fields = body->fields();
+  const size_t own = fields.all().size();
+  CommonOptions common;
+  common.visit_fields(fields);
+  const auto explain = [&](const std::string& flag) {
+    return explain_unknown(flag, command.name, fields);
+  };
+  // --help wins over mistakes elsewhere on the line: whoever asks for help may have made some.
+  for (const std::string& a : args) {
+    if (a == "--") break;
+    if (a == "--help" || a == "-h") {
+      io.out << help_of(command);
+      return ExitCode::ok;
+    }
+  }
+  parse_arguments(fields, args, explain);
+  common.apply_log_level();
+  if (!common.run_config.empty()) {
+    apply_run_config(fields, common.run_config, command.name, explain);
+    common.apply_log_level();
+  }
+  Fields configuration = fields;
+  configuration.all().resize(own);
+  io.config = fmt::format("command = \"{}\"\n{}", command.name, configuration.to_toml());
+  if (common.print_config) {
+    io.out << io.config;
+    return ExitCode::ok;
+  }
+  check_required(fields, command.name);
+  return body->run(io);
+}
+
+ExitCode dispatch(const std::vector<std::string>& args, Io& io) {
+  size_t begin = 0;
+  while (begin < args.size() && args[begin].starts_with("-") && args[begin] != "--version") ++begin;
+  CommonOptions common;
+  Fields fields;
+  common.visit_before_command(fields);
+  parse_arguments(fields, std::span(args).first(begin), [&](const std::string& flag) {
+    return fmt::format("unknown option {} before the command; see nibble --help", flag);
+  });
+  if (common.help || begin == args.size() || args[begin] == "help") {
+    io.out << general_help();
+    return common.help || begin < args.size() ? ExitCode::ok : ExitCode::usage;
+  }
+  if (args[begin] == "--version") {
+    io.out << "nibble " << NIBBLE_VERSION << "\n";
+    return ExitCode::ok;
+  }
+  common.apply_log_level();
+  const Command* command = find_command(args[begin]);
+  if (!command) unknown_command(args[begin]);
+  std::vector<std::string> rest(args.begin(), args.begin() + std::ptrdiff_t(begin));
+  rest.insert(rest.end(), args.begin() + std::ptrdiff_t(begin) + 1, args.end());
+  return run_command(*command, rest, io);
+}
+
+int fail(std::ostream& err, ExitCode code, const std::string& message) {
+  err << "nibble: error: " << message << std::endl;
+  return int(code);
+}
+
+}  // namespace
+
+std::string command_help(const std::string& name) {
+  const Command* command = find_command(name);
+  if (!command) unknown_command(name);
+  return help_of(*command);
+}
+
+int run_cli(const std::vector<std::string>& args, std::istream& in, std::ostream& out,
+            std::ostream& err) {
+  try {
+    Io io{in, out, err};
+    return int(dispatch(args, io));
+  } catch (const Error& e) {
+    return fail(err, e.code(), e.what());
+  } catch (const std::bad_alloc&) {
+    return fail(err, ExitCode::device, "out of memory");
+  } catch (const std::filesystem::filesystem_error& e) {
+    return fail(err, ExitCode::file, e.what());
+  } catch (const std::exception& e) {
+    return fail(err, ExitCode::internal,
+                fmt::format("unexpected: {} (please report this)", e.what()));
+  } catch (...) {
+    return fail(err, ExitCode::internal, "unknown exception (please report this)");
+  }
+}
+
+int run_cli(const std::vector<std::string>& args, std::ostream& out, std::ostream& err) {
+  return run_cli(args, std::cin, out, err);
+}
+
+}  // namespace nibble

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+#include <cerrno>
+#include <csignal>
+#include <iostream>
+
+#include "apps/cli.h"
+
+int main(int argc, char** argv) {
+  // A reader that goes away must not kill us between a temporary file and its removal: writes
+  // fail instead, and the exit code is what the signal would have given.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::ios::sync_with_stdio(false);
+  const int code = nibble::run_cli({argv + 1, argv + argc}, std::cin, std::cout, std::cerr);
+  errno = 0;
+  std::cout.flush();
+  if (!std::cout) {
+    constexpr int kBrokenPipe = 128 + SIGPIPE, kFileError = 3;
+    if (errno == EPIPE || errno == 0) return code != 0 ? code : kBrokenPipe;
+    std::cerr << "nibble: error: cannot write to standard output" << std::endl;
+    return code != 0 ? code : kFileError;
+  }
+  return code;
+}

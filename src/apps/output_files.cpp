@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+#include "apps/output_files.h"
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/log.h"
+
+namespace nibble {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kCompanions[] = {"config.json",        "generation_config.json",
+                                       "tokenizer.json",     "tokenizer_config.json",
+                                       "vocab.json",         "merges.txt",
+                                       "added_tokens.json",  "special_tokens_map.json",
+                                       "chat_template.jinja"};
+
+bool is_empty_directory(const fs::path& p) { return fs::is_directory(p) && fs::is_empty(p); }
+
+}  // namespace
+
+OutputPlace check_output(const fs::path& out, Container container, Overwrite overwrite) {
+  if (container == Container::directory) {
+    const bool fresh = !fs::exists(out) || is_empty_directory(out);
+    if (fs::exists(out) && !fs::is_directory(out)) {
+      throw_usage("{} is a file, and the output is a directory: choose another name", out.string());
+    }
+    if (!fresh && overwrite == Overwrite::refuse) {
+      throw_usage("{} is not empty: choose another name, or use --force", out.string());
+    }
+    return {out, fresh};
+  }
+  if (fs::is_directory(out)) {
+    throw_usage("{} is a directory, and the output is a file: choose another name", out.string());
+  }
+  if (fs::exists(out) && overwrite == Overwrite::refuse) {
+    throw_usage("{} exists: choose another name, or use --force", out.string());
+  }
+  const fs::path parent = out.has_parent_path() ? out.parent_path() : fs::path(".");
+  return {parent, !fs::exists(parent) || is_empty_directory(parent)};
+}
+
+void copy_companion(const fs::path& file, const fs::path& to, Overwrite overwrite) {
+  const fs::path target = to / file.filename();
+  if (same_file(file, target)) return;
+  const std::string text = read_text_file(file);
+  if (fs::exists(target)) {
+    if (read_text_file(target) == text) return;
+    if (overwrite == Overwrite::refuse) {
+      log_warning("{} differs from {} and is kept; --force replaces it", target.string(),
+                  file.string());
+      return;
+    }
+  }
+  write_text_file_atomic(target, text);
+}
+
+void copy_companions(const fs::path& from, const fs::path& to, Overwrite overwrite) {
+  for (const char* name : kCompanions) {
+    if (fs::is_regular_file(from / name)) copy_companion(from / name, to, overwrite);
+  }
+}
+
+void remove_stale_weights(const fs::path& directory) {
+  // The writer has just made either model.safetensors or the index with its shards: the younger
+  // of the two is the one that counts.
+  const fs::path single = directory / "model.safetensors";
+  const fs::path index = directory / "model.safetensors.index.json";
+  std::set<std::string> keep;
+  const bool is_single =
+      fs::exists(single) &&
+      (!fs::exists(index) || fs::last_write_time(single) >= fs::last_write_time(index));
+  if (is_single) {
+    keep.insert(single.filename().string());
+  } else {
+    keep.insert(index.filename().string());
+    const auto json = nlohmann::json::parse(read_text_file(index));
+    for (const auto& [name, shard] : json.at("weight_map").items()) {
+      keep.insert(shard.get<std::string>());
+    }
+  }
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    const std::string name = entry.path().filename().string();
+    const bool weights = name == "model.safetensors.index.json" ||
+                         (name.starts_with("model") && name.ends_with(".safetensors"));
+    if (weights && !keep.contains(name)) {
+      log_info("removing {} of an earlier model", entry.path().string());
+      fs::remove(entry.path());
+    }
+  }
+}
+
+}  // namespace nibble
