@@ -1,0 +1,160 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Installs what is missing (Debian, Ubuntu), builds, tests, shows. `./nibble.sh` lists the commands.
+set -euo pipefail
+
+root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+build=${NIBBLE_BUILD_DIR:-$root/build}
+jobs=${NIBBLE_JOBS:-$(nproc 2>/dev/null || echo 2)}
+
+# What the program needs to build, and what its tests need on top.
+build_packages=(g++ cmake ninja-build pkg-config ccache libfmt-dev nlohmann-json3-dev
+  libpcre2-dev libutf8proc-dev libhwy-dev libtomlplusplus-dev)
+test_packages=(libgtest-dev python3 clang-format)
+demo_packages=(python3)
+
+say() { printf '\n==> %s\n' "$*"; }
+fail() {
+  printf 'nibble.sh: %s\n' "$*" >&2
+  exit 1
+}
+
+usage() {
+  cat <<'TEXT'
+Usage: ./nibble.sh COMMAND
+
+  build   install what is missing, build the release binary: build/nibble
+  test    the same with the tests, then run them all and say what was skipped and why;
+          further arguments go to ctest: ./nibble.sh test -L unit
+  demo    make a small model with random weights, convert it to NVFP4, look at it, generate
+
+Environment: NIBBLE_BUILD_DIR (build), NIBBLE_JOBS (all cores), NIBBLE_NO_INSTALL=1 (never call
+apt-get), NIBBLE_SHARED (where tests look for third-party data; ../shared by default).
+TEXT
+}
+
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then
+    "$@"
+  elif command -v sudo >/dev/null; then
+    sudo "$@"
+  else
+    fail "installing packages needs root or sudo; as root, run: $*"
+  fi
+}
+
+is_installed() {
+  [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+# install_missing PACKAGE...
+install_missing() {
+  if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+    printf 'nibble.sh: not a Debian or Ubuntu system; expecting the equivalents of: %s\n' "$*" >&2
+    return
+  fi
+  local missing=() package
+  for package in "$@"; do
+    is_installed "$package" || missing+=("$package")
+  done
+  [ "${#missing[@]}" -eq 0 ] && return
+  [ -n "${NIBBLE_NO_INSTALL:-}" ] && fail "missing packages: ${missing[*]}"
+  say "Installing: ${missing[*]}"
+  local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -qq)
+  # The package lists may be old or absent: refresh them once when the first try fails.
+  if ! as_root "${apt[@]}" install -y --no-install-recommends "${missing[@]}" \
+    >/dev/null 2>&1 </dev/null; then
+    as_root "${apt[@]}" update </dev/null
+    as_root "${apt[@]}" install -y --no-install-recommends "${missing[@]}" >/dev/null </dev/null
+  fi
+}
+
+# configure ON|OFF: with or without tests.
+configure() {
+  local generator=()
+  [ -f "$build/CMakeCache.txt" ] || generator=(-G Ninja)
+  cmake -S "$root" -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DNIBBLE_TESTS="$1"
+}
+
+cmd_build() {
+  install_missing "${build_packages[@]}"
+  say "Building $build/nibble"
+  configure OFF
+  cmake --build "$build" --parallel "$jobs" --target nibble
+  say "Done: $build/nibble ($("$build/nibble" --version))"
+}
+
+cmd_test() {
+  install_missing "${build_packages[@]}" "${test_packages[@]}"
+  say "Building nibble and its tests"
+  configure ON
+  cmake --build "$build" --parallel "$jobs"
+  say "Testing"
+  local report=$build/tests.xml status=0
+  rm -f "$report"
+  ctest --test-dir "$build" --parallel "$jobs" --output-on-failure --no-tests=error \
+    --output-junit "$report" --test-output-size-passed 65536 --test-output-size-failed 1048576 \
+    "$@" || status=$?
+  [ -f "$report" ] || fail "ctest left no report (exit $status)"
+  say "Summary"
+  python3 "$root/tools/summarize_tests.py" "$report" || status=1
+  return "$status"
+}
+
+# step WORDS COMMAND...: says what comes, shows the command, runs it.
+step() {
+  say "$1"
+  shift
+  printf '$ %s\n' "$(printf '%q ' "$@" | sed "s|$build/nibble|nibble|")"
+  "$@"
+}
+
+cmd_demo() {
+  install_missing "${build_packages[@]}" "${demo_packages[@]}"
+  say "Building nibble"
+  configure OFF
+  cmake --build "$build" --parallel "$jobs" --target nibble
+  local nibble=$build/nibble here
+  here=$(mktemp -d "${TMPDIR:-/tmp}/nibble-demo.XXXXXX")
+  trap 'rm -rf "$here"' EXIT
+
+  cat <<'TEXT'
+
+This demonstration makes its own model: 4 layers, width 256, and a byte-level BPE tokenizer learnt
+from this repository's READMEs. THE WEIGHTS ARE RANDOM. What it writes is noise; what it shows is
+that files, conversion, tokenizer and inference work on this machine.
+TEXT
+  step "1. A config.json and a tokenizer.json" \
+    python3 "$root/tools/make_demo_model.py" "$here/model" "$root/README.md" "$root/README.zh-TW.md"
+  step "2. Random weights for that config, in bf16, as a Hugging Face directory" \
+    "$nibble" init --config "$here/model/config.json" --out "$here/random" --seed 1
+  cp "$here/model/tokenizer.json" "$here/random/"
+  step "3. The same model with NVFP4 weights (4 bits and a scale per 16 of them), as one .dat file" \
+    "$nibble" convert "$here/random" "$here/model/random-nvfp4.dat" --quant nvfp4
+  step "4. What the file holds, and what quantisation cost" \
+    "$nibble" inspect "$here/model/random-nvfp4.dat" --reference "$here/random"
+  step "5. Text to token ids and back" \
+    "$nibble" tokenize --tokenizer "$here/model/tokenizer.json" --text "Two commands, 兩個指令"
+  step "6. Sixteen tokens after a prompt: noise, since the weights are random" \
+    "$nibble" generate --model "$here/model/random-nvfp4.dat" --prompt "Hello" \
+    --max-tokens 16 --temp 0 --ignore-eos --timing
+  say "Done. With a real model: $build/nibble chat --model DIR (a Hugging Face Qwen3 directory)"
+}
+
+case ${1:-} in
+  build | test | demo)
+    command=$1
+    shift
+    [ "$command" = test ] || [ $# -eq 0 ] || fail "$command takes no arguments, got: $*"
+    "cmd_$command" "$@"
+    ;;
+  help | -h | --help) usage ;;
+  '')
+    usage
+    exit 2
+    ;;
+  *)
+    usage >&2
+    fail "unknown command '$1'"
+    ;;
+esac

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: MIT
+"""Tests of the Python tools and of nibble.sh. Run by ctest as `tools`."""
+import importlib
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree as ElementTree
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+check_docs = importlib.import_module("check_docs")
+check_layers = importlib.import_module("check_layers")
+make_demo_model = importlib.import_module("make_demo_model")
+make_ops_doc = importlib.import_module("make_ops_doc")
+summarize_tests = importlib.import_module("summarize_tests")
+
+GTEST_SKIP = """Running main() from gtest_main.cc
+[ RUN      ] Tokenizer.Golden
+a/tokenizer_test.cpp:12: Skipped
+shared/tokenizer.json is absent (third-party data; set NIBBLE_SHARED)
+
+[  SKIPPED ] Tokenizer.Golden (0 ms)
+[----------] 1 test from Tokenizer (0 ms total)
+[==========] 1 test from 1 test suite ran. (0 ms total)
+[  PASSED  ] 0 tests.
+[  SKIPPED ] 1 test, listed below:
+[  SKIPPED ] Tokenizer.Golden
+"""
+
+
+def report(*cases):
+    suite = ElementTree.Element("testsuite")
+    for name, status, output in cases:
+        case = ElementTree.SubElement(suite, "testcase", name=name, status=status)
+        if status == "notrun":
+            ElementTree.SubElement(case, "skipped", message="SKIP_RETURN_CODE=77")
+        ElementTree.SubElement(case, "system-out").text = output
+    return suite
+
+
+class Summary(unittest.TestCase):
+    def test_counts_and_reasons(self):
+        lines, failures = summarize_tests.summarize(report(
+            ("a", "run", "fine"), ("b", "run", ""), ("c", "fail", "boom"),
+            ("golden", "notrun", GTEST_SKIP), ("format", "notrun", "[  SKIPPED ] no clang-format\n"),
+            ("silent", "notrun", "")))
+        self.assertEqual(failures, 1)
+        self.assertEqual(lines[-1], "2 passed, 1 failed, 3 skipped")
+        self.assertIn("FAILED: c", lines)
+        reasons = [line for line in lines if line.startswith("skipped: ")]
+        self.assertEqual(reasons, [
+            "skipped: SKIP_RETURN_CODE=77", "skipped: no clang-format",
+            "skipped: shared/tokenizer.json is absent (third-party data; set NIBBLE_SHARED)"])
+        self.assertIn("    golden", lines)
+
+    def test_an_empty_report_fails(self):
+        self.assertEqual(summarize_tests.summarize(report())[1], 1)
+
+    def test_an_unknown_status_is_a_failure(self):
+        self.assertEqual(summarize_tests.summarize(report(("a", "surprise", "")))[1], 1)
+
+
+class Docs(unittest.TestCase):
+    TEXT = "# a\n\n## b\n\n```sh\n./x  # run\n```\n\n| `init` | does |\n"
+
+    def test_translated_comments_are_no_difference(self):
+        other = self.TEXT.replace("# run", "# 執行").replace("does", "做")
+        self.assertEqual(list(check_docs.compare_readmes(self.TEXT, other)), [])
+
+    def test_differences_are_found(self):
+        for change in (("## b", "### b"), ("./x", "./y"), ("`init`", "`exit`")):
+            with self.subTest(change=change):
+                other = self.TEXT.replace(*change)
+                self.assertEqual(len(list(check_docs.compare_readmes(self.TEXT, other))), 1)
+
+    def test_broken_links_are_found(self):
+        text = "[a](README.md) [b](https://x.y/z) [c](#d) [e](nowhere.md#f)"
+        found = list(check_docs.broken_links(check_docs.README, text))
+        self.assertEqual(len(found), 1)
+        self.assertIn("nowhere.md", found[0])
+
+    def test_missing_commands_are_found(self):
+        shown = "Commands:\n  init       make\n"
+        self.assertEqual(list(check_docs.missing_commands(self.TEXT, shown)), [])
+        shown += "  chat       talk\n"
+        self.assertEqual(len(list(check_docs.missing_commands(self.TEXT, shown))), 1)
+
+
+class OpsDoc(unittest.TestCase):
+    def test_contracts_are_carried_over(self):
+        source = ("// SPDX-License-Identifier: MIT\n// What it is.\nclass Backend {\n public:\n"
+                  "  // --- Forward ---\n  // Adds a\n  // and b.\n  void add(Tensor out,\n"
+                  "           Tensor a);\n  void sync() { do_sync(); }\n\n protected:\n")
+        page = make_ops_doc.make_page(source)
+        self.assertIn("## Forward\n\n### add\n\n```cpp\nvoid add(Tensor out, Tensor a);\n```\n\n"
+                      "Adds a and b.\n", page)
+        self.assertIn("### sync\n\n```cpp\nvoid sync();\n```\n", page)
+
+
+class Layers(unittest.TestCase):
+    def test_an_upward_include_is_found(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "quant").mkdir()
+            (root / "quant/a.h").write_text('#include "core/b.h"\n#include "model/c.h"\n')
+            (root / "stray.cpp").write_text("")
+            found = list(check_layers.violations(root))
+        self.assertEqual(len(found), 2)
+        self.assertIn("quant may not include model", found[0])
+        self.assertIn("outside every layer", found[1])
+
+
+class DemoModel(unittest.TestCase):
+    def test_the_files_fit_each_other(self):
+        with tempfile.TemporaryDirectory() as folder:
+            make_demo_model.main(folder, str(ROOT / "README.md"), str(ROOT / "README.zh-TW.md"))
+            tok = json.loads((pathlib.Path(folder) / "tokenizer.json").read_text())
+            config = json.loads((pathlib.Path(folder) / "config.json").read_text())
+        vocab = tok["model"]["vocab"]
+        ids = sorted([*vocab.values(), *(t["id"] for t in tok["added_tokens"])])
+        self.assertEqual(ids, list(range(len(ids))))
+        self.assertLessEqual(len(ids), config["vocab_size"])
+        for merge in tok["model"]["merges"]:
+            left, right = merge.split(" ")
+            self.assertIn(left + right, vocab)
+        self.assertEqual(config["hidden_size"] % 16, 0)
+
+
+class Script(unittest.TestCase):
+    def run_script(self, *args):
+        return subprocess.run([str(ROOT / "nibble.sh"), *args], capture_output=True, text=True,
+                              check=False)
+
+    def test_usage(self):
+        self.assertEqual(self.run_script("--help").returncode, 0)
+        self.assertEqual(self.run_script().returncode, 2)
+        wrong = self.run_script("bulid")
+        self.assertNotEqual(wrong.returncode, 0)
+        self.assertIn("bulid", wrong.stderr)
+        self.assertNotEqual(self.run_script("build", "extra").returncode, 0)
+
+    def test_installs_what_the_build_looks_for(self):
+        """Every package find_package or pkg-config asks for has its Debian package in the list."""
+        package_of = {"fmt": "libfmt-dev", "nlohmann_json": "nlohmann-json3-dev",
+                      "PkgConfig": "pkg-config", "libhwy": "libhwy-dev",
+                      "libpcre2-8": "libpcre2-dev", "libutf8proc": "libutf8proc-dev",
+                      "tomlplusplus": "libtomlplusplus-dev", "GTest": "libgtest-dev",
+                      "Python3": "python3", "Threads": "g++"}
+        script = (ROOT / "nibble.sh").read_text()
+        asked = set()
+        for path in [ROOT / "CMakeLists.txt", *ROOT.glob("src/**/CMakeLists.txt"),
+                     *ROOT.glob("tests/**/CMakeLists.txt")]:
+            text = path.read_text()
+            asked |= set(re.findall(r"find_package\((\w+)", text))
+            asked |= set(re.findall(r"IMPORTED_TARGET ([\w.-]+)\)", text))
+        self.assertGreater(len(asked), 5)
+        for name in asked:
+            self.assertIn(name, package_of, f"which Debian package has {name}?")
+            self.assertRegex(script, rf"[( ]{re.escape(package_of[name])}[ )\n]")
+
+
+if __name__ == "__main__":
+    unittest.main()
