@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+#include "backends/cpu/cpu_backend.h"
+
+#include <cstring>
+
+#include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/packed_layout.h"
+#include "backends/cpu/memory.h"
+#include "backends/cpu/simd/target_control.h"
+
+namespace nibble {
+namespace {
+
+// Runs every op before it returns, so there is nothing to wait for.
+class CpuBackend final : public Backend {
+ public:
+  explicit CpuBackend(int threads) : c_(threads) {}
+  std::string name() const override {
+    const int n = c_.pool.size();
+    return fmt::format("cpu ({}, {} thread{})", cpu::active_target(), n, n == 1 ? "" : "s");
+  }
+
+ private:
+  Buffer do_allocate(size_t n_bytes, std::string_view what) override {
+    return cpu::allocate_memory(n_bytes, what);
+  }
+  void do_upload(Tensor dst, const void* host) override {
+    if (dst.bytes() > 0) std::memcpy(dst.data, host, dst.bytes());
+  }
+  void do_download(void* host, Tensor src) override {
+    if (src.bytes() > 0) std::memcpy(host, src.data, src.bytes());
+  }
+  void do_copy(Tensor dst, Tensor src) override { cpu::copy_strided(dst, src); }
+  void do_sync() override {}
+
+  size_t do_packed_bytes(int64_t out, int64_t in) const override {
+    return cpu::packed_size(out, in);
+  }
+  void do_pack_rows(const LinearWeight& w, int64_t row_begin, int64_t rows, const uint8_t* codes,
+                    const uint8_t* scales) override {
+    cpu::pack_nvfp4(c_.pool, w.packed.as<uint8_t>(), w.in, row_begin, rows, codes, scales);
+  }
+  void do_unpack_rows(const LinearWeight& w, int64_t row_begin, int64_t rows, uint8_t* codes,
+                      uint8_t* scales) const override {
+    cpu::unpack_nvfp4(w.packed.as<uint8_t>(), w.in, row_begin, rows, codes, scales);
+  }
+
+  void do_embed(Tensor out, Tensor table, Tensor ids) override {
+    check(out), check(table);
+    cpu::embed(c_.pool, out, table, ids);
+  }
+  void do_rms_norm(Tensor out, Tensor rstd, Tensor x, Tensor w, double eps) override {
+    check(x);
+    cpu::rms_norm(c_.pool, out, rstd, x, w, eps);
+  }
+  void do_add_rms_norm(Tensor out, Tensor rstd, Tensor sum, Tensor a, Tensor b, Tensor w,
+                       double eps) override {
+    check(a);
+    cpu::add_rms_norm(c_.pool, out, rstd, sum, a, b, w, eps);
+  }
+  void do_rope_table(Tensor table, Tensor positions, double theta) override {
+    cpu::rope_table(table, positions, theta);
+  }
+  void do_rope(Tensor out, Tensor x, Tensor table, Rotation rotation) override {
+    check(x);
+    cpu::rope(c_.pool, out, x, table, rotation);
+  }
+  void do_norm_rope(Tensor out, Tensor rstd, Tensor x, Tensor w, Tensor table,
+                    double eps) override {
+    check(x);
+    cpu::norm_rope(c_.pool, out, rstd, x, w, table, eps);
+  }
+  void do_kv_append(KvView kv, Tensor k, Tensor v, Tensor slots) override {
+    check(k), check(kv.k);
+    cpu::kv_append(c_.pool, kv, k, v, slots);
+  }
+  void do_attention(Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequences) override {
+    check(q), check(kv.k);
+    cpu::attention(c_, out, lse, q, kv, sequences);
+  }
+  void do_swiglu(Tensor out, Tensor gate, Tensor up) override {
+    check(out);
+    cpu::swiglu(c_.pool, out, gate, up);
+  }
+  void do_add(Tensor out, Tensor a, Tensor b) override {
+    check(out);
+    cpu::add(c_.pool, out, a, b);
+  }
+  void do_gather_rows(Tensor out, Tensor x, Tensor rows) override {
+    check(x);
+    cpu::gather_rows(c_.pool, out, x, rows);
+  }
+  void do_argmax(Tensor out, Tensor logits) override {
+    check(logits);
+    cpu::argmax(c_.pool, out, logits);
+  }
+  void do_linear(Tensor out, Tensor x, const LinearWeight& w, Activations activations) override {
+    check(x);
+    if (!w.is_packed()) check(w.dense);
+    cpu::linear(c_, out, x, w, activations);
+  }
+  void do_cross_entropy(Tensor loss, Tensor logits, Tensor targets) override {
+    check(logits);
+    cpu::cross_entropy(c_.pool, loss, logits, targets);
+  }
+
+  // The op set also knows the reference backend's wide types.
+  static void check(const Tensor& t) {
+    if (t.dtype != DType::f32 && t.dtype != DType::bf16 && t.dtype != DType::f16) {
+      throw_internal("the CPU backend computes in f32, bf16 or f16, not {}", t.describe());
+    }
+  }
+
+  cpu::Context c_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend(int threads) {
+  return std::make_unique<CpuBackend>(threads > 0 ? threads : default_thread_count());
+}
+
+}  // namespace nibble

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+// The bodies of the op set on the CPU; contracts are in backend/backend.h. Everything is computed
+// in fp32 whatever the storage type, and no result depends on the thread count or on which rows
+// happen to be computed together.
+#pragma once
+#include "backend/backend.h"
+#include "backends/cpu/memory.h"
+#include "core/thread_pool.h"
+
+namespace nibble::cpu {
+
+// What one backend object owns: threads and scratch.
+struct Context {
+  explicit Context(int threads) : pool(threads) {}
+  ThreadPool pool;
+  Workspace activations{"quantised activations of a linear layer"};
+  Workspace thread_scratch{"per-thread scratch of the CPU backend"};
+};
+
+// Runs body(begin, end, thread) over rows, on one thread when all rows together are less than
+// what waking the others costs (a few microseconds, about 16k elements).
+template <class Body>
+void for_rows(ThreadPool& pool, int64_t rows, int64_t elements_per_row, Body&& body) {
+  constexpr int64_t kGrainElements = 1 << 14;
+  const int64_t grain = kGrainElements / (elements_per_row > 0 ? elements_per_row : 1);
+  pool.parallel_for(rows, grain > 1 ? grain : 1, body);
+}
+
+void copy_strided(Tensor dst, Tensor src);
+void embed(ThreadPool& pool, Tensor out, Tensor table, Tensor ids);
+void gather_rows(ThreadPool& pool, Tensor out, Tensor x, Tensor rows);
+void kv_append(ThreadPool& pool, KvView kv, Tensor k, Tensor v, Tensor slots);
+void add(ThreadPool& pool, Tensor out, Tensor a, Tensor b);
+void swiglu(ThreadPool& pool, Tensor out, Tensor gate, Tensor up);
+
+void rms_norm(ThreadPool& pool, Tensor out, Tensor rstd, Tensor x, Tensor w, double eps);
+void add_rms_norm(ThreadPool& pool, Tensor out, Tensor rstd, Tensor sum, Tensor a, Tensor b,
+                  Tensor w, double eps);
+void rope_table(Tensor table, Tensor positions, double theta);
+void rope(ThreadPool& pool, Tensor out, Tensor x, Tensor table, Rotation rotation);
+void norm_rope(ThreadPool& pool, Tensor out, Tensor rstd, Tensor x, Tensor w, Tensor table,
+               double eps);
+
+void attention(Context& context, Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequences);
+
+void argmax(ThreadPool& pool, Tensor out, Tensor logits);
+void cross_entropy(ThreadPool& pool, Tensor loss, Tensor logits, Tensor targets);
+
+void linear(Context& context, Tensor out, Tensor x, const LinearWeight& w, Activations activations);
+
+// For tests: exp of the kernels, element by element.
+void exp_floats(const float* x, float* out, int64_t n);
+// For tests: the storage conversions of the kernels; one of the two types is f32.
+void convert_elements(Tensor out, Tensor x);
+
+}  // namespace nibble::cpu

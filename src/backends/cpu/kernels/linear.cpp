@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+// The linear layer: prepares the activations once, then hands ranges of the weight to threads.
+#include "backends/cpu/kernels/linear.h"
+
+#include <algorithm>
+
+#include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/packed_layout.h"
+#include "quant/nvfp4.h"
+
+namespace nibble::cpu {
+namespace {
+
+// Enough work to pay for a thread, little enough to share evenly: about 64 KiB of weights for one
+// token, less for many.
+int64_t grain_for(int64_t items, int64_t bytes_per_item, int64_t tokens, int threads) {
+  const int64_t wanted = std::max<int64_t>(1, (64 << 10) / std::max<int64_t>(1, bytes_per_item) /
+                                                  std::clamp<int64_t>(tokens / 4, 1, 8));
+  // Never so large that a thread goes without.
+  return std::max<int64_t>(1, std::min(wanted, items / (2 * threads)));
+}
+
+// x as floats, rounded through NVFP4 for W4A4. Float input is used where it lies.
+FloatRows float_activations(Context& c, const Tensor& x, Activations activations) {
+  const int64_t n = x.dim(0), width = x.dim(1);
+  if (activations == Activations::none && x.dtype == DType::f32) {
+    return {x.as<float>(), x.row_stride, n, width};
+  }
+  const size_t float_bytes = size_t(n * width) * sizeof(float);
+  const size_t code_bytes = activations == Activations::nvfp4 ? size_t(n * width) : 0;
+  float* out = reinterpret_cast<float*>(c.activations.get(float_bytes + code_bytes));
+  uint8_t* codes = reinterpret_cast<uint8_t*>(out + n * width);
+  for_rows(c.pool, n, width, [&](int64_t begin, int64_t end, int) {
+    rows_to_float(x, out, begin, end);
+    if (activations != Activations::nvfp4) return;
+    float* rows = out + begin * width;
+    uint8_t* row_codes = codes + begin * width;
+    uint8_t* scales = row_codes + (end - begin) * width / 2;
+    quantize_rows(rows, end - begin, width, ScaleRule::absmax, 1.0f, row_codes, scales);
+    dequantize_rows(row_codes, scales, end - begin, width, 1.0f, rows);
+  });
+  return {out, width, n, width};
+}
+
+Int8Rows int8_activations(Context& c, const Tensor& x) {
+  const int64_t n = x.dim(0), tiles = tiles_across(x.dim(1)), group = int8_group(n);
+  const int64_t padded = (n + group - 1) / group * group;
+  auto* out = c.activations.get_as<Int8Tile>(size_t(padded * tiles));
+  for_rows(c.pool, n, 2 * x.dim(1), [&](int64_t begin, int64_t end, int) {
+    rows_to_int8(x, out, group, begin, end);
+  });
+  return {out, group, n, tiles};
+}
+
+// Tokens whose activations stay in the second-level cache while the weights stream past.
+int64_t token_block(int64_t bytes_per_token) {
+  constexpr int64_t kCacheBytes = 512 << 10;
+  return std::max<int64_t>(16, kCacheBytes / std::max<int64_t>(1, bytes_per_token) / 16 * 16);
+}
+
+}  // namespace
+
+void linear(Context& c, Tensor out, Tensor x, const LinearWeight& w, Activations activations) {
+  const int64_t n = x.dim(0);
+  if (n == 0 || w.out == 0) return;
+  const LinearOutput o{out, w.row_scale ? w.row_scale.as<float>() : nullptr};
+  const int64_t strips = strips_of(w.out);
+  const int64_t strip_bytes = tiles_across(w.in) * kTileBytes;
+  const int threads = c.pool.size();
+  if (activations == Activations::int8) {
+    const Int8Rows rows = int8_activations(c, x);
+    const int64_t block = token_block(tiles_across(w.in) * int64_t(sizeof(Int8Tile)));
+    for (int64_t t = 0; t < n; t += block) {
+      const int64_t t_end = std::min(n, t + block);
+      c.pool.parallel_for(strips, grain_for(strips, strip_bytes, t_end - t, threads),
+                          [&](int64_t begin, int64_t end, int) {
+                            nvfp4_int8_strips(o, rows, w, begin, end, t, t_end);
+                          });
+    }
+    return;
+  }
+  const FloatRows rows = float_activations(c, x, activations);
+  if (w.is_packed()) {
+    const int64_t block = token_block(w.in * int64_t(sizeof(float)));
+    for (int64_t t = 0; t < n; t += block) {
+      const int64_t t_end = std::min(n, t + block);
+      c.pool.parallel_for(strips, grain_for(strips, strip_bytes, t_end - t, threads),
+                          [&](int64_t begin, int64_t end, int) {
+                            nvfp4_strips(o, rows, w, begin, end, t, t_end);
+                          });
+    }
+    return;
+  }
+  const int64_t row_bytes = w.in * int64_t(dtype_bytes(w.dense.dtype));
+  const int64_t block = token_block(w.in * int64_t(sizeof(float)));
+  for (int64_t t = 0; t < n; t += block) {
+    const int64_t count = std::min(n - t, block);
+    const FloatRows part{rows.data + t * rows.stride, rows.stride, count, rows.width};
+    const LinearOutput part_out{out.slice(t, count), o.row_scale};
+    // Whole groups of four rows, the kernel's unit.
+    const int64_t grain = (grain_for(w.out, row_bytes, count, threads) + 3) / 4 * 4;
+    c.pool.parallel_for(w.out, grain, [&](int64_t begin, int64_t end, int) {
+      dense_rows(part_out, part, w.dense, begin, end);
+    });
+  }
+}
+
+}  // namespace nibble::cpu

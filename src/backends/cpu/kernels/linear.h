@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+// The three matrix products behind `linear`, each over a range of work for one thread. An output
+// element is always the same sequence of operations, however many tokens share the call.
+#pragma once
+#include <cstdint>
+
+#include "backend/backend.h"
+
+namespace nibble::cpu {
+
+// Where results go: out[n][r] = acc * row_scale[r], in out's storage type.
+struct LinearOutput {
+  Tensor out;
+  const float* row_scale;  // null: 1
+};
+
+// x as floats.
+struct FloatRows {
+  const float* data;
+  int64_t stride, count, width;
+};
+
+// Int8 activations in the order the kernel reads them: groups of `group` tokens, in a group tile
+// by tile (64 columns), in a tile token by token.
+struct Int8Tile {
+  int8_t q[64];
+  int32_t correction[4];  // per 16 columns: -12 * sum of q, because weights are stored plus 12
+  float scale[2];         // per 32 columns: the int8 scale * 128 (see linear_nvfp4_int8.cpp)
+  float unused[2];
+};
+static_assert(sizeof(Int8Tile) == 96);
+struct Int8Rows {
+  const Int8Tile* tiles;
+  int64_t group, count, tiles_across;
+};
+constexpr int64_t kMaxInt8Group = 16;
+// Tokens per group: small batches get small groups so that their tiles lie close together.
+constexpr int64_t int8_group(int64_t n) { return n >= 9 ? 16 : n >= 5 ? 8 : n >= 3 ? 4 : n; }
+
+// activations.cpp: rows [begin, end) of x.
+void rows_to_float(const Tensor& x, float* out, int64_t begin, int64_t end);
+void rows_to_int8(const Tensor& x, Int8Tile* out, int64_t group, int64_t begin, int64_t end);
+
+// Rows [row_begin, row_end) of a dense weight; x against all of them.
+void dense_rows(const LinearOutput& o, const FloatRows& x, const Tensor& w, int64_t row_begin,
+                int64_t row_end);
+// Strips [strip_begin, strip_end) of a packed weight, tokens [token_begin, token_end).
+void nvfp4_strips(const LinearOutput& o, const FloatRows& x, const LinearWeight& w,
+                  int64_t strip_begin, int64_t strip_end, int64_t token_begin, int64_t token_end);
+// token_begin is a multiple of the group size.
+void nvfp4_int8_strips(const LinearOutput& o, const Int8Rows& x, const LinearWeight& w,
+                       int64_t strip_begin, int64_t strip_end, int64_t token_begin,
+                       int64_t token_end);
+
+}  // namespace nibble::cpu

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+#include "backends/cpu/kernels/packed_layout.h"
+
+#include <cstring>
+
+#include "core/error.h"
+#include "quant/codec.h"
+
+namespace nibble::cpu {
+namespace {
+
+// Eight nibbles n0..n7 to n0 n4 n1 n5 n2 n6 n3 n7, and back.
+uint32_t spread(uint32_t x) {
+  x = (x | x << 8) & 0x00ff00ffu;
+  return (x | x << 4) & 0x0f0f0f0fu;
+}
+uint32_t gather(uint32_t x) {
+  x &= 0x0f0f0f0fu;
+  x = (x | x >> 4) & 0x00ff00ffu;
+  return (x | x >> 8) & 0x0000ffffu;
+}
+uint32_t interleave(uint32_t v) { return spread(v & 0xffffu) | spread(v >> 16) << 4; }
+uint32_t deinterleave(uint32_t v) { return gather(v) | gather(v >> 4) << 16; }
+
+struct BlockPlace {
+  int64_t codes, scale;  // byte offsets into the packed matrix
+};
+BlockPlace block_place(int64_t in, int64_t row, int64_t block) {
+  const int64_t tile = row / kTileRows * tiles_across(in) + block / 4;
+  const int64_t r = row % kTileRows, b = block % 4;
+  return {tile * kTileBytes + 128 * b + 4 * r, tile * kTileBytes + kTileCodeBytes + 16 * b + r};
+}
+
+}  // namespace
+
+void pack_nvfp4(ThreadPool& pool, uint8_t* packed, int64_t in, int64_t row_begin, int64_t rows,
+                const uint8_t* codes, const uint8_t* scales) {
+  const int64_t blocks = in / 16;
+  const int64_t bad_count = rows * blocks;
+  for (int64_t i = 0; i < bad_count; ++i) {
+    if ((scales[i] & 0x7f) == kE4m3NanCode) {
+      throw_format("NVFP4 weight: the scale of row {}, columns {}.. is NaN (byte {:#04x})",
+                   row_begin + i / blocks, i % blocks * 16, scales[i]);
+    }
+  }
+  const auto pack = [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) {
+      for (int64_t b = 0; b < blocks; ++b) {
+        const BlockPlace at = block_place(in, row_begin + i, b);
+        const uint8_t scale = scales[i * blocks + b];
+        const uint32_t flip = scale & 0x80 ? 0x88888888u : 0;
+        for (int64_t h = 0; h < 2; ++h) {
+          uint32_t v;
+          std::memcpy(&v, codes + (i * blocks + b) * 8 + 4 * h, 4);
+          v = interleave(v ^ flip);
+          std::memcpy(packed + at.codes + 64 * h, &v, 4);
+        }
+        packed[at.scale] = scale & 0x7f;
+      }
+    }
+  };
+  pool.parallel_for(rows, 64, pack);
+}
+
+void unpack_nvfp4(const uint8_t* packed, int64_t in, int64_t row_begin, int64_t rows,
+                  uint8_t* codes, uint8_t* scales) {
+  const int64_t blocks = in / 16;
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t b = 0; b < blocks; ++b) {
+      const BlockPlace at = block_place(in, row_begin + i, b);
+      for (int64_t h = 0; h < 2; ++h) {
+        uint32_t v;
+        std::memcpy(&v, packed + at.codes + 64 * h, 4);
+        v = deinterleave(v);
+        std::memcpy(codes + (i * blocks + b) * 8 + 4 * h, &v, 4);
+      }
+      scales[i * blocks + b] = packed[at.scale];
+    }
+  }
+}
+
+}  // namespace nibble::cpu

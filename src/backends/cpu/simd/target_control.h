@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+// Which instruction set the kernels run on: the best one the processor has, or one chosen by name
+// so that tests and benchmarks can compare them all on one machine.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace nibble::cpu {
+
+// Names of the compiled targets this processor can run, best first: "AVX3_VNNI", "AVX3", "AVX2"...
+std::vector<std::string> available_targets();
+std::string active_target();
+// Affects every backend of the process; not while one is computing. Empty: back to the best.
+void select_target(std::string_view name);
+// 8-bit dot products (vpdpbusd) on top of AVX3; Highway's targets do not tell.
+bool use_vnni();
+
+}  // namespace nibble::cpu
