@@ -154,15 +154,20 @@ void QuantError::add(std::span<const float> exact, std::span<const float> quanti
     const double e = std::abs(double(quantised[i]) - x);
     sum_squares += x * x;
     sum_squared_error += e * e;
-    if (!(e <= max_abs_error)) max_abs_error = e;  // a NaN is taken, too, and then stays
+    take_maximum(e);
   }
   count += int64_t(exact.size());
+}
+
+void QuantError::take_maximum(double e) {
+  if (std::isnan(max_abs_error)) return;
+  if (!(e <= max_abs_error)) max_abs_error = e;  // true for a NaN as well
 }
 
 void QuantError::add(const QuantError& other) {
   sum_squared_error += other.sum_squared_error;
   sum_squares += other.sum_squares;
-  if (!(other.max_abs_error <= max_abs_error)) max_abs_error = other.max_abs_error;
+  take_maximum(other.max_abs_error);
   count += other.count;
 }
 

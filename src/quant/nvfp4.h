@@ -54,6 +54,9 @@ struct QuantError {
   void add(std::span<const float> exact, std::span<const float> quantised);
   void add(const QuantError& other);
   double relative_rms() const;  // sqrt(error / squares); 0 when both are 0
+
+ private:
+  void take_maximum(double e);
 };
 
 }  // namespace nibble

@@ -110,7 +110,7 @@ NIBBLE_INLINE uint8_t search_block(const Block& b, float g, uint8_t* codes) {
   // A NaN block: every candidate is as good, and the scale must stay NaN.
   if (scale6 == kE4m3NanCode) return absmax_block(b, g, codes);
   const int first = std::max(1, scale6 - 1), last = std::min<int>(kE4m3MaxCode, scale4 + 1);
-  int best = first;
+  int best = scale6;  // stays when every error overflows
   float best_error = INFINITY;
   for (int c = first; c <= last; ++c) {
     const float s = e4m3_value(uint8_t(c)) * g;
