@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+#include "generate/chat_log.h"
+
+#include <ctime>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/file.h"
+
+namespace nibble {
+namespace {
+
+using nlohmann::ordered_json;
+
+void append(const std::filesystem::path& file, const std::string& text) {
+  if (file.has_parent_path()) {
+    std::error_code ec;
+    std::filesystem::create_directories(file.parent_path(), ec);
+  }
+  std::ofstream out(file, std::ios::app | std::ios::binary);
+  out << text;
+  if (!out.flush()) throw_format("cannot append to the chat log {}", file.string());
+}
+
+struct LoggedTurn {
+  std::vector<Message> asked;
+  std::string output;
+};
+
+LoggedTurn parse_line(const std::string& line, const std::string& where) {
+  try {
+    const auto j = ordered_json::parse(line);
+    LoggedTurn t;
+    for (const auto& m : j.at("messages")) {
+      t.asked.push_back(
+          {role_from_name(m.at("role").get<std::string>()), m.at("text").get<std::string>()});
+    }
+    t.output = j.at("output").get<std::string>();
+    return t;
+  } catch (const std::exception& e) {
+    throw_format("{}: not a turn of a chat log: {}", where, e.what());
+  }
+}
+
+}  // namespace
+
+std::string log_timestamp() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &local);
+  return text;
+}
+
+void append_text_log(const std::filesystem::path& file, const std::vector<Message>& asked,
+                     std::string_view output, std::string_view timestamp) {
+  std::string text = fmt::format("==== {} ====\n", timestamp);
+  for (const Message& m : asked) text += fmt::format("[{}] {}\n", role_name(m.role), m.content);
+  text += fmt::format("[assistant] {}\n\n", output);
+  append(file, text);
+}
+
+void append_jsonl_log(const std::filesystem::path& file, const std::vector<Message>& asked,
+                      std::string_view output, std::string_view timestamp) {
+  ordered_json messages = ordered_json::array();
+  for (const Message& m : asked)
+    messages.push_back({{"role", role_name(m.role)}, {"text", m.content}});
+  const ordered_json line = {{"ts", timestamp}, {"messages", messages}, {"output", output}};
+  // A reply cut in the middle of a character would make the line invalid: replace, do not throw.
+  append(file, line.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n");
+}
+
+ReplayedChat read_jsonl_log(const std::filesystem::path& file) {
+  const std::string text = read_text_file(file);
+  std::vector<LoggedTurn> turns;
+  size_t begin = 0;
+  for (int number = 1; begin < text.size(); ++number) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string line = text.substr(begin, end - begin);
+    begin = end + 1;
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    turns.push_back(parse_line(line, fmt::format("{}:{}", file.string(), number)));
+  }
+  if (turns.empty() || turns.back().asked.empty() || turns.back().asked.back().role != Role::user) {
+    throw_format("{}: a replay needs a last turn that ends with a user message", file.string());
+  }
+  ReplayedChat chat;
+  for (size_t i = 0; i < turns.size(); ++i) {
+    for (Message& m : turns[i].asked) chat.history.push_back(std::move(m));
+    if (i + 1 < turns.size()) chat.history.push_back({Role::assistant, turns[i].output});
+  }
+  chat.last_question = chat.history.back().content;
+  chat.history.pop_back();
+  return chat;
+}
+
+}  // namespace nibble

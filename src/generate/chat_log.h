@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+// Conversations on disk: a text log for people, a JSONL log for programs, and its replay. The
+// formats are the predecessor's.
+#pragma once
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tokenizer/chat_template.h"
+
+namespace nibble {
+
+// Appends one turn: "==== 2026-11-15 09:30:00 ====", "[role] text" lines, "[assistant] output".
+void append_text_log(const std::filesystem::path& file, const std::vector<Message>& asked,
+                     std::string_view output, std::string_view timestamp);
+// Appends one line: {"ts": ..., "messages": [{"role": ..., "text": ...}], "output": ...}
+void append_jsonl_log(const std::filesystem::path& file, const std::vector<Message>& asked,
+                      std::string_view output, std::string_view timestamp);
+std::string log_timestamp();  // local time, "yyyy-MM-dd HH:mm:ss"
+
+struct ReplayedChat {
+  std::vector<Message> history;  // everything before the last question
+  std::string last_question;     // to be answered anew
+};
+// Reads a JSONL log. Every output becomes an assistant message except the last one. Blank lines
+// are skipped; a damaged line is a FormatError with its number.
+ReplayedChat read_jsonl_log(const std::filesystem::path& file);
+
+}  // namespace nibble

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+#include "generate/chat_session.h"
+
+#include <algorithm>
+
+#include "core/log.h"
+#include "tokenizer/stream_decoder.h"
+
+namespace nibble {
+
+ChatSession::ChatSession(Engine& engine, Tokenizer tokenizer, const ChatSessionOptions& options)
+    : engine_(engine), tokenizer_(std::move(tokenizer)), options_(options) {
+  engine_.reset();
+}
+
+void ChatSession::add(Message message) { messages_.push_back(std::move(message)); }
+
+void ChatSession::reset() {
+  engine_.reset();
+  messages_.clear();
+  pending_.clear();
+  in_cache_ = 0;
+}
+
+// The tokens to feed for an answer to messages_, after cutting the cache to what they share.
+std::vector<int32_t> ChatSession::next_prompt(int64_t& reused) {
+  const ChatOptions chat{options_.style, GenerationPrompt::yes};
+  const bool one_new_user_turn =
+      in_cache_ > 0 && messages_.size() == in_cache_ + 1 && messages_.back().role == Role::user;
+  if (options_.persistent && options_.history == HistoryMode::tokens && one_new_user_turn) {
+    std::vector<int32_t> ids = pending_;
+    const auto turn = encode_turn(tokenizer_, messages_.back().content, chat, options_.content);
+    ids.insert(ids.end(), turn.begin(), turn.end());
+    reused = engine_.length();
+    return ids;
+  }
+  const std::vector<int32_t> all = encode_chat(tokenizer_, messages_, {}, chat, options_.content);
+  const std::vector<int32_t>& cached = engine_.tokens();
+  int64_t common = 0;
+  if (options_.persistent) {
+    const size_t limit = std::min(cached.size(), all.size() - 1);  // at least one token must run
+    while (size_t(common) < limit && cached[size_t(common)] == all[size_t(common)]) ++common;
+  }
+  if (options_.history == HistoryMode::both && common < engine_.length()) {
+    log_warning(
+        "the conversation rendered again differs from the cached tokens at position {}; {} tokens "
+        "are "
+        "computed again",
+        common, engine_.length() - common);
+  }
+  engine_.truncate(common);
+  reused = common;
+  return {all.begin() + std::ptrdiff_t(common), all.end()};
+}
+
+TurnResult ChatSession::turn(const std::string& user, const GenerateOptions& options,
+                             const TextCallback& on_text) {
+  messages_.push_back({Role::user, user});
+  TurnResult r;
+  StreamDecoder decoder(tokenizer_, DecodeSpecial::skip);
+  const auto on_token = [&](int32_t id) {
+    const std::string piece = decoder.push(id);
+    r.text += piece;
+    return piece.empty() || !on_text || on_text(piece);
+  };
+  const int64_t length_before = engine_.length();
+  std::vector<int32_t> prompt;
+  try {
+    prompt = next_prompt(r.reused_tokens);
+    r.generation = generate(engine_, prompt, options, on_token);
+  } catch (...) {
+    messages_.pop_back();
+    // A refused prompt has changed nothing, unless the cache was cut: then it is rendered again.
+    if (engine_.length() != length_before) in_cache_ = 0;
+    throw;
+  }
+  const std::string rest = decoder.flush();
+  r.text += rest;
+  if (!rest.empty() && on_text) on_text(rest);
+  messages_.push_back({Role::assistant, r.text});
+  close_reply(r.generation, r.reused_tokens, int64_t(prompt.size()));
+  return r;
+}
+
+// What follows the reply in the template, whatever ended it. Tokens the loop chose but did not run
+// come first.
+void ChatSession::close_reply(const GenerateResult& result, int64_t fed_before,
+                              int64_t prompt_tokens) {
+  const int64_t run = engine_.length() - fed_before - prompt_tokens;
+  pending_.assign(result.ids.begin() + std::ptrdiff_t(run), result.ids.end());
+  const auto end = tokenizer_.encode(kTurnEnd);
+  pending_.insert(pending_.end(), end.begin(), end.end());
+  in_cache_ = messages_.size();
+}
+
+}  // namespace nibble

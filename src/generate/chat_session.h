@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+// A conversation: messages in, replies out, with as much of the cache reused as its tokens allow.
+#pragma once
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "generate/generator.h"
+#include "tokenizer/chat_template.h"
+
+namespace nibble {
+
+// What a turn is made of when the cache already holds the conversation.
+enum class HistoryMode {
+  tokens,    // the very tokens that were fed and generated; only the new turn is encoded
+  messages,  // the whole conversation is rendered again; the common prefix is reused
+  both,      // like messages, and a warning where the two disagree
+};
+
+struct ChatSessionOptions {
+  HistoryMode history = HistoryMode::tokens;
+  bool persistent = true;  // false: every turn computes the whole conversation anew
+  TemplateStyle style = TemplateStyle::qwen3;
+  ContentTokens content = ContentTokens::parse;
+};
+
+struct TurnResult {
+  std::string text;  // special tokens left out
+  GenerateResult generation;
+  int64_t reused_tokens = 0;  // found in the cache
+};
+
+class ChatSession {
+ public:
+  ChatSession(Engine& engine, Tokenizer tokenizer, const ChatSessionOptions& options);
+
+  // Adds a message without answering it: a system prompt, or an older turn.
+  void add(Message message);
+  // Answers the conversation so far plus `user`. Text arrives piece by piece, never in the middle
+  // of a character; the callback's false cancels. When the context has no room the error leaves
+  // the conversation as it was before the call.
+  using TextCallback = std::function<bool(std::string_view piece)>;
+  TurnResult turn(const std::string& user, const GenerateOptions& options,
+                  const TextCallback& on_text = {});
+
+  void reset();  // forgets everything, the system prompt too
+  const std::vector<Message>& messages() const { return messages_; }
+  // Tokens of the conversation so far: in the cache, or about to be put there.
+  int64_t context_tokens() const { return engine_.length() + int64_t(pending_.size()); }
+
+ private:
+  std::vector<int32_t> next_prompt(int64_t& reused);
+  void close_reply(const GenerateResult& result, int64_t fed_before, int64_t prompt_tokens);
+
+  Engine& engine_;
+  Tokenizer tokenizer_;
+  ChatSessionOptions options_;
+  std::vector<Message> messages_;
+  size_t in_cache_ = 0;           // messages that the cache and pending_ hold
+  std::vector<int32_t> pending_;  // end of the last reply, fed together with the next turn
+};
+
+}  // namespace nibble
