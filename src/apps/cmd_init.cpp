@@ -67,17 +67,11 @@ ExitCode run_init(const InitOptions& o, Io& io) {
   const InitSummary summary = init_weights(config, o.out, container, o.dtype, o.seed, pool);
   if (container == Container::directory) remove_stale_weights(o.out);
   const fs::path from = o.config.has_parent_path() ? o.config.parent_path() : fs::path(".");
-  // The tokenizer and the like; the config may go by another name than config.json.
-  if (!o.tokenizer.empty()) copy_companion(o.tokenizer, place.directory, overwrite);
-  if (o.config.filename() == "config.json") {
-    copy_companions(from, place.directory, overwrite);
-  } else if (!same_file(o.config, place.directory / "config.json")) {
-    if (fs::exists(place.directory / "config.json") && !o.force) {
-      log_warning("{} is kept; --force replaces it", (place.directory / "config.json").string());
-    } else {
-      write_text_file_atomic(place.directory / "config.json", read_text_file(o.config));
-    }
+  write_companion(read_text_file(o.config), place.directory / "config.json", overwrite);
+  if (!o.tokenizer.empty()) {
+    write_companion(read_text_file(o.tokenizer), place.directory / "tokenizer.json", overwrite);
   }
+  copy_companions(from, place.directory, Overwrite::refuse);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   io.out << fmt::format("{}: {} entries, {} parameters, {} payload bytes ({}), seed {}, {:.1f} s\n",
                         o.out.string(), summary.entries, summary.parameters, summary.payload_bytes,

@@ -5,8 +5,11 @@
 namespace nibble {
 
 #define NIBBLE_COMMANDS(X) \
+  X(check)                 \
+  X(convert)               \
   X(init)                  \
-  X(tokenize)
+  X(tokenize)              \
+  X(trace)
 
 #define X(name) Command name##_command();
 NIBBLE_COMMANDS(X)

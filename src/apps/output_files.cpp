@@ -13,10 +13,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kCompanions[] = {"config.json",        "generation_config.json",
-                                       "tokenizer.json",     "tokenizer_config.json",
-                                       "vocab.json",         "merges.txt",
-                                       "added_tokens.json",  "special_tokens_map.json",
+constexpr const char* kCompanions[] = {"generation_config.json",
+                                       "tokenizer.json",
+                                       "tokenizer_config.json",
+                                       "vocab.json",
+                                       "merges.txt",
+                                       "added_tokens.json",
+                                       "special_tokens_map.json",
                                        "chat_template.jinja"};
 
 bool is_empty_directory(const fs::path& p) { return fs::is_directory(p) && fs::is_empty(p); }
@@ -44,19 +47,21 @@ OutputPlace check_output(const fs::path& out, Container container, Overwrite ove
   return {parent, !fs::exists(parent) || is_empty_directory(parent)};
 }
 
-void copy_companion(const fs::path& file, const fs::path& to, Overwrite overwrite) {
-  const fs::path target = to / file.filename();
-  if (same_file(file, target)) return;
-  const std::string text = read_text_file(file);
+void write_companion(const std::string& text, const fs::path& target, Overwrite overwrite) {
   if (fs::exists(target)) {
     if (read_text_file(target) == text) return;
     if (overwrite == Overwrite::refuse) {
-      log_warning("{} differs from {} and is kept; --force replaces it", target.string(),
-                  file.string());
+      log_warning("{} exists, differs from what the output needs and is kept; --force replaces it",
+                  target.string());
       return;
     }
   }
   write_text_file_atomic(target, text);
+}
+
+void copy_companion(const fs::path& file, const fs::path& to, Overwrite overwrite) {
+  const fs::path target = to / file.filename();
+  if (!same_file(file, target)) write_companion(read_text_file(file), target, overwrite);
 }
 
 void copy_companions(const fs::path& from, const fs::path& to, Overwrite overwrite) {

@@ -2,8 +2,9 @@
 // Where a command writes a model: nothing existing is replaced without --force.
 #pragma once
 #include <filesystem>
+#include <string>
 
-#include "model/init.h"
+#include "model/container.h"
 
 namespace nibble {
 
@@ -19,13 +20,15 @@ struct OutputPlace {
 OutputPlace check_output(const std::filesystem::path& out, Container container,
                          Overwrite overwrite);
 
-// Files of a model that are not weights: config.json, the tokenizer's and generation_config.json.
-// Copies those that exist in `from` and are absent in `to`; a file that is there already is
-// replaced with Overwrite::allow and otherwise kept, which a warning says when it differs.
-void copy_companions(const std::filesystem::path& from, const std::filesystem::path& to,
+// A file beside the weights. One that is there already is replaced with Overwrite::allow and
+// otherwise kept, which a warning says when it differs.
+void write_companion(const std::string& text, const std::filesystem::path& target,
                      Overwrite overwrite);
 void copy_companion(const std::filesystem::path& file, const std::filesystem::path& to,
                     Overwrite overwrite);
+// Copies what `from` has of the tokenizer's files and generation_config.json.
+void copy_companions(const std::filesystem::path& from, const std::filesystem::path& to,
+                     Overwrite overwrite);
 
 // Weight files of an earlier model in `directory` that the one just written does not have.
 void remove_stale_weights(const std::filesystem::path& directory);

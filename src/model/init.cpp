@@ -5,15 +5,12 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <memory>
 #include <vector>
 
 #include "core/error.h"
 #include "core/half.h"
 #include "core/progress.h"
 #include "core/rng.h"
-#include "formats/dat.h"
-#include "formats/safetensors.h"
 #include "model/params.h"
 #include "model/raw_cast.h"
 
@@ -68,26 +65,7 @@ class NormalTable {
   std::array<float, size_t(33) * 64 + 2> value_;
 };
 
-std::unique_ptr<TensorWriter> make_writer(Container container, const std::filesystem::path& out,
-                                          std::vector<TensorInfo> tensors) {
-  const TensorSource::Metadata metadata = {{"format", "pt"}};  // transformers insists on it
-  switch (container) {
-    case Container::dat: return std::make_unique<DatWriter>(out, std::move(tensors));
-    case Container::safetensors:
-      return std::make_unique<SafetensorsWriter>(out, std::move(tensors), metadata);
-    case Container::directory:
-      return std::make_unique<ShardedSafetensorsWriter>(out, std::move(tensors), metadata);
-  }
-  throw_internal("container {}", int(container));
-}
-
 }  // namespace
-
-Container container_for(const std::filesystem::path& path) {
-  if (path.extension() == ".dat") return Container::dat;
-  if (path.extension() == ".safetensors") return Container::safetensors;
-  return Container::directory;
-}
 
 void random_normal(uint64_t seed, uint64_t stream, uint64_t begin, int64_t n, float sd,
                    float* out) {

@@ -8,13 +8,9 @@
 #include "core/dtype.h"
 #include "core/thread_pool.h"
 #include "model/config.h"
+#include "model/container.h"
 
 namespace nibble {
-
-// A .dat file, one .safetensors file, or a directory as the Hugging Face tools write it.
-enum class Container { dat, safetensors, directory };
-// By the name: .dat, .safetensors, anything else is a directory.
-Container container_for(const std::filesystem::path& path);
 
 // Element i of a normal(0, sd) tensor, for i in [begin, begin + n). The value depends on seed,
 // stream and i alone. Every value is exact in bf16 and in fp16, so all files of one seed agree.

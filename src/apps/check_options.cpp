@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+#include "apps/check_options.h"
+
+namespace nibble {
+
+void CheckOptions::visit_fields(Fields& f) {
+  runtime.visit_fields(f);
+  f.section("Checks (without any of them: --finite --kv --paths)");
+  f.add(finite, {.flag = "--finite",
+                 .help = "No NaN or infinity in scales, weights, intermediates and logits, and a "
+                         "reply that has not collapsed to one token",
+                 .aliases = {"--check-logits"}});
+  f.add(kv, {.flag = "--kv",
+             .help = "Every way to use the KV cache gives the same ids and the same logits"});
+  f.add(paths, {.flag = "--paths",
+                .help = "Cache, bf16, int8 and nvfp4 activations against the plain fp32 forward, "
+                        "layer by layer"});
+  f.add(needle, {.flag = "--needle", .help = "A secret is found again behind a long text"});
+  f.add(replies, {.flag = "--replies",
+                  .help = "Print the replies to --prompt, 談談UFO and 我是誰; none may have "
+                          "collapsed"});
+  f.add(json, {.flag = "--json", .help = "Write the results to this file, too", .value = "FILE"});
+  f.section("Prompts");
+  f.add(prompt, {.flag = "--prompt", .help = "The first user turn"});
+  f.add(input_ids, {.flag = "--input-ids",
+                    .help = "Token ids instead of a prompt; a model without a tokenizer is "
+                            "otherwise checked with random ids"});
+  f.add(max_tokens, {.flag = "--max-tokens",
+                     .help = "Tokens of a reply; default 32, with --kv 4, with --needle 50",
+                     .value = "N",
+                     .least = 1});
+  f.add(temperature,
+        {.flag = "--temp", .help = "Temperature of --replies and --kv; 0 is greedy", .least = 0});
+  f.add(top_p, {.flag = "--top-p", .help = "Top-p of the same", .most = 1, .above = 0});
+  f.add(seed, {.flag = "--seed", .help = "Seed of draws and of random ids"});
+  f.section("Limits of --kv and --paths");
+  f.add(iterations,
+        {.flag = "--iterations", .help = "How often the KV matrix runs", .value = "N", .least = 1});
+  f.add(kv_chunks, {.flag = "--kv-chunks", .help = "Chunk sizes of the KV matrix"});
+  f.add(max_logit_diff, {.flag = "--max-logit-diff",
+                         .help = "Difference of logits the KV matrix allows; 0 is bit for bit",
+                         .value = "X",
+                         .least = 0});
+  f.add(max_rel, {.flag = "--max-rel",
+                  .help = "Relative L2 difference a layer may have on a lossy path; default bf16 "
+                          "0.05, int8 0.1, nvfp4 0.7",
+                  .value = "X",
+                  .least = 0});
+  f.add(min_cosine, {.flag = "--min-cosine",
+                     .help = "Cosine a layer must have on a lossy path; default bf16 0.999, int8 "
+                             "0.99, nvfp4 0.75",
+                     .value = "X",
+                     .least = -1,
+                     .most = 1});
+  f.section("Needle in a haystack");
+  f.add(needle_options.secret, {.flag = "--secret", .help = "What is to be remembered"});
+  f.add(needle_options.target_tokens, {.flag = "--target-tokens",
+                                       .help = "Length of the conversation before the question",
+                                       .value = "N",
+                                       .least = 1});
+  f.add(needle_options.chunk_tokens,
+        {.flag = "--chunk-size", .help = "Tokens of filler per turn", .value = "N", .least = 1});
+  f.add(haystack, {.flag = "--haystack",
+                   .help = "A text file to use as filler; by default a made-up log",
+                   .value = "FILE"});
+  f.add_choice(needle_mode,
+               {.flag = "--needle-mode",
+                .help = "Keep the cache between turns, or compute the conversation anew each turn"},
+               {{"persistent", CacheUse::persistent}, {"rebuild", CacheUse::rebuild}});
+  cache.visit_fields(f);
+}
+
+}  // namespace nibble

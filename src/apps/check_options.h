@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+// The options of `nibble check`.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/runtime.h"
+#include "generate/needle.h"
+
+namespace nibble {
+
+struct CheckOptions {
+  RuntimeOptions runtime;
+  CacheOptions cache;
+  bool finite = false, kv = false, paths = false, needle = false, replies = false;
+  std::string prompt = "你是誰";
+  std::optional<std::vector<int32_t>> input_ids;
+  std::optional<int64_t> max_tokens;
+  uint64_t seed = 123;
+  double temperature = 0, top_p = 1;
+  int64_t iterations = 3;
+  std::vector<int32_t> kv_chunks = {3, 7};
+  double max_logit_diff = 0;
+  std::optional<double> max_rel, min_cosine;
+  NeedleOptions needle_options;
+  CacheUse needle_mode = CacheUse::persistent;
+  std::filesystem::path haystack, json;
+
+  void visit_fields(Fields& f);
+};
+
+}  // namespace nibble

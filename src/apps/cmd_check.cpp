@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+// nibble check: is this model, in this program, on this machine, sound?
+#include <ostream>
+
+#include "apps/check_parts.h"
+#include "apps/command.h"
+
+namespace nibble {
+namespace {
+
+ExitCode finish(const CheckOptions& o, const CheckReport& report, const std::string& model,
+                const std::string& backend) {
+  if (!o.json.empty()) report.write_json(o.json, model, backend);
+  return report.passed() ? ExitCode::ok : ExitCode::check_failed;
+}
+
+ExitCode run_check(const CheckOptions& given, Io& io) {
+  CheckOptions o = given;
+  if (!o.finite && !o.kv && !o.paths && !o.needle && !o.replies) o.finite = o.kv = o.paths = true;
+  CheckReport report(io.out);
+  const ModelPaths paths =
+      resolve_model(o.runtime.model, o.needle ? TokenizerNeed::required : TokenizerNeed::optional);
+  const std::string model = paths.weights.string();
+  if (o.finite) {
+    const auto source = open_tensor_source(paths.weights);
+    const std::vector<std::string> bad = find_bad_scales(*source);
+    for (const std::string& line : bad) report.note("  " + line);
+    if (!bad.empty()) {
+      report.add("finite", false,
+                 fmt::format("the scales of {} tensors are damaged, no further check was run; {}",
+                             bad.size(), bad.front()),
+                 {{"place", bad.front()}});
+      return finish(o, report, model, "");
+    }
+  }
+  const Runtime r =
+      open_runtime(o.runtime, o.needle ? TokenizerNeed::required : TokenizerNeed::optional);
+  const std::vector<CheckPrompt> prompts = check_prompts(o, r);
+  if (o.finite) check_finite(o, r, prompts, report);
+  if (o.kv) check_kv(o, r, prompts, report);
+  if (o.paths) check_paths(o, r, prompts, report);
+  if (o.replies) check_replies(o, r, prompts, report);
+  if (o.needle) check_needle(o, r, report);
+  return finish(o, report, model, r.backend->name());
+}
+
+}  // namespace
+
+Command check_command() {
+  return make_command<CheckOptions>(
+      "check", "look for NaN and collapse, compare cache modes and execution paths",
+      "Each check ends with a line PASS or FAIL and its figure; when one fails the exit code is "
+      "1.\n"
+      "--paths compares with the fp32 forward of the whole sequence: the cache must agree to "
+      "1e-5,\n"
+      "lossy paths within --max-rel and --min-cosine at every layer.",
+      run_check);
+}
+
+}  // namespace nibble

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT
+// nibble convert: one weight file into another.
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "apps/command.h"
+#include "apps/dtype_option.h"
+#include "apps/output_files.h"
+#include "apps/work_options.h"
+#include "core/file.h"
+#include "core/log.h"
+#include "core/memory_info.h"
+#include "model/convert.h"
+
+namespace nibble {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ConvertOptions {
+  fs::path in, out, config;
+  Packing quant = Packing::none;
+  std::string quantize;
+  ScaleRule scale_rule = ScaleRule::four_over_six;
+  ScaleLevels scales = ScaleLevels::single;
+  std::optional<DType> dtype;
+  bool copy_config = false, force = false;
+  WorkOptions work;
+
+  void visit_fields(Fields& f) {
+    f.add(in, {.flag = "IN",
+               .help = "A Hugging Face directory, a .safetensors or a .dat file",
+               .required = true});
+    f.add(out, {.flag = "OUT",
+                .help = "What to write: its name says what, a directory, .safetensors or .dat",
+                .required = true});
+    f.add_choice<Packing>(quant,
+                          {.flag = "--quant",
+                           .help = "nvfp4: linear layers and the head become NVFP4, what is NVFP4 "
+                                   "already is copied; none: NVFP4 is expanded",
+                           .required = true},
+                          {{"none", Packing::none}, {"nvfp4", Packing::nvfp4}});
+    f.add(quantize, {.flag = "--quantize",
+                     .help = "Quantise the matrices whose name this regular expression finds, "
+                             "instead of linear layers and the head",
+                     .value = "REGEX"});
+    f.add_choice<ScaleRule>(scale_rule,
+                            {.flag = "--scale-rule", .help = "How a block's scale is chosen"},
+                            {{"four-over-six", ScaleRule::four_over_six},
+                             {"absmax", ScaleRule::absmax},
+                             {"search", ScaleRule::search},
+                             {"torchao", ScaleRule::torchao}});
+    f.add_choice<ScaleLevels>(
+        scales,
+        {.flag = "--scales",
+         .help = "two-level adds one scale per tensor: less error, unknown to older readers"},
+        {{"single-level", ScaleLevels::single}, {"two-level", ScaleLevels::two}});
+    f.add_choice(dtype,
+                 {.flag = "--dtype",
+                  .help = "Type of raw tensors; by default they keep theirs, in a new .dat fp16. "
+                          "Expanded NVFP4: fp16 in a .dat, else bf16, fp32 if two-level"},
+                 dtype_names());
+    f.add(config, {.flag = "--config",
+                   .help = "config.json, when it does not lie beside the input",
+                   .value = "FILE"});
+    f.add(copy_config, {.flag = "--copy-config",
+                        .help = "Copy config.json and the tokenizer beside a .dat or .safetensors, "
+                                "too, when other files lie there"});
+    f.add(force, {.flag = "--force", .help = "Replace what exists"});
+    work.visit_fields(f);
+  }
+};
+
+struct Input {
+  std::unique_ptr<TensorSource> source;
+  fs::path directory;  // where the companions are
+  fs::path config_file;
+  std::optional<Config> config;
+};
+
+Input open_input(const ConvertOptions& o) {
+  if (!fs::exists(o.in)) throw_format("{}: no such file or directory", o.in.string());
+  Input input;
+  input.source = open_tensor_source(o.in);
+  input.directory = fs::is_directory(o.in)   ? o.in
+                    : o.in.has_parent_path() ? o.in.parent_path()
+                                             : fs::path(".");
+  if (!o.config.empty()) {
+    input.config_file = o.config;
+  } else if (fs::exists(input.directory / "config.json")) {
+    input.config_file = input.directory / "config.json";
+  }
+  if (!input.config_file.empty()) input.config = load_config(input.config_file);
+  return input;
+}
+
+void refuse_same(const ConvertOptions& o, const Input& input, Container container) {
+  refuse_overwrite_of_input(*input.source, o.out);
+  refuse_overwrite_of_input(o.in, o.out);
+  if (container != Container::directory) return;
+  // A directory is replaced file by file: the input's weights may not lie in it under such names.
+  for (const InputFile& f : input.source->files()) {
+    const fs::path parent = f.path().has_parent_path() ? f.path().parent_path() : fs::path(".");
+    if (f.path().extension() == ".safetensors" && fs::exists(o.out) &&
+        fs::equivalent(parent, o.out)) {
+      throw_usage("the output directory {} holds the input {}: choose another name", o.out.string(),
+                  f.path().string());
+    }
+  }
+}
+
+void write_config(const Input& input, const fs::path& directory, const ConvertSummary& summary,
+                  Overwrite overwrite) {
+  const fs::path target = directory / "config.json";
+  std::string text = read_text_file(input.config_file);
+  if (summary.untied) {
+    auto json = nlohmann::ordered_json::parse(text);
+    json["tie_word_embeddings"] = false;
+    text = json.dump(2) + "\n";
+  }
+  if (same_file(target, input.config_file)) {
+    if (summary.untied) {
+      log_warning("{} is the input's and is kept: set tie_word_embeddings to false for the output",
+                  target.string());
+    }
+    return;
+  }
+  write_companion(text, target, overwrite);
+}
+
+void print_summary(const ConvertOptions& o, const ConvertSummary& s, double seconds, Io& io) {
+  for (const std::string& note : s.notes) io.out << "note: " << note << "\n";
+  if (s.head_made) io.out << "note: the tied head is stored as lm_head.weight\n";
+  if (s.rounded > 0) {
+    io.out << fmt::format("note: {} raw values were rounded to their new type\n", s.rounded);
+  }
+  io.out << fmt::format("tensors: {} copied, {} cast, {} quantised, {} expanded\n", s.copied,
+                        s.cast, s.quantised, s.dequantised);
+  if (s.quantised > 0) {
+    io.out << fmt::format("quantisation error: relative RMS {:.4f} %, largest {:.6g} ({}, {})\n",
+                          s.error.relative_rms() * 100, s.error.max_abs_error,
+                          scale_rule_name(o.scale_rule),
+                          o.scales == ScaleLevels::two ? "two-level" : "single-level");
+  }
+  io.out << fmt::format("{}: {} entries, {} payload bytes ({}), {:.1f} s\n", o.out.string(),
+                        s.entries, s.payload_bytes, format_bytes(s.payload_bytes), seconds);
+}
+
+ExitCode run_convert(const ConvertOptions& o, Io& io) {
+  const auto start = std::chrono::steady_clock::now();
+  if (o.quant == Packing::none && !o.quantize.empty()) {
+    throw_usage("--quantize says what to quantise, and --quant none says nothing is");
+  }
+  if (o.quant == Packing::none &&
+      (o.scale_rule != ScaleRule::four_over_six || o.scales != ScaleLevels::single)) {
+    throw_usage("--scale-rule and --scales are about --quant nvfp4");
+  }
+  const Input input = open_input(o);
+  ConvertSettings settings;
+  settings.container = container_for(o.out);
+  settings.packing = o.quant;
+  settings.quantize = o.quantize;
+  settings.rule = o.scale_rule;
+  settings.levels = o.scales;
+  settings.dtype = o.dtype;
+  refuse_same(o, input, settings.container);
+  const Overwrite overwrite = o.force ? Overwrite::allow : Overwrite::refuse;
+  const OutputPlace place = check_output(o.out, settings.container, overwrite);
+  const bool directory = settings.container == Container::directory;
+  if (directory && !input.config) {
+    throw_format("no config.json beside {}: a model directory needs one, give it with --config",
+                 o.in.string());
+  }
+  ThreadPool pool(o.work.thread_count());
+  log_info("{}", input.source->describe());
+  log_debug("convert: {} threads", pool.size());
+
+  fs::create_directories(place.directory);
+  const Config* config = input.config ? &*input.config : nullptr;
+  const ConvertSummary summary = convert_weights(*input.source, config, o.out, settings, pool);
+  if (directory) remove_stale_weights(o.out);
+  if (directory || place.fresh || o.copy_config) {
+    if (!input.config_file.empty()) write_config(input, place.directory, summary, overwrite);
+    copy_companions(input.directory, place.directory, overwrite);
+  } else if (!input.config_file.empty() && !fs::exists(place.directory / "config.json")) {
+    log_info("config.json is not copied beside {}: --copy-config does that", o.out.string());
+  }
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  print_summary(o, summary, seconds.count(), io);
+  return ExitCode::ok;
+}
+
+}  // namespace
+
+Command convert_command() {
+  return make_command<ConvertOptions>(
+      "convert", "convert weights between model directories, safetensors and .dat",
+      "Raw tensors keep their values; rounding, where the new type asks for it, is counted and\n"
+      "reported, a value it cannot hold is an error. A .dat of a tied model gets its own\n"
+      "lm_head.weight; a directory gets none when it is the embedding. Into a directory, and into\n"
+      "an empty place beside a file, config.json and the tokenizer's files are copied.",
+      run_convert);
+}
+
+}  // namespace nibble

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+// nibble generate: one prompt, one reply.
+#include <iostream>
+#include <iterator>
+
+#include "apps/command.h"
+#include "apps/generate_options.h"
+#include "apps/reply_report.h"
+#include "apps/runtime.h"
+#include "core/file.h"
+#include "core/log.h"
+#include "tokenizer/chat_template.h"
+#include "tokenizer/stream_decoder.h"
+
+namespace nibble {
+namespace {
+
+struct GenerateCommandOptions {
+  RuntimeOptions runtime;
+  std::optional<std::string> prompt;
+  std::filesystem::path prompt_file;
+  std::optional<std::vector<int32_t>> input_ids;
+  std::string system;
+  TemplateStyle style = TemplateStyle::qwen3;
+  bool raw = false, plain = false, echo = false, print_ids = false, timing = false, stream = true;
+  GenerateFlags generate;
+  CacheOptions cache;
+
+  void visit_fields(Fields& f) {
+    runtime.visit_fields(f);
+    f.section("Prompt");
+    f.add(prompt, {.flag = "--prompt",
+                   .help = "The prompt; without any, it is read from standard input",
+                   .value = "TEXT"});
+    f.add(prompt_file,
+          {.flag = "--prompt-file", .help = "Read the prompt from a file", .value = "FILE"});
+    f.add(input_ids, {.flag = "--input-ids",
+                      .help = "The prompt as token ids; no tokenizer is needed",
+                      .value = "IDS"});
+    f.add(system,
+          {.flag = "--system", .help = "A system message before the prompt", .value = "TEXT"});
+    f.add(raw,
+          {.flag = "--raw", .help = "Continue the prompt as it is, without the chat template"});
+    f.add(plain, {.flag = "--plain",
+                  .help = "Treat strings like <|im_end|> inside the prompt as ordinary text"});
+    f.add_choice(
+        style,
+        {.flag = "--template", .help = "The chat template; predecessor adds its extra newline"},
+        {{"qwen3", TemplateStyle::qwen3}, {"predecessor", TemplateStyle::predecessor}});
+    generate.visit_fields(f);
+    cache.visit_fields(f);
+    f.section("Output");
+    f.add(stream, {.flag = "--stream", .help = "Print text as it comes"});
+    f.add(echo, {.flag = "--echo", .help = "Print the rendered prompt first"});
+    f.add(print_ids, {.flag = "--print-ids", .help = "Print the generated ids on the last line"});
+    f.add(timing, {.flag = "--timing", .help = "Print times and tokens per second"});
+  }
+};
+
+std::string prompt_text(const GenerateCommandOptions& o, Io& io) {
+  if (o.prompt) return *o.prompt;
+  if (!o.prompt_file.empty()) return read_text_file(o.prompt_file);
+  return {std::istreambuf_iterator<char>(io.in), std::istreambuf_iterator<char>()};
+}
+
+std::vector<int32_t> prompt_ids(const GenerateCommandOptions& o, const Runtime& rt, Io& io) {
+  if (o.input_ids) return *o.input_ids;
+  const Tokenizer& tokenizer = rt.require_tokenizer();
+  const std::string text = prompt_text(o, io);
+  const SpecialTokens special = o.plain ? SpecialTokens::plain : SpecialTokens::parse;
+  if (o.raw) return tokenizer.encode(text, special);
+  std::vector<Message> messages;
+  if (!o.system.empty()) messages.push_back({Role::system, o.system});
+  messages.push_back({Role::user, text});
+  return encode_chat(tokenizer, messages, {}, {o.style, GenerationPrompt::yes}, special);
+}
+
+void check_prompt_flags(const GenerateCommandOptions& o) {
+  if (int(o.prompt.has_value()) + int(!o.prompt_file.empty()) + int(o.input_ids.has_value()) > 1) {
+    throw_usage("give the prompt once: --prompt, --prompt-file or --input-ids");
+  }
+  if ((o.input_ids || o.raw) && !o.system.empty()) {
+    throw_usage("--system needs the chat template, which --input-ids and --raw leave out");
+  }
+}
+
+ExitCode run_generate(const GenerateCommandOptions& o, Io& io) {
+  check_prompt_flags(o);
+  const Runtime rt =
+      open_runtime(o.runtime, o.input_ids ? TokenizerNeed::optional : TokenizerNeed::required);
+  const std::vector<int32_t> prompt = prompt_ids(o, rt, io);
+  Engine engine(*rt.backend, rt.model, rt.engine_options(o.cache));
+
+  std::optional<StreamDecoder> decoder;
+  if (rt.tokenizer) decoder.emplace(*rt.tokenizer, DecodeSpecial::skip);
+  if (o.echo && rt.tokenizer) io.out << rt.tokenizer->decode(prompt);
+  std::string text;
+  const auto emit = [&](const std::string& piece) {
+    text += piece;
+    if (o.stream) io.out << piece << std::flush;
+  };
+  const GenerateResult r =
+      generate(engine, prompt, o.generate.options(rt.stop_ids(), o.cache.use_kvc), [&](int32_t id) {
+        if (decoder) emit(decoder->push(id));
+        return true;
+      });
+  if (decoder) {
+    emit(decoder->flush());
+    if (!o.stream) io.out << text;
+    io.out << "\n";
+  }
+  if (o.timing) io.out << timing_line(r.timing) << "\n";
+  const ExitCode code = report_finish(r.reason);
+  log_debug("finish reason: {}", finish_reason_name(r.reason));
+  if (o.print_ids) io.out << ids_text(r.ids) << "\n";
+  return code;
+}
+
+}  // namespace
+
+Command generate_command() {
+  return make_command<GenerateCommandOptions>(
+      "generate", "Answer one prompt",
+      "Renders the prompt with the chat template (unless --raw or --input-ids), generates a reply "
+      "and prints it.",
+      run_generate);
+}
+
+}  // namespace nibble
