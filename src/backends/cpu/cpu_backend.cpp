@@ -51,24 +51,24 @@ class CpuBackend final : public Backend {
   }
   void do_rms_norm(Tensor out, Tensor rstd, Tensor x, Tensor w, double eps) override {
     check(x);
-    cpu::rms_norm(c_.pool, out, rstd, x, w, eps);
+    cpu::rms_norm(c_, out, rstd, x, w, eps);
   }
   void do_add_rms_norm(Tensor out, Tensor rstd, Tensor sum, Tensor a, Tensor b, Tensor w,
                        double eps) override {
     check(a);
-    cpu::add_rms_norm(c_.pool, out, rstd, sum, a, b, w, eps);
+    cpu::add_rms_norm(c_, out, rstd, sum, a, b, w, eps);
   }
   void do_rope_table(Tensor table, Tensor positions, double theta) override {
-    cpu::rope_table(table, positions, theta);
+    cpu::rope_table(c_, table, positions, theta);
   }
   void do_rope(Tensor out, Tensor x, Tensor table, Rotation rotation) override {
     check(x);
-    cpu::rope(c_.pool, out, x, table, rotation);
+    cpu::rope(c_, out, x, table, rotation);
   }
   void do_norm_rope(Tensor out, Tensor rstd, Tensor x, Tensor w, Tensor table,
                     double eps) override {
     check(x);
-    cpu::norm_rope(c_.pool, out, rstd, x, w, table, eps);
+    cpu::norm_rope(c_, out, rstd, x, w, table, eps);
   }
   void do_kv_append(KvView kv, Tensor k, Tensor v, Tensor slots) override {
     check(k), check(kv.k);
@@ -101,7 +101,7 @@ class CpuBackend final : public Backend {
   }
   void do_cross_entropy(Tensor loss, Tensor logits, Tensor targets) override {
     check(logits);
-    cpu::cross_entropy(c_.pool, loss, logits, targets);
+    cpu::cross_entropy(c_, loss, logits, targets);
   }
 
   // The op set also knows the reference backend's wide types.

@@ -23,7 +23,8 @@ constexpr int64_t kQueryRows = 32;  // (token, head) pairs that share a block of
 
 // Queries [first, last) of a sequence, all query heads of one key head.
 struct AttentionWork {
-  Tensor out, lse, q, k, v;
+  Tensor out, q, k, v;
+  float* lse;  // [N, Hq] or null
   Sequence sequence;
   int64_t kv_head, group, first, last;
 };
@@ -43,7 +44,7 @@ constexpr int kKeyVectors = int(kKeyBlock) / kLanes;
 
 // keys[d][j] = k[j][d] for `count` keys of one head; columns beyond keep what they held.
 template <class T>
-HWY_INLINE void transpose_keys(const T* k, int64_t stride, int64_t count, int64_t width,
+HWY_NOINLINE void transpose_keys(const T* k, int64_t stride, int64_t count, int64_t width,
                                float* keys) {
   const hn::FixedTag<float, 4> d4;
   int64_t j = 0;
@@ -103,7 +104,7 @@ HWY_INLINE void score_tile(const float* q, const float* keys, int64_t width, VF 
 
 // Turns one row of scores, of which `count` are real, into weights; returns the factor that
 // earlier sums must be multiplied by.
-HWY_INLINE float softmax_row(float* s, int64_t count, float* running_max, float* running_sum) {
+HWY_NOINLINE float softmax_row(float* s, int64_t count, float* running_max, float* running_sum) {
   const DF df;
   VF m = hn::Set(df, -__builtin_inff());
   for (int v = 0; v < kKeyVectors; ++v) {
@@ -157,7 +158,7 @@ HWY_INLINE void value_tile(const float* p, const float* values, int64_t width, i
 }
 
 template <int Q>
-HWY_INLINE void accumulate_values(const float* p, const float* values, int64_t width, int64_t begin,
+HWY_NOINLINE void accumulate_values(const float* p, const float* values, int64_t width, int64_t begin,
                                   int64_t end, float* o) {
   if (begin >= end) return;
   constexpr int kWide = HWY_TARGET == HWY_AVX3 ? 4 : 2;
@@ -181,7 +182,7 @@ HWY_INLINE void accumulate_values(const float* p, const float* values, int64_t w
 }
 
 template <int Q>
-HWY_INLINE void score_rows(const float* q, const float* keys, int64_t width, int64_t count, VF scale,
+HWY_NOINLINE void score_rows(const float* q, const float* keys, int64_t width, int64_t count, VF scale,
                            float* scores) {
   constexpr int kWide = HWY_TARGET == HWY_AVX3 ? 4 : 2;
   for (int64_t j = 0; j < count; j += kWide * kLanes) {
@@ -189,8 +190,7 @@ HWY_INLINE void score_rows(const float* q, const float* keys, int64_t width, int
   }
 }
 
-template <class T, class C>
-HWY_INLINE void attend(const AttentionWork& a, float* scratch) {
+void attend(const AttentionWork& a, float* scratch) {
   const int64_t width = a.q.shape[2], heads = a.group;
   const int64_t rows = (a.last - a.first) * heads;
   float* q = scratch;
@@ -204,7 +204,10 @@ HWY_INLINE void attend(const AttentionWork& a, float* scratch) {
 
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t token = a.sequence.q_begin + a.first + r / heads;
-    convert(q + r * width, row<T>(a.q, token) + (a.kv_head * heads + r % heads) * width, width);
+    with_type(a.q.dtype, [&](auto* t) {
+      using T = std::remove_pointer_t<decltype(t)>;
+      convert(q + r * width, row<T>(a.q, token) + (a.kv_head * heads + r % heads) * width, width);
+    });
     maximum[r] = -__builtin_inff();
     sum[r] = 0;
   }
@@ -216,10 +219,13 @@ HWY_INLINE void attend(const AttentionWork& a, float* scratch) {
   for (int64_t j0 = 0; j0 < all_keys; j0 += kKeyBlock) {
     const int64_t count = HWY_MIN(kKeyBlock, all_keys - j0);
     const int64_t slot = a.sequence.kv_begin + j0;
-    transpose_keys(row<C>(a.k, slot) + a.kv_head * width, a.k.row_stride, count, width, keys);
-    for (int64_t j = 0; j < count; ++j) {
-      convert(values + j * width, row<C>(a.v, slot + j) + a.kv_head * width, width);
-    }
+    with_type(a.k.dtype, [&](auto* t) {
+      using T = std::remove_pointer_t<decltype(t)>;
+      transpose_keys(row<T>(a.k, slot) + a.kv_head * width, a.k.row_stride, count, width, keys);
+      for (int64_t j = 0; j < count; ++j) {
+        convert(values + j * width, row<T>(a.v, slot + j) + a.kv_head * width, width);
+      }
+    });
     const auto visible = [&](int64_t r) {
       return HWY_MIN(count, before + a.first + r / heads - j0);
     };
@@ -258,25 +264,13 @@ HWY_INLINE void attend(const AttentionWork& a, float* scratch) {
     const int64_t token = a.sequence.q_begin + a.first + r / heads;
     const int64_t head = a.kv_head * heads + r % heads;
     const VF inverse = hn::Set(DF(), 1.0f / sum[r]);
-    map(row<T>(a.out, token) + head * width, width,
-        [inverse](VF x) HWY_ATTR { return hn::Mul(x, inverse); }, o + r * width);
-    if (a.lse.rank != 0) {
-      const float value = std::log(sum[r]) + maximum[r];
-      if (a.lse.dtype == DType::f32) {
-        row<float>(a.lse, token)[head] = value;
-      } else {
-        store_tail(hn::Set(DF(), value), row<T>(a.lse, token) + head, 1);
-      }
-    }
-  }
-}
-
-void attend_typed(const AttentionWork& a, float* scratch) {
-  with_type(a.q.dtype, [&](auto* t) {
-    with_type(a.k.dtype, [&](auto* c) {
-      attend<std::remove_pointer_t<decltype(t)>, std::remove_pointer_t<decltype(c)>>(a, scratch);
+    with_type(a.out.dtype, [&](auto* t) {
+      using T = std::remove_pointer_t<decltype(t)>;
+      map(row<T>(a.out, token) + head * width, width,
+          [inverse](VF x) HWY_ATTR { return hn::Mul(x, inverse); }, o + r * width);
     });
-  });
+    if (a.lse) a.lse[token * a.q.shape[1] + head] = std::log(sum[r]) + maximum[r];
+  }
 }
 
 }  // namespace nibble::cpu::HWY_NAMESPACE
@@ -287,7 +281,7 @@ HWY_AFTER_NAMESPACE();
 
 namespace nibble::cpu {
 
-HWY_EXPORT(attend_typed);
+HWY_EXPORT(attend);
 
 void attention(Context& c, Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequences) {
   const int64_t kv_heads = kv.k.dim(1), group = q.dim(1) / kv_heads, width = q.dim(2);
@@ -296,6 +290,7 @@ void attention(Context& c, Tensor out, Tensor lse, Tensor q, KvView kv, Tensor s
   if (group > kQueryRows) {
     throw_internal("attention: {} query heads for one key head, at most {}", group, kQueryRows);
   }
+  FloatOutput log_sums(c, lse);
   int64_t items = 0, products = 0;
   for (int64_t s = 0; s < sequences.dim(0); ++s) {
     items += (table[s].q_len + tokens - 1) / tokens * kv_heads;
@@ -310,9 +305,9 @@ void attention(Context& c, Tensor out, Tensor lse, Tensor q, KvView kv, Tensor s
       for (int64_t i = std::max(begin, first_item); i < std::min(end, first_item + count); ++i) {
         // Late queries see the most keys, so they go first.
         const int64_t block = (count - 1 - (i - first_item)) / kv_heads;
-        const AttentionWork work{out, lse, q, kv.k, kv.v, table[s], (i - first_item) % kv_heads, group,
+        const AttentionWork work{out, q, kv.k, kv.v, log_sums.data(), table[s], (i - first_item) % kv_heads, group,
                                  block * tokens, std::min<int64_t>(table[s].q_len, (block + 1) * tokens)};
-        HWY_DYNAMIC_DISPATCH(attend_typed)(work, scratch + stride * thread);
+        HWY_DYNAMIC_DISPATCH(attend)(work, scratch + stride * thread);
       }
       first_item += count;
     }
@@ -320,6 +315,7 @@ void attention(Context& c, Tensor out, Tensor lse, Tensor q, KvView kv, Tensor s
   // A few hundred keys for one token are done before a second thread is awake.
   constexpr int64_t kSmall = 1 << 17;
   c.pool.parallel_for(items, products * q.dim(1) * width < kSmall ? items : 1, body);
+  log_sums.finish();
 }
 
 }  // namespace nibble::cpu

@@ -15,6 +15,40 @@ struct Context {
   ThreadPool pool;
   Workspace activations{"quantised activations of a linear layer"};
   Workspace thread_scratch{"per-thread scratch of the CPU backend"};
+  Workspace stats{"converted weights and statistics"};
+  size_t stats_used = 0;  // by the FloatInputs and FloatOutputs of the op at hand
+};
+
+// Norm weights, tables and statistics may be stored in the activation type; kernels see floats.
+// Floats are used where they lie, which is the usual case.
+class FloatInput {
+ public:
+  FloatInput(Context& c, Tensor t);
+  ~FloatInput() { c_.stats_used -= taken_; }
+  FloatInput(const FloatInput&) = delete;
+  FloatInput& operator=(const FloatInput&) = delete;
+  const float* data() const { return data_; }
+
+ private:
+  Context& c_;
+  const float* data_;
+  size_t taken_ = 0;
+};
+
+class FloatOutput {
+ public:
+  FloatOutput(Context& c, Tensor t);
+  ~FloatOutput() { c_.stats_used -= taken_; }
+  FloatOutput(const FloatOutput&) = delete;
+  FloatOutput& operator=(const FloatOutput&) = delete;
+  float* data() const { return data_; }  // null for an empty tensor
+  void finish();                         // writes to the tensor
+
+ private:
+  Context& c_;
+  Tensor target_;
+  float* data_;
+  size_t taken_ = 0;
 };
 
 // Runs body(begin, end, thread) over rows, on one thread when all rows together are less than
@@ -33,20 +67,19 @@ void kv_append(ThreadPool& pool, KvView kv, Tensor k, Tensor v, Tensor slots);
 void add(ThreadPool& pool, Tensor out, Tensor a, Tensor b);
 void swiglu(ThreadPool& pool, Tensor out, Tensor gate, Tensor up);
 
-void rms_norm(ThreadPool& pool, Tensor out, Tensor rstd, Tensor x, Tensor w, double eps);
-void add_rms_norm(ThreadPool& pool, Tensor out, Tensor rstd, Tensor sum, Tensor a, Tensor b,
-                  Tensor w, double eps);
-void rope_table(Tensor table, Tensor positions, double theta);
-void rope(ThreadPool& pool, Tensor out, Tensor x, Tensor table, Rotation rotation);
-void norm_rope(ThreadPool& pool, Tensor out, Tensor rstd, Tensor x, Tensor w, Tensor table,
-               double eps);
+void rms_norm(Context& c, Tensor out, Tensor rstd, Tensor x, Tensor w, double eps);
+void add_rms_norm(Context& c, Tensor out, Tensor rstd, Tensor sum, Tensor a, Tensor b, Tensor w,
+                  double eps);
+void rope_table(Context& c, Tensor table, Tensor positions, double theta);
+void rope(Context& c, Tensor out, Tensor x, Tensor table, Rotation rotation);
+void norm_rope(Context& c, Tensor out, Tensor rstd, Tensor x, Tensor w, Tensor table, double eps);
 
-void attention(Context& context, Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequences);
+void attention(Context& c, Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequences);
 
 void argmax(ThreadPool& pool, Tensor out, Tensor logits);
-void cross_entropy(ThreadPool& pool, Tensor loss, Tensor logits, Tensor targets);
+void cross_entropy(Context& c, Tensor loss, Tensor logits, Tensor targets);
 
-void linear(Context& context, Tensor out, Tensor x, const LinearWeight& w, Activations activations);
+void linear(Context& c, Tensor out, Tensor x, const LinearWeight& w, Activations activations);
 
 // For tests: exp of the kernels, element by element.
 void exp_floats(const float* x, float* out, int64_t n);

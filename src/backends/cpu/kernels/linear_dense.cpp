@@ -14,7 +14,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace nibble::cpu::HWY_NAMESPACE {
 
-HWY_INLINE void write_one(const LinearOutput& o, int64_t n, int64_t r, float value) {
+HWY_NOINLINE void write_one(const LinearOutput& o, int64_t n, int64_t r, float value) {
   if (o.row_scale) value *= o.row_scale[r];
   with_type(o.out.dtype, [&](auto* t) {
     using T = std::remove_pointer_t<decltype(t)>;
@@ -28,7 +28,7 @@ HWY_INLINE void write_one(const LinearOutput& o, int64_t n, int64_t r, float val
 
 // R rows of w against T tokens.
 template <class W, int R, int T>
-HWY_INLINE void block(const LinearOutput& o, const FloatRows& x, const W* w, int64_t r0,
+HWY_NOINLINE void block(const LinearOutput& o, const FloatRows& x, const W* w, int64_t r0,
                       int64_t n0) {
   const DF df;
   const int64_t width = x.width;

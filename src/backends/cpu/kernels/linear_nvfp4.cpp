@@ -77,12 +77,12 @@ HWY_INLINE void part_kernel(const uint8_t* strip, int64_t blocks, int part, cons
 }
 
 template <int T>
-HWY_INLINE void strip_tokens(const LinearOutput& o, const FloatRows& x, const uint8_t* strip,
+HWY_NOINLINE void strip_tokens(const LinearOutput& o, const FloatRows& x, const uint8_t* strip,
                              int64_t row0, int64_t rows, int64_t n) {
   for (int part = 0; part < kParts; ++part) {
     VF acc[T];
     part_kernel<T>(strip, x.width / 16, part, x.data + n * x.stride, x.stride, acc);
-    for (int t = 0; t < T; ++t) write_rows(o, n + t, row0 + part * kLanes, rows, acc[t]);
+    write_part<T>(o, n, row0 + part * kLanes, rows, acc);
   }
 }
 

@@ -144,14 +144,12 @@ struct StripWork {
 
 // T tokens from token n on, whose tiles start at x.
 template <Dot dot, int P, int T>
-HWY_INLINE void strip_tokens(const StripWork& s, const Int8Tile* x, int64_t x_step, int64_t n) {
+HWY_NOINLINE void strip_tokens(const StripWork& s, const Int8Tile* x, int64_t x_step, int64_t n) {
   for (int part = 0; part < kParts; part += P) {
     VF acc[P][T];
     strip_kernel<dot, P, T>(s.strip, s.tiles, part, x, x_step, acc);
     for (int p = 0; p < P; ++p) {
-      for (int t = 0; t < T; ++t) {
-        write_rows(*s.o, n + t, s.row0 + (part + p) * kLanes, s.rows, acc[p][t]);
-      }
+      write_part<T>(*s.o, n, s.row0 + (part + p) * kLanes, s.rows, acc[p]);
     }
   }
 }

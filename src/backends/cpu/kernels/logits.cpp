@@ -26,7 +26,7 @@ HWY_INLINE VF without_nan(VF v) { return hn::IfThenElse(hn::IsNaN(v), minus_infi
 
 // Largest element; NaN counts as -infinity.
 template <class T>
-HWY_INLINE float row_max(const T* x, int64_t n) {
+HWY_NOINLINE float row_max(const T* x, int64_t n) {
   VF m = minus_infinity();
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) m = hn::Max(m, without_nan(load(x + i)));
@@ -36,7 +36,7 @@ HWY_INLINE float row_max(const T* x, int64_t n) {
 
 // Index of the first element equal to `value`; 0 when there is none.
 template <class T>
-HWY_INLINE int64_t first_equal(const T* x, int64_t n, float value) {
+HWY_NOINLINE int64_t first_equal(const T* x, int64_t n, float value) {
   const VF v = hn::Set(DF(), value);
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
@@ -67,7 +67,7 @@ void argmax_rows(int32_t* out, const Tensor& logits, int64_t begin, int64_t end)
 // Sum of exp(x - m). Runs of 1024 in fp32 lanes, their sums in double: over 150,000 terms fp32
 // alone would lose two digits.
 template <class T>
-HWY_INLINE double exp_sum(const T* x, int64_t n, float m) {
+HWY_NOINLINE double exp_sum(const T* x, int64_t n, float m) {
   constexpr int64_t kRun = 1024;
   const VF shift = hn::Set(DF(), m);
   double total = 0;
@@ -82,7 +82,7 @@ HWY_INLINE double exp_sum(const T* x, int64_t n, float m) {
   return total;
 }
 
-void cross_entropy_rows(const Tensor& loss, const Tensor& logits, const int32_t* targets,
+void cross_entropy_rows(float* loss, const Tensor& logits, const int32_t* targets,
                         int64_t begin, int64_t end) {
   with_type(logits.dtype, [&](auto* t) {
     using T = std::remove_pointer_t<decltype(t)>;
@@ -95,11 +95,7 @@ void cross_entropy_rows(const Tensor& loss, const Tensor& logits, const int32_t*
         const float z = hn::GetLane(load_tail(x + targets[n], 1));
         value = float(std::log(sum) + double(m) - double(z));
       }
-      if (loss.dtype == DType::f32) {
-        row<float>(loss, n)[0] = value;
-      } else {
-        store_tail(hn::Set(DF(), value), row<T>(loss, n), 1);
-      }
+      loss[n] = value;
     }
   });
 }
@@ -119,11 +115,13 @@ void argmax(ThreadPool& pool, Tensor out, Tensor logits) {
   });
 }
 
-void cross_entropy(ThreadPool& pool, Tensor loss, Tensor logits, Tensor targets) {
-  for_rows(pool, logits.dim(0), 4 * logits.inner(), [&](int64_t begin, int64_t end, int) {
+void cross_entropy(Context& c, Tensor loss, Tensor logits, Tensor targets) {
+  FloatOutput values(c, loss);
+  for_rows(c.pool, logits.dim(0), 4 * logits.inner(), [&](int64_t begin, int64_t end, int) {
     HWY_DYNAMIC_DISPATCH(cross_entropy_rows)
-    (loss, logits, targets.as<int32_t>(), begin, end);
+    (values.data(), logits, targets.as<int32_t>(), begin, end);
   });
+  values.finish();
 }
 
 }  // namespace nibble::cpu

@@ -18,7 +18,7 @@ namespace nibble::cpu::HWY_NAMESPACE {
 
 // 1 / sqrt(mean square + eps); lanes first, then across, whatever the row.
 template <class T>
-HWY_INLINE float inverse_rms(const T* x, int64_t n, float eps) {
+HWY_NOINLINE float inverse_rms(const T* x, int64_t n, float eps) {
   VF even = hn::Zero(DF()), odd = even;
   int64_t i = 0;
   for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
@@ -38,72 +38,47 @@ HWY_INLINE float inverse_rms(const T* x, int64_t n, float eps) {
   return 1.0f / std::sqrt(sum_lanes(hn::Add(even, odd)) / float(n) + eps);
 }
 
-template <class T, class W>
-HWY_INLINE float norm_row(T* out, const T* x, const W* w, int64_t n, float eps) {
+template <class T>
+HWY_NOINLINE float norm_row(T* out, const T* x, const float* w, int64_t n, float eps) {
   const float r = inverse_rms(x, n, eps);
   const VF scale = hn::Set(DF(), r);
   map(out, n, [scale](VF v, VF g) HWY_ATTR { return hn::Mul(hn::Mul(v, scale), g); }, x, w);
   return r;
 }
 
-// Calls f(T*, W*) for the activation type and the type of weights, tables and statistics.
-template <class F>
-HWY_INLINE void with_types(DType act, DType stat, F f) {
-  with_type(act, [&](auto* t) {
-    if (stat == DType::f32) {
-      f(t, static_cast<float*>(nullptr));
-    } else {
-      f(t, t);
-    }
-  });
-}
-
-template <class T>
-HWY_INLINE void put_stat(const Tensor& stat, int64_t i, float value) {
-  if (stat.rank == 0) return;
-  if (stat.dtype == DType::f32) {
-    reinterpret_cast<float*>(stat.data)[i] = value;
-  } else {
-    store_tail(hn::Set(DF(), value), reinterpret_cast<T*>(stat.data) + i, 1);
-  }
-}
-
-void norm_rows(const Tensor& out, const Tensor& rstd, const Tensor& x, const Tensor& w, float eps,
+void norm_rows(const Tensor& out, float* rstd, const Tensor& x, const float* w, float eps,
                int64_t heads, int64_t width, int64_t begin, int64_t end) {
-  with_types(x.dtype, w.dtype, [&](auto* t, auto* g) {
+  with_type(x.dtype, [&](auto* t) {
     using T = std::remove_pointer_t<decltype(t)>;
-    using W = std::remove_pointer_t<decltype(g)>;
-    const W* weight = reinterpret_cast<const W*>(w.data);
     for (int64_t n = begin; n < end; ++n) {
       for (int64_t h = 0; h < heads; ++h) {
         const float r =
-            norm_row(row<T>(out, n) + h * width, row<T>(x, n) + h * width, weight, width, eps);
-        put_stat<T>(rstd, n * heads + h, r);
+            norm_row(row<T>(out, n) + h * width, row<T>(x, n) + h * width, w, width, eps);
+        if (rstd) rstd[n * heads + h] = r;
       }
     }
   });
 }
 
-void add_norm_rows(const Tensor& out, const Tensor& rstd, const Tensor& sum, const Tensor& a,
-                   const Tensor& b, const Tensor& w, float eps, int64_t begin, int64_t end) {
-  with_types(a.dtype, w.dtype, [&](auto* t, auto* g) {
+void add_norm_rows(const Tensor& out, float* rstd, const Tensor& sum, const Tensor& a,
+                   const Tensor& b, const float* w, float eps, int64_t begin, int64_t end) {
+  with_type(a.dtype, [&](auto* t) {
     using T = std::remove_pointer_t<decltype(t)>;
-    using W = std::remove_pointer_t<decltype(g)>;
     const int64_t width = a.shape[1];
     for (int64_t n = begin; n < end; ++n) {
       T* s = row<T>(sum, n);
       map(s, width, [](VF x, VF y) HWY_ATTR { return hn::Add(x, y); }, row<T>(a, n), row<T>(b, n));
-      const float r = norm_row(row<T>(out, n), s, reinterpret_cast<const W*>(w.data), width, eps);
-      put_stat<T>(rstd, n, r);
+      const float r = norm_row(row<T>(out, n), s, w, width, eps);
+      if (rstd) rstd[n] = r;
     }
   });
 }
 
 // One head: (a, b) -> (a cos - b sin, b cos + a sin), the halves of the head being a and b.
 // `change` acts on each element before the rotation.
-template <class T, class Tab, class F>
-HWY_INLINE void rotate(T* out, const T* x, const Tab* cos, const Tab* sin, int64_t half, float sign,
-                       F change) {
+template <class T, class F>
+void rotate(T* out, const T* x, const float* cos, const float* sin, int64_t half, float sign,
+            F change) {
   const VF s = hn::Set(DF(), sign);
   const auto step = [&](VF a, VF b, VF c, VF si, VF* oa, VF* ob) HWY_ATTR {
     si = hn::Mul(si, s);
@@ -127,14 +102,13 @@ HWY_INLINE void rotate(T* out, const T* x, const Tab* cos, const Tab* sin, int64
   }
 }
 
-void rope_rows(const Tensor& out, const Tensor& x, const Tensor& table, float sign, int64_t begin,
+void rope_rows(const Tensor& out, const Tensor& x, const float* table, float sign, int64_t begin,
                int64_t end) {
-  with_types(x.dtype, table.dtype, [&](auto* t, auto* g) {
+  with_type(x.dtype, [&](auto* t) {
     using T = std::remove_pointer_t<decltype(t)>;
-    using W = std::remove_pointer_t<decltype(g)>;
     const int64_t heads = x.shape[1], width = x.shape[2], half = width / 2;
     for (int64_t n = begin; n < end; ++n) {
-      const W* cos = row<W>(table, n);
+      const float* cos = table + n * width;
       for (int64_t h = 0; h < heads; ++h) {
         rotate(row<T>(out, n) + h * width, row<T>(x, n) + h * width, cos, cos + half, half, sign,
                [](VF v, int64_t, int64_t) HWY_ATTR { return v; });
@@ -143,30 +117,25 @@ void rope_rows(const Tensor& out, const Tensor& x, const Tensor& table, float si
   });
 }
 
-void norm_rope_rows(const Tensor& out, const Tensor& rstd, const Tensor& x, const Tensor& w,
-                    const Tensor& table, float eps, int64_t begin, int64_t end) {
-  with_types(x.dtype, w.dtype, [&](auto* t, auto* g) {
+void norm_rope_rows(const Tensor& out, float* rstd, const Tensor& x, const float* w,
+                    const float* table, float eps, int64_t begin, int64_t end) {
+  with_type(x.dtype, [&](auto* t) {
     using T = std::remove_pointer_t<decltype(t)>;
-    using W = std::remove_pointer_t<decltype(g)>;
-    with_types(x.dtype, table.dtype, [&](auto*, auto* tab) {
-      using Tab = std::remove_pointer_t<decltype(tab)>;
-      const W* weight = reinterpret_cast<const W*>(w.data);
-      const int64_t heads = x.shape[1], width = x.shape[2], half = width / 2;
-      for (int64_t n = begin; n < end; ++n) {
-        const Tab* cos = row<Tab>(table, n);
-        for (int64_t h = 0; h < heads; ++h) {
-          const T* in = row<T>(x, n) + h * width;
-          const float r = inverse_rms(in, width, eps);
-          const VF scale = hn::Set(DF(), r);
-          const auto normed = [&](VF v, int64_t i, int64_t count) HWY_ATTR {
-            const VF g2 = count == kLanes ? load(weight + i) : load_tail(weight + i, count);
-            return rounded<T>(hn::Mul(hn::Mul(v, scale), g2));
-          };
-          rotate(row<T>(out, n) + h * width, in, cos, cos + half, half, 1.0f, normed);
-          put_stat<T>(rstd, n * heads + h, r);
-        }
+    const int64_t heads = x.shape[1], width = x.shape[2], half = width / 2;
+    for (int64_t n = begin; n < end; ++n) {
+      const float* cos = table + n * width;
+      for (int64_t h = 0; h < heads; ++h) {
+        const T* in = row<T>(x, n) + h * width;
+        const float r = inverse_rms(in, width, eps);
+        const VF scale = hn::Set(DF(), r);
+        const auto normed = [&](VF v, int64_t i, int64_t count) HWY_ATTR {
+          const VF g = count == kLanes ? load(w + i) : load_tail(w + i, count);
+          return rounded<T>(hn::Mul(hn::Mul(v, scale), g));
+        };
+        rotate(row<T>(out, n) + h * width, in, cos, cos + half, half, 1.0f, normed);
+        if (rstd) rstd[n * heads + h] = r;
       }
-    });
+    }
   });
 }
 
@@ -181,45 +150,59 @@ HWY_EXPORT(add_norm_rows);
 HWY_EXPORT(rope_rows);
 HWY_EXPORT(norm_rope_rows);
 
-void rms_norm(ThreadPool& pool, Tensor out, Tensor rstd, Tensor x, Tensor w, double eps) {
+void rms_norm(Context& c, Tensor out, Tensor rstd, Tensor x, Tensor w, double eps) {
   const int64_t width = x.cols(), heads = width > 0 ? x.inner() / width : 0;
-  for_rows(pool, x.dim(0), x.inner(), [&](int64_t begin, int64_t end, int) {
-    HWY_DYNAMIC_DISPATCH(norm_rows)(out, rstd, x, w, float(eps), heads, width, begin, end);
+  const FloatInput weight(c, w);
+  FloatOutput r(c, rstd);
+  for_rows(c.pool, x.dim(0), x.inner(), [&](int64_t begin, int64_t end, int) {
+    HWY_DYNAMIC_DISPATCH(norm_rows)
+    (out, r.data(), x, weight.data(), float(eps), heads, width, begin, end);
   });
+  r.finish();
 }
 
-void add_rms_norm(ThreadPool& pool, Tensor out, Tensor rstd, Tensor sum, Tensor a, Tensor b,
-                  Tensor w, double eps) {
-  for_rows(pool, a.dim(0), a.inner(), [&](int64_t begin, int64_t end, int) {
-    HWY_DYNAMIC_DISPATCH(add_norm_rows)(out, rstd, sum, a, b, w, float(eps), begin, end);
+void add_rms_norm(Context& c, Tensor out, Tensor rstd, Tensor sum, Tensor a, Tensor b, Tensor w,
+                  double eps) {
+  const FloatInput weight(c, w);
+  FloatOutput r(c, rstd);
+  for_rows(c.pool, a.dim(0), a.inner(), [&](int64_t begin, int64_t end, int) {
+    HWY_DYNAMIC_DISPATCH(add_norm_rows)
+    (out, r.data(), sum, a, b, weight.data(), float(eps), begin, end);
   });
+  r.finish();
 }
 
-void rope_table(Tensor table, Tensor positions, double theta) {
+void rope_table(Context& c, Tensor table, Tensor positions, double theta) {
   const int64_t width = table.dim(1), half = width / 2;
+  FloatOutput out(c, table);
   for (int64_t i = 0; i < half; ++i) {
     const double frequency = std::pow(theta, -2.0 * double(i) / double(width));
     for (int64_t n = 0; n < table.dim(0); ++n) {
       const double angle = positions.as<int32_t>()[n] * frequency;
-      float* t = table.row<float>(n);
+      float* t = out.data() + n * width;
       t[i] = float(std::cos(angle));
       t[half + i] = float(std::sin(angle));
     }
   }
+  out.finish();
 }
 
-void rope(ThreadPool& pool, Tensor out, Tensor x, Tensor table, Rotation rotation) {
+void rope(Context& c, Tensor out, Tensor x, Tensor table, Rotation rotation) {
   const float sign = rotation == Rotation::forward ? 1.0f : -1.0f;
-  for_rows(pool, x.dim(0), x.inner(), [&](int64_t begin, int64_t end, int) {
-    HWY_DYNAMIC_DISPATCH(rope_rows)(out, x, table, sign, begin, end);
+  const FloatInput angles(c, table);
+  for_rows(c.pool, x.dim(0), x.inner(), [&](int64_t begin, int64_t end, int) {
+    HWY_DYNAMIC_DISPATCH(rope_rows)(out, x, angles.data(), sign, begin, end);
   });
 }
 
-void norm_rope(ThreadPool& pool, Tensor out, Tensor rstd, Tensor x, Tensor w, Tensor table,
-               double eps) {
-  for_rows(pool, x.dim(0), 2 * x.inner(), [&](int64_t begin, int64_t end, int) {
-    HWY_DYNAMIC_DISPATCH(norm_rope_rows)(out, rstd, x, w, table, float(eps), begin, end);
+void norm_rope(Context& c, Tensor out, Tensor rstd, Tensor x, Tensor w, Tensor table, double eps) {
+  const FloatInput weight(c, w), angles(c, table);
+  FloatOutput r(c, rstd);
+  for_rows(c.pool, x.dim(0), 2 * x.inner(), [&](int64_t begin, int64_t end, int) {
+    HWY_DYNAMIC_DISPATCH(norm_rope_rows)
+    (out, r.data(), x, weight.data(), angles.data(), float(eps), begin, end);
   });
+  r.finish();
 }
 
 }  // namespace nibble::cpu

@@ -33,23 +33,34 @@ HWY_INLINE VF decode_scales(const uint8_t* p) {
 #endif
 }
 
-// acc: rows row .. row + kLanes of token n, of which those below `rows` exist.
+// Results of one part of a strip, rows row0 .. row0 + kLanes of which those below `rows` exist,
+// for tokens n, n + 1, ...: acc[t * kLanes + i].
 template <class T>
-HWY_INLINE void write_rows_as(const LinearOutput& o, int64_t n, int64_t row0, int64_t rows, VF acc) {
+HWY_NOINLINE void write_part_as(const LinearOutput& o, int64_t n, int tokens, int64_t row0,
+                                int64_t rows, const float* acc) {
   const int64_t count = HWY_MIN(int64_t(kLanes), rows - row0);
   if (count <= 0) return;
-  T* out = row<T>(o.out, n) + row0;
-  if (count == kLanes) {
-    if (o.row_scale) acc = hn::Mul(acc, load(o.row_scale + row0));
-    store(acc, out);
-  } else {
-    if (o.row_scale) acc = hn::Mul(acc, load_tail(o.row_scale + row0, count));
-    store_tail(acc, out, count);
+  VF scale = hn::Set(DF(), 1.0f);
+  if (o.row_scale) {
+    scale = count == kLanes ? load(o.row_scale + row0) : load_tail(o.row_scale + row0, count);
+  }
+  for (int t = 0; t < tokens; ++t) {
+    T* out = row<T>(o.out, n + t) + row0;
+    const VF v = hn::Mul(load(acc + t * kLanes), scale);
+    if (count == kLanes) {
+      store(v, out);
+    } else {
+      store_tail(v, out, count);
+    }
   }
 }
-HWY_INLINE void write_rows(const LinearOutput& o, int64_t n, int64_t row0, int64_t rows, VF acc) {
+template <int T>
+HWY_INLINE void write_part(const LinearOutput& o, int64_t n, int64_t row0, int64_t rows,
+                           const VF* acc) {
+  alignas(64) float buffer[T * kLanes];
+  for (int t = 0; t < T; ++t) hn::Store(acc[t], DF(), buffer + t * kLanes);
   with_type(o.out.dtype, [&](auto* t) {
-    write_rows_as<std::remove_pointer_t<decltype(t)>>(o, n, row0, rows, acc);
+    write_part_as<std::remove_pointer_t<decltype(t)>>(o, n, T, row0, rows, buffer);
   });
 }
 

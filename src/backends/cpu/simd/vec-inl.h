@@ -139,13 +139,13 @@ HWY_INLINE VF rounded(VF v) {
 
 // out[i] = f(in[i]...) for i < n. Element-wise, so `out` may be one of the inputs.
 template <class Out, class F, class... In>
-HWY_INLINE void map(Out* out, int64_t n, F f, const In*... in) {
+void map(Out* out, int64_t n, F f, const In*... in) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) store(f(load(in + i)...), out + i);
   if (i < n) store_tail(f(load_tail(in + i, n - i)...), out + i, n - i);
 }
 template <class Out, class In>
-HWY_INLINE void convert(Out* out, const In* in, int64_t n) {
+HWY_NOINLINE void convert(Out* out, const In* in, int64_t n) {
   if constexpr (std::is_same_v<Out, In>) {
     std::memcpy(out, in, size_t(n) * sizeof(Out));
   } else {
