@@ -5,10 +5,12 @@
 namespace nibble {
 
 #define NIBBLE_COMMANDS(X) \
-  X(check)                 \
+  X(chat)                  \
+  X(generate)              \
   X(convert)               \
   X(init)                  \
   X(tokenize)              \
+  X(check)                 \
   X(trace)
 
 #define X(name) Command name##_command();
