@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+// Attention against the reference: head ratios, widths, chunks on a cache, packed sequences,
+// cache types.
+#include <algorithm>
+
+#include "ops/op_support.h"
+
+namespace nibble::test {
+namespace {
+
+struct Case {
+  int64_t hq, hkv, d;
+  std::vector<Sequence> sequences;
+};
+
+double largest_row_norm(const Operand& o, int64_t width) {
+  const auto v = o.ref_values();
+  double largest = 0;
+  for (size_t i = 0; i < v.size(); i += size_t(width)) {
+    double sum = 0;
+    for (size_t j = i; j < i + size_t(width); ++j) sum += v[j] * v[j];
+    largest = std::max(largest, std::sqrt(sum));
+  }
+  return largest;
+}
+double largest(const Operand& o) {
+  double m = 0;
+  for (double v : o.ref_values()) m = std::max(m, std::abs(v));
+  return m;
+}
+
+void check(Both& b, const Case& c, DType act, DType cache, bool with_lse) {
+  int64_t tokens = 0, slots = 0, keys = 0;
+  for (const Sequence& s : c.sequences) {
+    tokens = std::max<int64_t>(tokens, s.q_begin + s.q_len);
+    slots = std::max<int64_t>(slots, s.kv_begin + s.kv_len);
+    keys = std::max<int64_t>(keys, s.kv_len);
+  }
+  Operand q(act, {tokens, c.hq, c.d}, 8), out(act, {tokens, c.hq, c.d}, 3);
+  Operand k(cache, {slots, c.hkv, c.d}, 5), v(cache, {slots, c.hkv, c.d}, 5);
+  Operand lse(DType::f32, {tokens, c.hq}), table(DType::i32, {int64_t(c.sequences.size()), 4});
+  q.normal(1, 2.0), k.normal(2), v.normal(3);
+  table.fill([&](int64_t i) {
+    const Sequence& s = c.sequences[size_t(i / 4)];
+    return double(std::array{s.q_begin, s.q_len, s.kv_begin, s.kv_len}[size_t(i % 4)]);
+  });
+  b.cpu->attention(out.cpu, with_lse ? lse.cpu : Tensor{}, q.cpu, {k.cpu, v.cpu}, table.cpu);
+  b.reference().attention(out.ref, with_lse ? lse.ref : Tensor{}, q.ref, {k.ref, v.ref}, table.ref);
+
+  // A score is a dot product of depth d with three more roundings; a weight inherits its absolute
+  // error, plus exp and its argument (scores stay below |q| |k| / sqrt d); sums over the keys,
+  // once above and once below the fraction.
+  const double qk = largest_row_norm(q, c.d) * largest_row_norm(k, c.d) / std::sqrt(double(c.d));
+  const double score = double(c.d + 3) * kRoundoff * qk;
+  const double relative = 2 * (score + 2 * qk * kRoundoff + double(keys + 16) * kRoundoff);
+  const double bound = relative * largest(v);
+  expect_close(out, [&](int64_t) { return bound; }, "attention");
+  if (with_lse) expect_close(lse, [&](int64_t) { return relative + 10 * kRoundoff; }, "lse");
+}
+
+const std::vector<Case> kCases = {
+    {1, 1, 16, {{0, 1, 0, 1}}},                                    // one token, empty cache
+    {4, 4, 32, {{0, 1, 3, 130}}},                                  // decode, ratio 1
+    {4, 2, 64, {{0, 67, 0, 67}}},                                  // prefill, ratio 2
+    {8, 2, 128, {{0, 5, 7, 200}}},                                 // a chunk on a cache, ratio 4
+    {6, 2, 16, {{0, 3, 0, 64}, {3, 1, 64, 65}, {4, 66, 129, 70}}},  // mixed batch, ratio 3
+    {3, 1, 20, {{0, 2, 1, 9}}},                                    // a width no vector divides
+    {16, 1, 8, {{0, 9, 0, 9}}},                                    // many heads on one
+};
+
+TEST(Attention, MatchesTheReference) {
+  Both b;
+  on_every_target_and_type([&](DType act) {
+    for (const Case& c : kCases) {
+      check(b, c, act, act, true);
+      check(b, c, act, act, false);
+    }
+  });
+}
+
+TEST(Attention, CacheTypeIsIndependentOfTheActivations) {
+  Both b;
+  on_every_target([&] {
+    for (DType act : kActTypes) {
+      for (DType cache : kActTypes) check(b, kCases[3], act, cache, true);
+    }
+  });
+}
+
+TEST(Attention, LongContext) {
+  Both b;
+  check(b, {4, 2, 64, {{0, 2, 0, 5000}}}, DType::f32, DType::bf16, true);
+}
+
+TEST(Attention, LargeScoresDoNotOverflow) {
+  Both b;
+  on_every_target([&] {
+    Operand q(DType::f32, {1, 1, 16}), k(DType::f32, {3, 1, 16}), v(DType::f32, {3, 1, 16});
+    Operand out(DType::f32, {1, 1, 16}), table(DType::i32, {1, 4});
+    q.fill([](int64_t) { return 1000.0; });
+    k.fill([](int64_t i) { return i < 16 ? -1000.0 : i < 32 ? 1000.0 : 999.0; });
+    v.normal(4);
+    table.fill([](int64_t i) { return std::array{0.0, 1.0, 0.0, 3.0}[size_t(i)]; });
+    b.cpu->attention(out.cpu, {}, q.cpu, {k.cpu, v.cpu}, table.cpu);
+    b.reference().attention(out.ref, {}, q.ref, {k.ref, v.ref}, table.ref);
+    expect_relative(out, 0, "attention");
+  });
+}
+
+// A query never looks at a key it may not see, not even to multiply it by zero.
+TEST(Attention, FutureKeysMayBeAnything) {
+  Both b;
+  on_every_target([&] {
+    Operand q(DType::f32, {4, 2, 32}), k(DType::f32, {4, 1, 32}), v(DType::f32, {4, 1, 32});
+    Operand out(DType::f32, {4, 2, 32}), table(DType::i32, {1, 4});
+    q.normal(1), k.normal(2), v.normal(3);
+    for (int64_t i = 0; i < 32; ++i) {
+      k.cpu.row<float>(3)[i] = NAN;
+      v.cpu.row<float>(3)[i] = NAN;
+    }
+    table.fill([](int64_t i) { return i % 2 ? 4.0 : 0.0; });
+    b.cpu->attention(out.cpu, {}, q.cpu, {k.cpu, v.cpu}, table.cpu);
+    for (int64_t n = 0; n < 4; ++n) {
+      for (int64_t i = 0; i < 64; ++i) {
+        EXPECT_EQ(std::isnan(out.cpu.row<float>(n)[i]), n == 3) << n << " " << i;
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace nibble::test

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+// Memory of the CPU backend: zeroed, aligned, refused with a reason, and none of it in steady state.
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "backends/cpu/memory.h"
+#include "core/error.h"
+#include "ops/linear_support.h"
+
+namespace {
+std::atomic<uint64_t> heap_allocations{0};
+}
+// Counts every new of this executable; malloc'd memory underneath is unchanged.
+void* operator new(size_t n) {
+  heap_allocations.fetch_add(1, std::memory_order_relaxed);
+  if (void* p = std::malloc(n ? n : 1)) return p;
+  throw std::bad_alloc();
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, size_t) noexcept { std::free(p); }
+
+namespace nibble::test {
+namespace {
+
+TEST(CpuMemory, IsZeroedAndAligned) {
+  const auto backend = make_cpu_backend(1);
+  for (size_t n : {size_t(1), size_t(100), size_t(1) << 20, (size_t(2) << 20) + 3, size_t(9) << 20}) {
+    Buffer b = backend->allocate(n, "test");
+    ASSERT_EQ(b.bytes(), n);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(b.data()) % 256, 0u);
+    for (size_t i = 0; i < n; ++i) ASSERT_EQ(b.data()[i], std::byte(0));
+    std::memset(b.data(), 0xff, n);  // the next one must not see this
+  }
+  EXPECT_EQ(backend->allocate(0, "nothing").bytes(), 0u);
+}
+
+TEST(CpuMemory, RefusalSaysWhatAndHowMuch) {
+  const auto backend = make_cpu_backend(1);
+  try {
+    backend->allocate(size_t(1) << 52, "the weights");
+    ADD_FAILURE() << "4 PiB granted";
+  } catch (const DeviceError& e) {
+    const std::string message = e.what();
+    EXPECT_NE(message.find("4096.00 TiB"), std::string::npos) << message;
+    EXPECT_NE(message.find("the weights"), std::string::npos) << message;
+    EXPECT_NE(message.find("available"), std::string::npos) << message;
+  }
+}
+
+TEST(CpuMemory, NameTellsTargetAndThreads) {
+  EXPECT_EQ(make_cpu_backend(1)->name(), "cpu (" + cpu::active_target() + ", 1 thread)");
+  EXPECT_EQ(make_cpu_backend(3)->name(), "cpu (" + cpu::active_target() + ", 3 threads)");
+}
+
+TEST(CpuMemory, WideTypesAreRefused) {
+  const auto backend = make_cpu_backend(1);
+  Operand x(DType::f64, {2, 8});
+  EXPECT_THROW(backend->add(x.cpu, x.cpu, x.cpu), InternalError);
+}
+
+TEST(CpuMemory, SteadyStateAllocatesNothing) {
+  const auto backend = make_cpu_backend(2);
+  OwnedWeight packed = pack(*backend, CanonicalNvfp4(128, 256, 1));
+  Operand x(DType::bf16, {20, 256}), out(DType::bf16, {20, 128}), w(DType::f32, {256});
+  Operand dense(DType::bf16, {128, 256}), k(DType::bf16, {100, 2, 64}), v(DType::bf16, {100, 2, 64});
+  Operand table(DType::i32, {1, 4}), angles(DType::f32, {20, 64}), positions(DType::i32, {20});
+  Operand ids(DType::i32, {20}), loss(DType::f32, {20});
+  x.normal(1), w.normal(2), dense.normal(3), k.normal(4), v.normal(5);
+  ids.fill([](int64_t i) { return double(i); }), positions.fill([](int64_t i) { return double(i); });
+  table.fill([](int64_t i) { return std::array{0.0, 20.0, 0.0, 90.0}[size_t(i)]; });
+  const LinearWeight dense_w = dense_weight(dense.cpu);
+  const Tensor q = x.cpu.split_inner({20, 4, 64});
+  const auto step = [&] {
+    backend->embed(x.cpu, dense.cpu, ids.cpu);
+    backend->rms_norm(x.cpu, {}, x.cpu, w.cpu, 1e-6);
+    backend->rope_table(angles.cpu, positions.cpu, 1e6);
+    backend->rope(q, q, angles.cpu, Rotation::forward);
+    backend->kv_append({k.cpu, v.cpu}, q.slice(0, 20).split_inner({20, 4, 64}).view({40, 2, 64}).slice(0, 20),
+                       q.view({40, 2, 64}).slice(20, 20), ids.cpu);
+    backend->attention(q, {}, q, {k.cpu, v.cpu}, table.cpu);
+    for (Activations a : {Activations::none, Activations::int8, Activations::nvfp4}) {
+      backend->linear(out.cpu, x.cpu, packed.w, a);
+    }
+    backend->linear(out.cpu, x.cpu, dense_w, Activations::none);
+    backend->swiglu(out.cpu, out.cpu, out.cpu);
+    backend->argmax(ids.cpu, out.cpu);
+    backend->cross_entropy(loss.cpu, out.cpu, ids.cpu);
+  };
+  step();
+  const uint64_t memory = cpu::allocation_count(), heap = heap_allocations.load();
+  for (int i = 0; i < 10; ++i) step();
+  EXPECT_EQ(cpu::allocation_count(), memory);
+  EXPECT_EQ(heap_allocations.load(), heap);
+}
+
+}  // namespace
+}  // namespace nibble::test

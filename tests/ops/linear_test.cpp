@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: MIT
+// The linear layer against the reference: dense and packed weights, all activation modes.
+#include "ops/linear_support.h"
+
+namespace nibble::test {
+namespace {
+
+struct Shape {
+  int64_t n, out, in;
+};
+constexpr Shape kDense[] = {{1, 1, 1},   {1, 5, 7},    {2, 4, 16},   {3, 6, 33},
+                            {5, 9, 100}, {7, 33, 256}, {1, 16, 2560}, {17, 12, 640}};
+constexpr Shape kPacked[] = {{1, 1, 16},   {1, 16, 64},  {2, 17, 16},   {3, 33, 48}, {5, 40, 112},
+                             {8, 16, 256}, {9, 31, 320}, {33, 50, 128}, {1, 32, 2560}};
+
+Operand magnitudes_of(const Operand& x) {
+  Operand a(x.cpu.dtype, {x.cpu.dim(0), x.cpu.dim(1)});
+  const auto v = x.ref_values();
+  a.fill([&](int64_t i) { return std::abs(v[size_t(i)]); });
+  return a;
+}
+
+// Rounding errors of a sum of products are at most depth * u * sum |w| |x|; `magnitudes` holds
+// those sums, computed by the reference on absolute values.
+void expect_product(const Operand& out, const Operand& magnitudes, double depth) {
+  const auto m = magnitudes.ref_values();
+  expect_close(out, [&](int64_t i) { return depth * kRoundoff * m[size_t(i)]; }, "linear");
+}
+
+TEST(Linear, DenseWeights) {
+  Both b;
+  on_every_target_and_type([&](DType act) {
+    for (DType weight_type : kActTypes) {
+      for (const Shape& s : kDense) {
+        Operand x(act, {s.n, s.in}, 3), w(weight_type, {s.out, s.in}), wa(weight_type, {s.out, s.in});
+        x.normal(1), w.normal(2);
+        const auto wv = w.ref_values();
+        wa.fill([&](int64_t i) { return std::abs(wv[size_t(i)]); });
+        Operand xa = magnitudes_of(x);
+        for (DType out_type : {act, DType::f32}) {
+          Operand out(out_type, {s.n, s.out}, 2), sums(DType::f32, {s.n, s.out});
+          b.cpu->linear(out.cpu, x.cpu, dense_weight(w.cpu), Activations::none);
+          b.reference().linear(out.ref, x.ref, dense_weight(w.ref), Activations::none);
+          b.reference().linear(sums.ref, xa.ref, dense_weight(wa.ref), Activations::none);
+          expect_product(out, sums, double(s.in) / 4 + 4);
+        }
+      }
+    }
+  });
+}
+
+TEST(Linear, RowScaleMultipliesTheOutput) {
+  Both b;
+  on_every_target([&] {
+    Operand scale(DType::f32, {19});
+    scale.normal(9);
+    Operand x(DType::f32, {3, 64}), w(DType::f32, {19, 64}), out(DType::f32, {3, 19});
+    Operand plain(DType::f32, {3, 19});
+    x.normal(1), w.normal(2);
+    CanonicalNvfp4 c(19, 64, 5);
+    OwnedWeight packed = pack(*b.cpu, c);
+    for (int mode = 0; mode < 3; ++mode) {
+      LinearWeight lw = mode == 0 ? dense_weight(w.cpu) : packed.w;
+      const Activations a = mode == 2 ? Activations::int8 : Activations::none;
+      b.cpu->linear(plain.cpu, x.cpu, lw, a);
+      lw.row_scale = scale.cpu;
+      b.cpu->linear(out.cpu, x.cpu, lw, a);
+      for (int64_t n = 0; n < 3; ++n) {
+        for (int64_t r = 0; r < 19; ++r) {
+          EXPECT_EQ(out.cpu.row<float>(n)[r], plain.cpu.row<float>(n)[r] * scale.cpu.as<float>()[r]);
+        }
+      }
+    }
+  });
+}
+
+void check_packed(Both& b, DType act, const Shape& s, Activations mode, double depth,
+                  CanonicalNvfp4::Signs signs) {
+  Operand x(act, {s.n, s.in}, 5);
+  x.normal(uint64_t(s.in));
+  Operand xa = magnitudes_of(x);
+  const CanonicalNvfp4 c(s.out, s.in, uint64_t(s.n + s.out), signs);
+  OwnedWeight cpu_w = pack(*b.cpu, c), ref_w = pack(b.reference(), c);
+  OwnedWeight ref_a = pack(b.reference(), c.magnitudes());
+  for (DType out_type : {act, DType::f32}) {
+    Operand out(out_type, {s.n, s.out}, 2), sums(DType::f32, {s.n, s.out});
+    b.cpu->linear(out.cpu, x.cpu, cpu_w.w, mode);
+    b.reference().linear(out.ref, x.ref, ref_w.w, mode);
+    b.reference().linear(sums.ref, xa.ref, ref_a.w, mode);
+    expect_product(out, sums, depth);
+  }
+}
+
+TEST(Linear, PackedWeightsTimesFloats) {
+  Both b;
+  on_every_target_and_type([&](DType act) {
+    for (const Shape& s : kPacked) {
+      // 16 additions in a block, one per block, the scale.
+      check_packed(b, act, s, Activations::none, 18 + double(s.in) / 16, CanonicalNvfp4::Signs::both);
+    }
+  });
+}
+
+TEST(Linear, PackedWeightsTimesInt8) {
+  Both b;
+  on_every_target_and_type([&](DType act) {
+    for (const Shape& s : kPacked) {
+      // The integer sums are exact: only scaling (2), pairing (1) and one addition per 32 round.
+      check_packed(b, act, s, Activations::int8, 4 + double(s.in) / 32, CanonicalNvfp4::Signs::both);
+    }
+  });
+}
+
+TEST(Linear, FourBitActivations) {
+  Both b;
+  on_every_target_and_type([&](DType act) {
+    for (const Shape& s : kPacked) {
+      check_packed(b, act, s, Activations::nvfp4, 18 + double(s.in) / 16, CanonicalNvfp4::Signs::both);
+    }
+  });
+}
+
+TEST(Linear, FourBitActivationsOnDenseWeights) {
+  Both b;
+  Operand x(DType::bf16, {3, 64}), w(DType::f32, {5, 64}), out(DType::f32, {3, 5});
+  x.normal(1), w.normal(2);
+  b.cpu->linear(out.cpu, x.cpu, dense_weight(w.cpu), Activations::nvfp4);
+  b.reference().linear(out.ref, x.ref, dense_weight(w.ref), Activations::nvfp4);
+  expect_close(out, [](int64_t) { return 20 * kRoundoff * 64 * 9; }, "linear");
+}
+
+// The extremes of the integer path: all weights at +-6, all activations at +-127. The 16-bit sums
+// of the 8-bit instructions must not saturate.
+TEST(Linear, Int8ExtremesAreExact) {
+  Both b;
+  on_every_target([&] {
+    for (int sign = 0; sign < 4; ++sign) {
+      CanonicalNvfp4 c(16, 64, 1);
+      std::fill(c.codes.begin(), c.codes.end(), uint8_t(sign & 1 ? 0xff : 0x77));
+      std::fill(c.scales.begin(), c.scales.end(), uint8_t(0x38));  // 1
+      OwnedWeight w = pack(*b.cpu, c);
+      Operand x(DType::f32, {2, 64}), out(DType::f32, {2, 16});
+      const double v = sign & 2 ? -127 : 127;
+      x.fill([=](int64_t) { return v; });
+      b.cpu->linear(out.cpu, x.cpu, w.w, Activations::int8);
+      for (double got : out.cpu_values()) EXPECT_EQ(got, (sign & 1 ? -6 : 6) * v * 64);
+    }
+  });
+}
+
+// Activation codes and scales are those of quant/int8.h: with one-hot weights of value 1 the
+// product is a single code times its scale.
+TEST(Linear, Int8ActivationsFollowTheRule) {
+  Both b;
+  constexpr int64_t kIn = 96;
+  CanonicalNvfp4 c(kIn, kIn, 1);
+  std::fill(c.codes.begin(), c.codes.end(), uint8_t(0));
+  std::fill(c.scales.begin(), c.scales.end(), uint8_t(0x38));
+  for (int64_t r = 0; r < kIn; ++r) {
+    c.codes[size_t((r * kIn + r) / 2)] = uint8_t(r % 2 ? 0x20 : 0x02);  // 1.0
+  }
+  OwnedWeight w = pack(*b.cpu, c);
+  std::vector<float> x(size_t(kIn) * 40), want(x.size());
+  for (size_t i = 0; i < x.size(); ++i) {
+    const auto r = philox(3, 0, i);
+    x[i] = float(normal_pair(r)[0]) * std::ldexp(1.0f, int(i / 32 % 60) - 40);
+    if (i % 7 == 0) x[i] = float(int(r[0] % 255) - 127) * 0.5f;  // ties
+  }
+  std::fill(x.begin() + 32, x.begin() + 64, 0.0f);
+  std::vector<int8_t> q(size_t{kIn});
+  std::vector<float> scales(size_t(int8_blocks(kIn)));
+  for (size_t n = 0; n < 40; ++n) {
+    quantize_int8(x.data() + n * kIn, kIn, q.data(), scales.data());
+    dequantize_int8(q.data(), scales.data(), kIn, want.data() + n * kIn);
+  }
+  on_every_target([&] {
+    std::vector<float> out(x.size());
+    b.cpu->linear(make_tensor(out.data(), DType::f32, {40, kIn}),
+                  make_tensor(x.data(), DType::f32, {40, kIn}), w.w, Activations::int8);
+    for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(out[i], want[i]) << i;
+  });
+}
+
+TEST(Linear, Int8OfInfinitiesAndNans) {
+  Both b;
+  OwnedWeight w = pack(*b.cpu, CanonicalNvfp4(16, 64, 4));
+  on_every_target([&] {
+    for (float bad : {float(INFINITY), float(NAN), -float(INFINITY)}) {
+      Operand x(DType::f32, {2, 64}), out(DType::f32, {2, 16});
+      x.normal(1);
+      x.cpu.row<float>(1)[40] = bad;
+      b.cpu->linear(out.cpu, x.cpu, w.w, Activations::int8);
+      for (int64_t r = 0; r < 16; ++r) {
+        EXPECT_TRUE(std::isfinite(out.cpu.row<float>(0)[r]));
+        EXPECT_TRUE(std::isnan(out.cpu.row<float>(1)[r]));
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace nibble::test
