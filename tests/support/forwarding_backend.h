@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+// A backend that hands every op to another one; test doubles override the op they break.
+#pragma once
+#include "backend/backend.h"
+
+namespace nibble::test {
+
+class ForwardingBackend : public Backend {
+ public:
+  explicit ForwardingBackend(Backend& inner) : inner_(inner) {}
+  std::string name() const override { return "forwarding to " + inner_.name(); }
+
+ protected:
+  Backend& inner_;
+
+ private:
+  Buffer do_allocate(size_t n_bytes, std::string_view what) override {
+    return inner_.allocate(n_bytes, what);
+  }
+  void do_upload(Tensor dst, const void* host) override { inner_.upload(dst, host); }
+  void do_download(void* host, Tensor src) override { inner_.download(host, src); }
+  void do_copy(Tensor dst, Tensor src) override { inner_.copy(dst, src); }
+  void do_sync() override { inner_.sync(); }
+  size_t do_packed_bytes(int64_t out, int64_t in) const override {
+    return inner_.packed_bytes(out, in);
+  }
+  void do_pack_rows(const LinearWeight& w, int64_t row, int64_t rows, const uint8_t* codes,
+                    const uint8_t* scales) override {
+    inner_.pack_rows(w, row, rows, {codes, size_t(rows * w.in / 2)},
+                     {scales, size_t(rows * w.in / 16)});
+  }
+  void do_unpack_rows(const LinearWeight& w, int64_t row, int64_t rows, uint8_t* codes,
+                      uint8_t* scales) const override {
+    inner_.unpack_rows(w, row, rows, {codes, size_t(rows * w.in / 2)},
+                       {scales, size_t(rows * w.in / 16)});
+  }
+  void do_embed(Tensor out, Tensor table, Tensor ids) override { inner_.embed(out, table, ids); }
+  void do_rms_norm(Tensor out, Tensor rstd, Tensor x, Tensor w, double eps) override {
+    inner_.rms_norm(out, rstd, x, w, eps);
+  }
+  void do_rope_table(Tensor table, Tensor positions, double theta) override {
+    inner_.rope_table(table, positions, theta);
+  }
+  void do_rope(Tensor out, Tensor x, Tensor table, Rotation rotation) override {
+    inner_.rope(out, x, table, rotation);
+  }
+  void do_kv_append(KvView kv, Tensor k, Tensor v, Tensor slots) override {
+    inner_.kv_append(kv, k, v, slots);
+  }
+  void do_attention(Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequences) override {
+    inner_.attention(out, lse, q, kv, sequences);
+  }
+  void do_swiglu(Tensor out, Tensor gate, Tensor up) override { inner_.swiglu(out, gate, up); }
+  void do_add(Tensor out, Tensor a, Tensor b) override { inner_.add(out, a, b); }
+  void do_gather_rows(Tensor out, Tensor x, Tensor rows) override {
+    inner_.gather_rows(out, x, rows);
+  }
+  void do_argmax(Tensor out, Tensor logits) override { inner_.argmax(out, logits); }
+  void do_linear(Tensor out, Tensor x, const LinearWeight& w, Activations activations) override {
+    inner_.linear(out, x, w, activations);
+  }
+  void do_cross_entropy(Tensor loss, Tensor logits, Tensor targets) override {
+    inner_.cross_entropy(loss, logits, targets);
+  }
+};
+
+}  // namespace nibble::test
