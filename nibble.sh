@@ -105,7 +105,8 @@ cmd_test() {
 step() {
   say "$1"
   shift
-  printf '$ %s\n' "$(printf '%q ' "$@" | sed "s|$build/nibble|nibble|")"
+  # Short names on the screen: the paths are long, temporary and of no interest.
+  printf '$ %s\n' "$*" | sed -e "s|$build/nibble|nibble|" -e "s|$here/||g" -e "s|$root/||g"
   "$@"
 }
 
@@ -125,19 +126,18 @@ from this repository's READMEs. THE WEIGHTS ARE RANDOM. What it writes is noise;
 that files, conversion, tokenizer and inference work on this machine.
 TEXT
   step "1. A config.json and a tokenizer.json" \
-    python3 "$root/tools/make_demo_model.py" "$here/model" "$root/README.md" "$root/README.zh-TW.md"
+    python3 "$root/tools/make_demo_model.py" "$here/recipe" "$root/README.md" "$root/README.zh-TW.md"
   step "2. Random weights for that config, in bf16, as a Hugging Face directory" \
-    "$nibble" init --config "$here/model/config.json" --out "$here/random" --seed 1
-  cp "$here/model/tokenizer.json" "$here/random/"
+    "$nibble" init --config "$here/recipe/config.json" --out "$here/random" --seed 1
   step "3. The same model with NVFP4 weights (4 bits and a scale per 16 of them), as one .dat file" \
-    "$nibble" convert "$here/random" "$here/model/random-nvfp4.dat" --quant nvfp4
+    "$nibble" convert "$here/random" "$here/nvfp4/model.dat" --quant nvfp4
   step "4. What the file holds, and what quantisation cost" \
-    "$nibble" inspect "$here/model/random-nvfp4.dat" --reference "$here/random"
-  step "5. Text to token ids and back" \
-    "$nibble" tokenize --tokenizer "$here/model/tokenizer.json" --text "Two commands, 兩個指令"
+    "$nibble" inspect "$here/nvfp4/model.dat" --against "$here/random"
+  step "5. Text to token ids" \
+    "$nibble" tokenize --model "$here/nvfp4/model.dat" --text "Two commands, 兩個指令"
   step "6. Sixteen tokens after a prompt: noise, since the weights are random" \
-    "$nibble" generate --model "$here/model/random-nvfp4.dat" --prompt "Hello" \
-    --max-tokens 16 --temp 0 --ignore-eos --timing
+    "$nibble" generate --model "$here/nvfp4/model.dat" --prompt "Hello" --max-tokens 16 \
+    --ignore-eos --timing
   say "Done. With a real model: $build/nibble chat --model DIR (a Hugging Face Qwen3 directory)"
 }
 

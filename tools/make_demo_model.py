@@ -13,7 +13,7 @@ import pathlib
 import re
 import sys
 
-MERGES = 512
+MERGES = 256
 ADDED = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>"]
 # Qwen's pattern as it stands in its tokenizer.json, and a near relative that Python's re knows
 # (learning may cut a little differently; encoding uses the first).
