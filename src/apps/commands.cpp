@@ -9,7 +9,9 @@ namespace nibble {
   X(generate)              \
   X(convert)               \
   X(init)                  \
+  X(inspect)               \
   X(tokenize)              \
+  X(bench)                 \
   X(check)                 \
   X(trace)
 

@@ -26,8 +26,7 @@ struct Fixture {
     t.as<float>()[element] = value;  // the CPU backend's memory is the host's
   }
   ActivationHealth run() {
-    return check_activations(*backend, toy.model, options,
-                             random_tokens(5, toy.model.config.V, 1));
+    return check_activations(*backend, toy.model, options, random_tokens(5, toy.model.config.V, 1));
   }
   std::unique_ptr<Backend> backend = make_cpu_backend(1);
   ToyModel toy;

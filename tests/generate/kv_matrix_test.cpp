@@ -64,6 +64,8 @@ struct Fixture {
     LoadOptions load;
     load.dtype = c.weights;
     toy = load_toy(*backend, toy_config(), load);
+    options.iterations = 1;
+    options.max_tokens = 5;
     options.engine.compute = c.compute;
     options.engine.stat = c.stat;
     options.engine.cache = c.compute;
@@ -89,6 +91,7 @@ bool case_passed(const KvMatrix& m, const std::string& name) {
 TEST(KvMatrix, PassesBitForBitOnEveryBackend) {
   for (const BackendCase& c : backend_cases()) {
     Fixture f(c);
+    f.options.iterations = 2;
     const KvMatrix m = f.run(*f.backend);
     EXPECT_TRUE(m.passed()) << c.name;
     EXPECT_EQ(m.logit_diff(), 0) << c.name;
@@ -103,10 +106,18 @@ TEST(KvMatrix, RunsEveryModeAndReportsEachCaseOnce) {
   std::multiset<std::string> seen;
   run_kv_matrix(*f.backend, f.toy.model, f.first, f.second, f.options,
                 [&](const KvCase& c) { seen.insert(c.name); });
-  const std::set<std::string> expected = {
-      "replay",           "whole",              "chunk-1",            "chunk-3",
-      "chunk-7",          "token",              "persistent-whole",   "persistent-chunk-1",
-      "persistent-token", "persistent-chunk-3", "persistent-chunk-7", "generator"};
+  const std::set<std::string> expected = {"replay",
+                                          "whole",
+                                          "chunk-1",
+                                          "chunk-3",
+                                          "chunk-7",
+                                          "token",
+                                          "persistent-whole",
+                                          "persistent-chunk-1",
+                                          "persistent-token",
+                                          "persistent-chunk-3",
+                                          "persistent-chunk-7",
+                                          "generator"};
   EXPECT_EQ(std::set<std::string>(seen.begin(), seen.end()), expected);
   for (const std::string& name : expected) EXPECT_EQ(seen.count(name), 2u) << name;
 }
@@ -139,7 +150,6 @@ TEST(KvMatrix, FailsWhenTheCacheLosesATokenOfAChunk) {
 TEST(KvMatrix, FailsWhenRunsAreNotRepeatable) {
   Fixture f(backend_cases()[0]);
   Drifts broken(*f.backend);
-  f.options.iterations = 1;
   const KvMatrix m = f.run(broken);
   EXPECT_FALSE(case_passed(m, "replay"));
 }

@@ -125,7 +125,10 @@ TurnEncoder byte_encoder(int64_t vocabulary) {
     for (char c : text) ids.push_back(int32_t(uint8_t(c) % uint64_t(vocabulary)));
     return ids;
   };
-  return {encode, encode, {1, 2}, [](std::span<const int32_t> ids) {
+  return {encode,
+          encode,
+          {1, 2},
+          [](std::span<const int32_t> ids) {
             std::string s;
             for (int32_t id : ids) s += std::to_string(id) + " ";
             return s;
