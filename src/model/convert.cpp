@@ -163,7 +163,7 @@ class Converter {
       amax = std::max(amax, *std::ranges::max_element(maxima));
       append(bytes_of(codes, size_t(count * cols / 2)));
     }
-    if (amax > kE4m3Max * kE2m1Max * g) {
+    if (!job.two_level && amax > kE4m3Max * kE2m1Max) {
       summary_.notes.push_back(fmt::format(
           "tensor '{}' has values up to {}, single-level NVFP4 ends at {}: --scales two-level "
           "holds them",

@@ -71,17 +71,22 @@ void random_normal(uint64_t seed, uint64_t stream, uint64_t begin, int64_t n, fl
                    float* out) {
   static const NormalTable table;
   const auto value = [&](uint32_t random) {
-    const bf16_t rounded = to_bf16(table(random) * sd);
-    return to_float(to_f16(to_float(rounded)));  // only tiny values change: multiples of 2^-24
+    const float x = to_float(to_bf16(table(random) * sd));
+    // Below the normal range fp16 has multiples of 2^-24 only.
+    return std::abs(x) < 0x1p-14f ? to_float(to_f16(x)) : x;
   };
   uint64_t i = begin;
   const uint64_t end = begin + uint64_t(n);
   while (i < end) {
     const auto random = philox(seed, stream, i / 4);
-    do {
+    if (i % 4 == 0 && end - i >= 4) {
+      for (size_t j = 0; j < 4; ++j) out[j] = value(random[j]);
+      out += 4;
+      i += 4;
+    } else {
       *out++ = value(random[i % 4]);
       ++i;
-    } while (i < end && i % 4 != 0);
+    }
   }
 }
 
