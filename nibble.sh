@@ -105,19 +105,21 @@ cmd_test() {
 step() {
   say "$1"
   shift
-  # Short names on the screen: the paths are long, temporary and of no interest.
-  printf '$ %s\n' "$*" | sed -e "s|$build/nibble|nibble|" -e "s|$here/||g" -e "s|$root/||g"
+  printf '$ %s\n' "$*"
   "$@"
 }
+
+nibble() { "$build/nibble" "$@"; }
 
 cmd_demo() {
   install_missing "${build_packages[@]}" "${demo_packages[@]}"
   say "Building nibble"
   configure OFF
   cmake --build "$build" --parallel "$jobs" --target nibble
-  local nibble=$build/nibble here
-  here=$(mktemp -d "${TMPDIR:-/tmp}/nibble-demo.XXXXXX")
-  trap 'rm -rf "$here"' EXIT
+  demo_dir=$(mktemp -d "${TMPDIR:-/tmp}/nibble-demo.XXXXXX")
+  trap 'rm -rf "$demo_dir"' EXIT
+  cp "$root/tools/make_demo_model.py" "$root/README.md" "$root/README.zh-TW.md" "$demo_dir"
+  cd "$demo_dir"
 
   cat <<'TEXT'
 
@@ -126,18 +128,18 @@ from this repository's READMEs. THE WEIGHTS ARE RANDOM. What it writes is noise;
 that files, conversion, tokenizer and inference work on this machine.
 TEXT
   step "1. A config.json and a tokenizer.json" \
-    python3 "$root/tools/make_demo_model.py" "$here/recipe" "$root/README.md" "$root/README.zh-TW.md"
+    python3 make_demo_model.py recipe README.md README.zh-TW.md
   step "2. Random weights for that config, in bf16, as a Hugging Face directory" \
-    "$nibble" init --config "$here/recipe/config.json" --out "$here/random" --seed 1
+    nibble init --config recipe/config.json --out random --seed 1
   step "3. The same model with NVFP4 weights (4 bits and a scale per 16 of them), as one .dat file" \
-    "$nibble" convert "$here/random" "$here/nvfp4/model.dat" --quant nvfp4
+    nibble convert random nvfp4/model.dat --quant nvfp4
   step "4. What the file holds, and what quantisation cost" \
-    "$nibble" inspect "$here/nvfp4/model.dat" --against "$here/random"
+    nibble inspect nvfp4/model.dat --against random
   step "5. Text to token ids" \
-    "$nibble" tokenize --model "$here/nvfp4/model.dat" --text "Two commands, 兩個指令"
-  step "6. Sixteen tokens after a prompt: noise, since the weights are random" \
-    "$nibble" generate --model "$here/nvfp4/model.dat" --prompt "Hello" --max-tokens 16 \
-    --ignore-eos --timing
+    nibble tokenize --model nvfp4/model.dat --text "Two commands, 兩個指令"
+  step "6. Twenty-four tokens after a prompt: noise, since the weights are random" \
+    nibble generate --model nvfp4/model.dat --prompt "Hello" --max-tokens 24 --temp 1 --seed 7 \
+    --ignore-eos --timing --print-ids
   say "Done. With a real model: $build/nibble chat --model DIR (a Hugging Face Qwen3 directory)"
 }
 
