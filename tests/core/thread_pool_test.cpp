@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+#include "core/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <stdexcept>
+#include <vector>
+
+namespace nibble {
+namespace {
+
+TEST(ThreadPoolTest, EveryIndexOnceInWholeGrains) {
+  for (const int threads : {1, 2, 4}) {
+    ThreadPool pool(threads);
+    EXPECT_EQ(pool.size(), threads);
+    for (const int64_t n : {0, 1, 7, 8, 9, 1000}) {
+      for (const int64_t grain : {-1, 1, 8, 5000}) {
+        std::vector<std::atomic<int>> seen(size_t(n) + 1);
+        std::atomic<int> bad{0};
+        pool.parallel_for(n, grain, [&](int64_t begin, int64_t end, int thread) {
+          if (begin >= end || thread < 0 || thread >= pool.size()) ++bad;
+          for (int64_t i = begin; i < end; ++i) ++seen[size_t(i)];
+        });
+        EXPECT_EQ(bad, 0);
+        for (int64_t i = 0; i < n; ++i) ASSERT_EQ(seen[size_t(i)], 1) << i << " of " << n;
+        EXPECT_EQ(seen[size_t(n)], 0);
+      }
+    }
+  }
+}
+
+TEST(ThreadPoolTest, RangesStartAtMultiplesOfTheGrain) {
+  ThreadPool pool(3);
+  std::atomic<int> bad{0};
+  pool.parallel_for(1003, 10, [&](int64_t begin, int64_t end, int) {
+    if (begin % 10 != 0 || (end - begin != 10 && end != 1003)) ++bad;
+  });
+  EXPECT_EQ(bad, 0);
+}
+
+TEST(ThreadPoolTest, ManyShortRegions) {
+  ThreadPool pool(4);
+  std::atomic<int64_t> sum{0};
+  for (int i = 0; i < 3000; ++i) {
+    pool.parallel_for(16, 1, [&](int64_t begin, int64_t end, int) { sum += end - begin; });
+    ASSERT_EQ(sum, int64_t(i + 1) * 16) << "a region ends when all of it is done";
+  }
+}
+
+TEST(ThreadPoolTest, TheFirstExceptionComesBackAndThePoolStaysUsable) {
+  for (const int threads : {1, 4}) {
+    ThreadPool pool(threads);
+    for (int round = 0; round < 50; ++round) {
+      EXPECT_THROW(pool.parallel_for(100, 1,
+                                     [](int64_t begin, int64_t, int) {
+                                       if (begin % 7 == 0) throw std::runtime_error("x");
+                                     }),
+                   std::runtime_error);
+      std::atomic<int64_t> n{0};
+      pool.parallel_for(100, 3, [&](int64_t begin, int64_t end, int) { n += end - begin; });
+      EXPECT_EQ(n, 100);
+    }
+  }
+}
+
+TEST(ThreadPoolTest, PlainWritesAreVisibleAfterTheRegion) {
+  ThreadPool pool(4);
+  std::vector<int64_t> v(10000);
+  for (int64_t round = 1; round <= 50; ++round) {
+    pool.parallel_for(10000, 64, [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; i < end; ++i) v[size_t(i)] += round * i;
+    });
+  }
+  for (int64_t i = 0; i < 10000; ++i) ASSERT_EQ(v[size_t(i)], i * 1275);
+}
+
+TEST(ThreadPoolTest, DefaultCountIsPositive) { EXPECT_GE(default_thread_count(), 1); }
+
+}  // namespace
+}  // namespace nibble
