@@ -26,7 +26,7 @@ TEST(ChatLog, JsonlRoundTripLeavesTheLastAnswerOut) {
   append_jsonl_log(file, {{Role::system, "s"}, {Role::user, "你好"}}, "我是\n\"x\"",
                    "2026-01-02 03:04:05");
   append_jsonl_log(file, {{Role::user, "second"}}, "dropped", "2026-01-02 03:04:06");
-  EXPECT_EQ(read_text_file(file).substr(0, 75),
+  EXPECT_EQ(read_text_file(file).substr(0, 76),
             R"({"ts":"2026-01-02 03:04:05","messages":[{"role":"system","text":"s"},{"role")");
   const ReplayedChat chat = read_jsonl_log(file);
   ASSERT_EQ(chat.history.size(), 3u);

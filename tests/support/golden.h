@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/error.h"
 #include "formats/tensor_source.h"
 
 namespace nibble::test {
