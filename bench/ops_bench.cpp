@@ -31,16 +31,20 @@ uint64_t read_bytes(const uint8_t* p, int64_t n) {
 // 12 independent multiply-add chains in registers; returns the flops done.
 double multiply_adds(int64_t rounds, float* sink) {
   const hn::ScalableTag<float> d;
-  auto x = hn::Set(d, 1.0000001f), y = hn::Set(d, 1e-9f);
-  auto a0 = x, a1 = x, a2 = x, a3 = x, a4 = x, a5 = x, a6 = x, a7 = x, a8 = x, a9 = x, a10 = x, a11 = x;
+  const auto x = hn::Set(d, 1.0000001f), y = hn::Set(d, 1e-9f);
+  // Different starts, or the compiler keeps one chain for all.
+  const auto from = [&](float v) HWY_ATTR { return hn::Set(d, v); };
+  auto a0 = from(1), a1 = from(2), a2 = from(3), a3 = from(4), a4 = from(5), a5 = from(6);
+  auto a6 = from(7), a7 = from(8), a8 = from(9), a9 = from(10), a10 = from(11), a11 = from(12);
   for (int64_t i = 0; i < rounds; ++i) {
     a0 = hn::MulAdd(a0, x, y), a1 = hn::MulAdd(a1, x, y), a2 = hn::MulAdd(a2, x, y);
     a3 = hn::MulAdd(a3, x, y), a4 = hn::MulAdd(a4, x, y), a5 = hn::MulAdd(a5, x, y);
     a6 = hn::MulAdd(a6, x, y), a7 = hn::MulAdd(a7, x, y), a8 = hn::MulAdd(a8, x, y);
     a9 = hn::MulAdd(a9, x, y), a10 = hn::MulAdd(a10, x, y), a11 = hn::MulAdd(a11, x, y);
   }
-  const auto s = hn::Add(hn::Add(hn::Add(hn::Add(a0, a1), hn::Add(a2, a3)), hn::Add(hn::Add(a4, a5), hn::Add(a6, a7))),
-                         hn::Add(hn::Add(a8, a9), hn::Add(a10, a11)));
+  const auto s = hn::Add(
+      hn::Add(hn::Add(hn::Add(a0, a1), hn::Add(a2, a3)), hn::Add(hn::Add(a4, a5), hn::Add(a6, a7))),
+      hn::Add(hn::Add(a8, a9), hn::Add(a10, a11)));
   *sink = hn::GetLane(s);
   return double(rounds) * 12 * 2 * double(hn::Lanes(d));
 }
@@ -95,13 +99,14 @@ struct Options {
 
 class Bench {
  public:
-  explicit Bench(const Options& o) : o_(o), pool_(o.threads), backend_(make_cpu_backend(o.threads)) {}
+  explicit Bench(const Options& o)
+      : o_(o), pool_(o.threads), backend_(make_cpu_backend(o.threads)) {}
 
   void run() {
     std::printf("%s, %d samples\n", backend_->name().c_str(), o_.samples);
     measure_peaks();
-    std::printf("\n%-34s %10s %10s | %9s %9s %9s | %7s %6s | %8s %6s\n", "op", "MB", "Mflop", "p10 us",
-                "median", "p90", "GB/s", "of bw", "Gflop/s", "of fma");
+    std::printf("\n%-34s %10s %10s | %9s %9s %9s | %7s %6s | %8s %6s\n", "op", "MB", "Mflop",
+                "p10 us", "median", "p90", "GB/s", "of bw", "Gflop/s", "of fma");
     linears();
     others();
   }
@@ -114,8 +119,8 @@ class Bench {
     std::atomic<uint64_t> sink{0};
     const Timing read = time_samples(o_.samples, [&] {
       pool_.parallel_for(kPieces, 4, [&](int64_t begin, int64_t end, int) {
-        sink += HWY_DYNAMIC_DISPATCH(read_bytes)(reinterpret_cast<const uint8_t*>(b.data()) + begin * kPiece,
-                                                 (end - begin) * kPiece);
+        sink += HWY_DYNAMIC_DISPATCH(read_bytes)(
+            reinterpret_cast<const uint8_t*>(b.data()) + begin * kPiece, (end - begin) * kPiece);
       });
     });
     bandwidth_ = double(kPiece * kPieces) / read.median;
@@ -132,17 +137,20 @@ class Bench {
       flops = done;
     });
     fma_ = flops / fma.median;
-    std::printf("read bandwidth %.2f GB/s (p10 %.2f, p90 %.2f), fp32 FMA %.1f Gflop/s (%.1f, %.1f)\n", bandwidth_ / 1e9,
-                double(kPiece * kPieces) / read.p90 / 1e9, double(kPiece * kPieces) / read.p10 / 1e9, fma_ / 1e9,
-                flops / fma.p90 / 1e9, flops / fma.p10 / 1e9);
+    std::printf(
+        "read bandwidth %.2f GB/s (p10 %.2f, p90 %.2f), fp32 FMA %.1f Gflop/s (%.1f, %.1f)\n",
+        bandwidth_ / 1e9, double(kPiece * kPieces) / read.p90 / 1e9,
+        double(kPiece * kPieces) / read.p10 / 1e9, fma_ / 1e9, flops / fma.p90 / 1e9,
+        flops / fma.p10 / 1e9);
   }
 
   double row(const std::string& name, double bytes, double flops, const std::function<void()>& f) {
     if (name.find(o_.only) == std::string::npos) return 0;
     const Timing t = time_samples(o_.samples, f);
-    std::printf("%-34s %10.3f %10.2f | %9.1f %9.1f %9.1f | %7.2f %5.0f%% | %8.1f %5.0f%%\n", name.c_str(),
-                bytes / 1e6, flops / 1e6, t.p10 * 1e6, t.median * 1e6, t.p90 * 1e6, bytes / t.median / 1e9,
-                100 * bytes / t.median / bandwidth_, flops / t.median / 1e9, 100 * flops / t.median / fma_);
+    std::printf("%-34s %10.3f %10.2f | %9.1f %9.1f %9.1f | %7.2f %5.0f%% | %8.1f %5.0f%%\n",
+                name.c_str(), bytes / 1e6, flops / 1e6, t.p10 * 1e6, t.median * 1e6, t.p90 * 1e6,
+                bytes / t.median / 1e9, 100 * bytes / t.median / bandwidth_, flops / t.median / 1e9,
+                100 * flops / t.median / fma_);
     std::fflush(stdout);
     return t.median;
   }
@@ -161,7 +169,8 @@ class Bench {
     for (size_t i = 0; i < codes.size(); ++i) codes[i] = uint8_t(philox(1, 0, i)[0]);
     for (int64_t row = 0; row < out; row += 64) {
       const int64_t n = std::min<int64_t>(64, out - row);
-      backend_->pack_rows(r.w, row, n, {codes.data(), size_t(n * in / 2)}, {scales.data(), size_t(n * in / 16)});
+      backend_->pack_rows(r.w, row, n, {codes.data(), size_t(n * in / 2)},
+                          {scales.data(), size_t(n * in / 16)});
     }
     return r;
   }
@@ -178,7 +187,8 @@ class Bench {
       const char* name;
       int64_t out, in;
     };
-    const Kind kinds[] = {{"qkv", 6144, 2560}, {"o", 2560, 4096}, {"gate_up", 19456, 2560}, {"down", 2560, 9728}};
+    const Kind kinds[] = {
+        {"qkv", 6144, 2560}, {"o", 2560, 4096}, {"gate_up", 19456, 2560}, {"down", 2560, 9728}};
     constexpr int kLayers = 4;
     std::vector<std::vector<Weight>> layers(kLayers);
     double layer_weights = 0;
@@ -188,15 +198,16 @@ class Bench {
     for (const Kind& k : kinds) layer_weights += double(k.out) * double(k.in);
     Weight head = random_weight(151936, 2560);
     constexpr int64_t kMax = 256;
-    Buffer x = random_floats(kMax * 9728), y = random_floats(std::max<int64_t>(kMax * 19456, 151936));
+    Buffer x = random_floats(kMax * 9728),
+           y = random_floats(std::max<int64_t>(kMax * 19456, 151936));
     const auto call = [&](const Weight& w, int64_t n, Activations a) {
-      backend_->linear(make_tensor(y.data(), DType::f32, {n, w.w.out}), make_tensor(x.data(), DType::f32, {n, w.w.in}),
-                       w.w, a);
+      backend_->linear(make_tensor(y.data(), DType::f32, {n, w.w.out}),
+                       make_tensor(x.data(), DType::f32, {n, w.w.in}), w.w, a);
     };
     for (Activations a : {Activations::int8, Activations::none}) {
       const std::string mode = a == Activations::int8 ? "int8 " : "f32 ";
-      const double head_s =
-          row("linear " + mode + "head n=1", double(head.memory.bytes()), 2.0 * 151936 * 2560, [&] { call(head, 1, a); });
+      const double head_s = row("linear " + mode + "head n=1", double(head.memory.bytes()),
+                                2.0 * 151936 * 2560, [&] { call(head, 1, a); });
       for (int64_t n : {1, 2, 4, 8, 16, 64, 256}) {
         if (a == Activations::none && n > 64) continue;
         double bytes = 0;
@@ -204,14 +215,17 @@ class Bench {
         for (size_t k = 0; k < layers[0].size(); ++k) {
           if (n != 1 && n != 64) continue;
           size_t l = 0;
-          row("linear " + mode + kinds[k].name + " n=" + std::to_string(n), double(layers[0][k].memory.bytes()),
-              2.0 * double(n) * double(kinds[k].out) * double(kinds[k].in), [&] { call(layers[l++ % kLayers][k], n, a); });
+          row("linear " + mode + kinds[k].name + " n=" + std::to_string(n),
+              double(layers[0][k].memory.bytes()),
+              2.0 * double(n) * double(kinds[k].out) * double(kinds[k].in),
+              [&] { call(layers[l++ % kLayers][k], n, a); });
         }
         size_t l = 0;
-        const double s = row("linear " + mode + "layer n=" + std::to_string(n), bytes, 2.0 * double(n) * layer_weights, [&] {
-          for (const Weight& w : layers[l % kLayers]) call(w, n, a);
-          ++l;
-        });
+        const double s = row("linear " + mode + "layer n=" + std::to_string(n), bytes,
+                             2.0 * double(n) * layer_weights, [&] {
+                               for (const Weight& w : layers[l % kLayers]) call(w, n, a);
+                               ++l;
+                             });
         if (s > 0) {
           std::printf("  -> linears of 36 layers%s: %.2f tok/s\n", n == 1 ? " and head" : "",
                       double(n) / (36 * s + (n == 1 ? head_s : 0)));
@@ -224,37 +238,54 @@ class Bench {
     dense.in = 2560;
     dense.dense = make_tensor(dense_memory.data(), DType::bf16, {9728, 2560});
     for (int64_t n : {1, 16, 64}) {
-      row("linear bf16 dense n=" + std::to_string(n), double(dense_memory.bytes()), 2.0 * double(n) * 9728 * 2560, [&] {
-        backend_->linear(make_tensor(y.data(), DType::f32, {n, 9728}), make_tensor(x.data(), DType::f32, {n, 2560}),
-                         dense, Activations::none);
-      });
+      row("linear bf16 dense n=" + std::to_string(n), double(dense_memory.bytes()),
+          2.0 * double(n) * 9728 * 2560, [&] {
+            backend_->linear(make_tensor(y.data(), DType::f32, {n, 9728}),
+                             make_tensor(x.data(), DType::f32, {n, 2560}), dense,
+                             Activations::none);
+          });
     }
   }
 
   void others() {
-    constexpr int64_t kC = 2560, kF = 9728, kHq = 32, kHkv = 8, kD = 128, kV = 151936, kContext = 32768;
-    Buffer a = random_floats(512 * kF), b = random_floats(512 * kF), c = random_floats(512 * kF), w = random_floats(kC);
-    Buffer logits = random_floats(4 * kV), cache = backend_->allocate(size_t(2 * kContext * kHkv * kD) * 2, "cache");
+    constexpr int64_t kC = 2560, kF = 9728, kHq = 32, kHkv = 8, kD = 128, kV = 151936,
+                      kContext = 32768;
+    Buffer a = random_floats(512 * kF), b = random_floats(512 * kF), c = random_floats(512 * kF),
+           w = random_floats(kC);
+    Buffer logits = random_floats(4 * kV),
+           cache = backend_->allocate(size_t(2 * kContext * kHkv * kD) * 2, "cache");
     Buffer angles = random_floats(512 * kD);
     std::vector<int32_t> ids(512);
     for (size_t i = 0; i < ids.size(); ++i) ids[i] = int32_t(i);
-    const auto f32 = [](Buffer& m, std::initializer_list<int64_t> s) { return make_tensor(m.data(), DType::f32, s); };
-    const KvView kv{make_tensor(cache.data(), DType::bf16, {kContext, kHkv, kD}),
-                    make_tensor(cache.data() + kContext * kHkv * kD * 2, DType::bf16, {kContext, kHkv, kD})};
+    const auto f32 = [](Buffer& m, std::initializer_list<int64_t> s) {
+      return make_tensor(m.data(), DType::f32, s);
+    };
+    const KvView kv{
+        make_tensor(cache.data(), DType::bf16, {kContext, kHkv, kD}),
+        make_tensor(cache.data() + kContext * kHkv * kD * 2, DType::bf16, {kContext, kHkv, kD})};
     for (int64_t n : {int64_t(1), int64_t(64), int64_t(512)}) {
       const std::string at = " n=" + std::to_string(n);
       const double nc = double(n * kC), nf = double(n * kF), nq = double(n * kHq * kD);
-      row("rms_norm" + at, 8 * nc, 4 * nc, [&] { backend_->rms_norm(f32(b, {n, kC}), {}, f32(a, {n, kC}), f32(w, {kC}), 1e-6); });
+      row("rms_norm" + at, 8 * nc, 4 * nc, [&] {
+        backend_->rms_norm(f32(b, {n, kC}), {}, f32(a, {n, kC}), f32(w, {kC}), 1e-6);
+      });
       row("add_rms_norm" + at, 16 * nc, 5 * nc, [&] {
-        backend_->add_rms_norm(f32(c, {n, kC}), {}, f32(b, {n, kC}), f32(a, {n, kC}), f32(b, {n, kC}), f32(w, {kC}), 1e-6);
+        backend_->add_rms_norm(f32(c, {n, kC}), {}, f32(b, {n, kC}), f32(a, {n, kC}),
+                               f32(b, {n, kC}), f32(w, {kC}), 1e-6);
       });
       row("norm_rope" + at, 8 * nq, 10 * nq, [&] {
-        backend_->norm_rope(f32(b, {n, kHq, kD}), {}, f32(a, {n, kHq, kD}), f32(w, {kD}), f32(angles, {n, kD}), 1e-6);
+        backend_->norm_rope(f32(b, {n, kHq, kD}), {}, f32(a, {n, kHq, kD}), f32(w, {kD}),
+                            f32(angles, {n, kD}), 1e-6);
       });
-      row("swiglu" + at, 12 * nf, 20 * nf, [&] { backend_->swiglu(f32(c, {n, kF}), f32(a, {n, kF}), f32(b, {n, kF})); });
-      row("add" + at, 12 * nc, nc, [&] { backend_->add(f32(c, {n, kC}), f32(a, {n, kC}), f32(b, {n, kC})); });
+      row("swiglu" + at, 12 * nf, 20 * nf, [&] {
+        backend_->swiglu(f32(c, {n, kF}), f32(a, {n, kF}), f32(b, {n, kF}));
+      });
+      row("add" + at, 12 * nc, nc, [&] {
+        backend_->add(f32(c, {n, kC}), f32(a, {n, kC}), f32(b, {n, kC}));
+      });
       row("kv_append" + at, double(n * kHkv * kD) * 12, 0, [&] {
-        backend_->kv_append(kv, f32(a, {n, kHkv, kD}), f32(b, {n, kHkv, kD}), make_tensor(ids.data(), DType::i32, {n}));
+        backend_->kv_append(kv, f32(a, {n, kHkv, kD}), f32(b, {n, kHkv, kD}),
+                            make_tensor(ids.data(), DType::i32, {n}));
       });
     }
     const auto attend = [&](int64_t n, int64_t context) {
@@ -262,15 +293,19 @@ class Bench {
       const double pairs = double(n) * double(context) - double(n) * double(n - 1) / 2;
       row("attention n=" + std::to_string(n) + " keys=" + std::to_string(context),
           double(context * kHkv * kD) * 4 + double(n * kHq * kD) * 8, pairs * kHq * kD * 4, [&] {
-            backend_->attention(f32(b, {n, kHq, kD}), {}, f32(a, {n, kHq, kD}), kv, make_tensor(&s, DType::i32, {1, 4}));
+            backend_->attention(f32(b, {n, kHq, kD}), {}, f32(a, {n, kHq, kD}), kv,
+                                make_tensor(&s, DType::i32, {1, 4}));
           });
     };
     attend(1, 64), attend(1, 512), attend(1, 4096), attend(1, 32768);
     attend(64, 64), attend(512, 512), attend(64, 4096);
     std::vector<int32_t> out(4), targets(4, 5);
-    row("argmax n=1", 4.0 * kV, kV, [&] { backend_->argmax(make_tensor(out.data(), DType::i32, {1}), f32(logits, {1, kV})); });
+    row("argmax n=1", 4.0 * kV, kV, [&] {
+      backend_->argmax(make_tensor(out.data(), DType::i32, {1}), f32(logits, {1, kV}));
+    });
     row("cross_entropy n=4", 16.0 * kV, 15.0 * 4 * kV, [&] {
-      backend_->cross_entropy(f32(w, {4}), f32(logits, {4, kV}), make_tensor(targets.data(), DType::i32, {4}));
+      backend_->cross_entropy(f32(w, {4}), f32(logits, {4, kV}),
+                              make_tensor(targets.data(), DType::i32, {4}));
     });
   }
 
@@ -287,11 +322,16 @@ int main(int argc, char** argv) {
   nibble::bench::Options o;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string key = argv[i], value = argv[i + 1];
-    if (key == "--threads") o.threads = std::stoi(value);
-    else if (key == "--samples") o.samples = std::max(3, std::stoi(value));
-    else if (key == "--target") o.target = value;
-    else if (key == "--only") o.only = value;
-    else return std::fprintf(stderr, "unknown option %s\n", argv[i]), 2;
+    if (key == "--threads")
+      o.threads = std::stoi(value);
+    else if (key == "--samples")
+      o.samples = std::max(3, std::stoi(value));
+    else if (key == "--target")
+      o.target = value;
+    else if (key == "--only")
+      o.only = value;
+    else
+      return std::fprintf(stderr, "unknown option %s\n", argv[i]), 2;
   }
   if (!o.target.empty()) nibble::cpu::select_target(o.target);
   nibble::bench::Bench(o).run();

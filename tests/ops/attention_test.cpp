@@ -54,18 +54,21 @@ void check(Both& b, const Case& c, DType act, DType cache, bool with_lse) {
   const double score = double(c.d + 3) * kRoundoff * qk;
   const double relative = 2 * (score + 2 * qk * kRoundoff + double(keys + 16) * kRoundoff);
   const double bound = relative * largest(v);
-  expect_close(out, [&](int64_t) { return bound; }, "attention");
-  if (with_lse) expect_close(lse, [&](int64_t) { return relative + 10 * kRoundoff; }, "lse");
+  expect_close(
+      out, [&](int64_t) { return bound; }, "attention");
+  if (with_lse)
+    expect_close(
+        lse, [&](int64_t) { return relative + 10 * kRoundoff; }, "lse");
 }
 
 const std::vector<Case> kCases = {
-    {1, 1, 16, {{0, 1, 0, 1}}},                                    // one token, empty cache
-    {4, 4, 32, {{0, 1, 3, 130}}},                                  // decode, ratio 1
-    {4, 2, 64, {{0, 67, 0, 67}}},                                  // prefill, ratio 2
-    {8, 2, 128, {{0, 5, 7, 200}}},                                 // a chunk on a cache, ratio 4
+    {1, 1, 16, {{0, 1, 0, 1}}},                                     // one token, empty cache
+    {4, 4, 32, {{0, 1, 3, 130}}},                                   // decode, ratio 1
+    {4, 2, 64, {{0, 67, 0, 67}}},                                   // prefill, ratio 2
+    {8, 2, 128, {{0, 5, 7, 200}}},                                  // a chunk on a cache, ratio 4
     {6, 2, 16, {{0, 3, 0, 64}, {3, 1, 64, 65}, {4, 66, 129, 70}}},  // mixed batch, ratio 3
-    {3, 1, 20, {{0, 2, 1, 9}}},                                    // a width no vector divides
-    {16, 1, 8, {{0, 9, 0, 9}}},                                    // many heads on one
+    {3, 1, 20, {{0, 2, 1, 9}}},                                     // a width no vector divides
+    {16, 1, 8, {{0, 9, 0, 9}}},                                     // many heads on one
 };
 
 TEST(Attention, MatchesTheReference) {

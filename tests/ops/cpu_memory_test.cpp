@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Memory of the CPU backend: zeroed, aligned, refused with a reason, and none of it in steady state.
+// Memory of the CPU backend: zeroed, aligned, refused with a reason, and none of it in steady
+// state.
 #include <atomic>
 #include <cstdlib>
 #include <new>
@@ -25,7 +26,8 @@ namespace {
 
 TEST(CpuMemory, IsZeroedAndAligned) {
   const auto backend = make_cpu_backend(1);
-  for (size_t n : {size_t(1), size_t(100), size_t(1) << 20, (size_t(2) << 20) + 3, size_t(9) << 20}) {
+  for (size_t n :
+       {size_t(1), size_t(100), size_t(1) << 20, (size_t(2) << 20) + 3, size_t(9) << 20}) {
     Buffer b = backend->allocate(n, "test");
     ASSERT_EQ(b.bytes(), n);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(b.data()) % 256, 0u);
@@ -63,11 +65,13 @@ TEST(CpuMemory, SteadyStateAllocatesNothing) {
   const auto backend = make_cpu_backend(2);
   OwnedWeight packed = pack(*backend, CanonicalNvfp4(128, 256, 1));
   Operand x(DType::bf16, {20, 256}), out(DType::bf16, {20, 128}), w(DType::f32, {256});
-  Operand dense(DType::bf16, {128, 256}), k(DType::bf16, {100, 2, 64}), v(DType::bf16, {100, 2, 64});
+  Operand dense(DType::bf16, {128, 256}), k(DType::bf16, {100, 2, 64}),
+      v(DType::bf16, {100, 2, 64});
   Operand table(DType::i32, {1, 4}), angles(DType::f32, {20, 64}), positions(DType::i32, {20});
   Operand ids(DType::i32, {20}), best(DType::i32, {20}), loss(DType::f32, {20});
   x.normal(1), w.normal(2), dense.normal(3), k.normal(4), v.normal(5);
-  ids.fill([](int64_t i) { return double(i); }), positions.fill([](int64_t i) { return double(i); });
+  ids.fill([](int64_t i) { return double(i); }),
+      positions.fill([](int64_t i) { return double(i); });
   table.fill([](int64_t i) { return std::array{0.0, 20.0, 0.0, 90.0}[size_t(i)]; });
   const LinearWeight dense_w = dense_weight(dense.cpu);
   const Tensor q = x.cpu.split_inner({20, 4, 64});

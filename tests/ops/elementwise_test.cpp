@@ -126,9 +126,12 @@ TEST(Elementwise, SwigluFarFromZero) {
     b.reference().swiglu(out.ref, gate.ref, up.ref);
     // Subnormal exponentials keep fewer digits.
     const auto want = out.ref_values();
-    expect_close(out, [&](int64_t i) {
-      return 8 * kRoundoff * std::abs(want[size_t(i)]) + 0x1p-149 * std::abs(gates[i]);
-    }, "swiglu");
+    expect_close(
+        out,
+        [&](int64_t i) {
+          return 8 * kRoundoff * std::abs(want[size_t(i)]) + 0x1p-149 * std::abs(gates[i]);
+        },
+        "swiglu");
   });
 }
 

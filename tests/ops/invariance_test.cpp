@@ -23,7 +23,8 @@ void check_batches(Backend& backend, const LinearWeight& w, DType act, Activatio
       Operand out(act, {n, w.out});
       backend.linear(out.cpu, x.cpu.slice(first, n), w, mode);
       for (int64_t i = 0; i < n; ++i) {
-        ASSERT_EQ(row_bytes(out, i), row_bytes(whole, first + i)) << "row " << first + i << " in " << n;
+        ASSERT_EQ(row_bytes(out, i), row_bytes(whole, first + i))
+            << "row " << first + i << " in " << n;
       }
     }
   }
@@ -91,7 +92,8 @@ TEST(Invariance, AttentionWholeChunkedAndOneByOne) {
     for (int threads : {1, 2, 3}) {
       const auto backend = make_cpu_backend(threads);
       for (DType cache : {DType::f32, DType::bf16}) {
-        Operand q(DType::f32, {kTokens, 6, 32}), k(cache, {kTokens + 9, 2, 32}), v(cache, {kTokens + 9, 2, 32});
+        Operand q(DType::f32, {kTokens, 6, 32}), k(cache, {kTokens + 9, 2, 32}),
+            v(cache, {kTokens + 9, 2, 32});
         q.normal(1), k.normal(2), v.normal(3);
         Operand whole(DType::f32, {kTokens, 6, 32}), lse(DType::f32, {kTokens, 6});
         Operand table = sequence_table({{0, int32_t(kTokens), 9, int32_t(kTokens)}});

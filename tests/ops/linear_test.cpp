@@ -8,9 +8,9 @@ namespace {
 struct Shape {
   int64_t n, out, in;
 };
-constexpr Shape kDense[] = {{1, 1, 1},   {1, 5, 7},    {2, 4, 16},   {3, 6, 33},
+constexpr Shape kDense[] = {{1, 1, 1},   {1, 5, 7},    {2, 4, 16},    {3, 6, 33},
                             {5, 9, 100}, {7, 33, 256}, {1, 16, 2560}, {17, 12, 640}};
-constexpr Shape kPacked[] = {{1, 1, 16},   {1, 16, 64},  {2, 17, 16},   {3, 33, 48}, {5, 40, 112},
+constexpr Shape kPacked[] = {{1, 1, 16},   {1, 16, 64},  {2, 17, 16},   {3, 33, 48},  {5, 40, 112},
                              {8, 16, 256}, {9, 31, 320}, {33, 50, 128}, {1, 32, 2560}};
 
 Operand magnitudes_of(const Operand& x) {
@@ -24,7 +24,8 @@ Operand magnitudes_of(const Operand& x) {
 // those sums, computed by the reference on absolute values.
 void expect_product(const Operand& out, const Operand& magnitudes, double depth) {
   const auto m = magnitudes.ref_values();
-  expect_close(out, [&](int64_t i) { return depth * kRoundoff * m[size_t(i)]; }, "linear");
+  expect_close(
+      out, [&](int64_t i) { return depth * kRoundoff * m[size_t(i)]; }, "linear");
 }
 
 TEST(Linear, DenseWeights) {
@@ -32,7 +33,8 @@ TEST(Linear, DenseWeights) {
   on_every_target_and_type([&](DType act) {
     for (DType weight_type : kActTypes) {
       for (const Shape& s : kDense) {
-        Operand x(act, {s.n, s.in}, 3), w(weight_type, {s.out, s.in}), wa(weight_type, {s.out, s.in});
+        Operand x(act, {s.n, s.in}, 3), w(weight_type, {s.out, s.in}),
+            wa(weight_type, {s.out, s.in});
         x.normal(1), w.normal(2);
         const auto wv = w.ref_values();
         wa.fill([&](int64_t i) { return std::abs(wv[size_t(i)]); });
@@ -67,7 +69,8 @@ TEST(Linear, RowScaleMultipliesTheOutput) {
       b.cpu->linear(out.cpu, x.cpu, lw, a);
       for (int64_t n = 0; n < 3; ++n) {
         for (int64_t r = 0; r < 19; ++r) {
-          EXPECT_EQ(out.cpu.row<float>(n)[r], plain.cpu.row<float>(n)[r] * scale.cpu.as<float>()[r]);
+          EXPECT_EQ(out.cpu.row<float>(n)[r],
+                    plain.cpu.row<float>(n)[r] * scale.cpu.as<float>()[r]);
         }
       }
     }
@@ -96,7 +99,8 @@ TEST(Linear, PackedWeightsTimesFloats) {
   on_every_target_and_type([&](DType act) {
     for (const Shape& s : kPacked) {
       // 16 additions in a block, one per block, the scale.
-      check_packed(b, act, s, Activations::none, 18 + double(s.in) / 16, CanonicalNvfp4::Signs::both);
+      check_packed(b, act, s, Activations::none, 18 + double(s.in) / 16,
+                   CanonicalNvfp4::Signs::both);
     }
   });
 }
@@ -106,7 +110,8 @@ TEST(Linear, PackedWeightsTimesInt8) {
   on_every_target_and_type([&](DType act) {
     for (const Shape& s : kPacked) {
       // The integer sums are exact: only scaling (2), pairing (1) and one addition per 32 round.
-      check_packed(b, act, s, Activations::int8, 4 + double(s.in) / 32, CanonicalNvfp4::Signs::both);
+      check_packed(b, act, s, Activations::int8, 4 + double(s.in) / 32,
+                   CanonicalNvfp4::Signs::both);
     }
   });
 }
@@ -115,7 +120,8 @@ TEST(Linear, FourBitActivations) {
   Both b;
   on_every_target_and_type([&](DType act) {
     for (const Shape& s : kPacked) {
-      check_packed(b, act, s, Activations::nvfp4, 18 + double(s.in) / 16, CanonicalNvfp4::Signs::both);
+      check_packed(b, act, s, Activations::nvfp4, 18 + double(s.in) / 16,
+                   CanonicalNvfp4::Signs::both);
     }
   });
 }
@@ -126,7 +132,8 @@ TEST(Linear, FourBitActivationsOnDenseWeights) {
   x.normal(1), w.normal(2);
   b.cpu->linear(out.cpu, x.cpu, dense_weight(w.cpu), Activations::nvfp4);
   b.reference().linear(out.ref, x.ref, dense_weight(w.ref), Activations::nvfp4);
-  expect_close(out, [](int64_t) { return 20 * kRoundoff * 64 * 9; }, "linear");
+  expect_close(
+      out, [](int64_t) { return 20 * kRoundoff * 64 * 9; }, "linear");
 }
 
 // The extremes of the integer path: all weights at +-6, all activations at +-127. The 16-bit sums

@@ -63,9 +63,13 @@ TEST(Logits, CrossEntropy) {
         // spread of 30), at most 256 additions in a lane, then double. It is the absolute error
         // of the logarithm. Two roundings of the result on top.
         const auto want = loss.ref_values();
-        expect_close(loss, [&](int64_t i) {
-          return (v == 1 ? 0 : (4 + 60 + 260) * kRoundoff) + 2 * kRoundoff * std::abs(want[size_t(i)]);
-        }, "cross_entropy");
+        expect_close(
+            loss,
+            [&](int64_t i) {
+              return (v == 1 ? 0 : (4 + 60 + 260) * kRoundoff) +
+                     2 * kRoundoff * std::abs(want[size_t(i)]);
+            },
+            "cross_entropy");
         EXPECT_EQ(read_element(loss.cpu, 2, 0), 0.0);
       }
     }
@@ -80,7 +84,8 @@ TEST(Logits, CrossEntropyIsStable) {
     targets.fill([](int64_t) { return 3.0; });
     b.cpu->cross_entropy(loss.cpu, logits.cpu, targets.cpu);
     b.reference().cross_entropy(loss.ref, logits.ref, targets.ref);
-    expect_close(loss, [](int64_t) { return 1e-5; }, "cross_entropy");
+    expect_close(
+        loss, [](int64_t) { return 1e-5; }, "cross_entropy");
   });
 }
 

@@ -8,7 +8,7 @@ namespace {
 struct Shape {
   int64_t n, heads, d, padding;
 };
-constexpr Shape kShapes[] = {{1, 1, 2, 0},   {1, 1, 16, 0},  {3, 2, 32, 5},  {2, 3, 38, 0},
+constexpr Shape kShapes[] = {{1, 1, 2, 0},   {1, 1, 16, 0},  {3, 2, 32, 5},   {2, 3, 38, 0},
                              {5, 4, 64, 16}, {7, 8, 128, 3}, {1, 1, 2560, 0}, {9, 1, 1000, 1}};
 constexpr double kEps = 1e-6;
 
@@ -84,7 +84,8 @@ TEST(Norm, RopeTableIsExactAtLargePositions) {
   positions.fill([](int64_t i) { return double(i == 3 ? 131071 : i * 1000); });
   b.cpu->rope_table(table.cpu, positions.cpu, 1e6);
   b.reference().rope_table(table.ref, positions.ref, 1e6);
-  expect_close(table, [](int64_t) { return kRoundoff; }, "rope_table");
+  expect_close(
+      table, [](int64_t) { return kRoundoff; }, "rope_table");
 }
 
 TEST(Norm, RopeBothWaysAndInPlace) {
@@ -108,7 +109,8 @@ TEST(Norm, RopeBothWaysAndInPlace) {
           Operand& o = in_place ? x : out;
           b.cpu->rope(o.cpu, x.cpu, table.cpu, way);
           b.reference().rope(o.ref, x.ref, table.ref, way);
-          expect_close(o, [&](int64_t) { return 3 * kRoundoff * 2 * largest; }, "rope");
+          expect_close(
+              o, [&](int64_t) { return 3 * kRoundoff * 2 * largest; }, "rope");
         }
       }
     }

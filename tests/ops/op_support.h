@@ -80,15 +80,14 @@ class Operand {
     return *this;
   }
   Operand& normal(uint64_t seed, double scale = 1.0) {
-    return fill([=](int64_t i) {
-      return scale * normal_pair(philox(seed, 0, uint64_t(i)))[0];
-    });
+    return fill([=](int64_t i) { return scale * normal_pair(philox(seed, 0, uint64_t(i)))[0]; });
   }
   bool intact() const {
     const size_t e = dtype_bytes(cpu.dtype);
     for (int64_t r = 0; r < cpu.dim(0); ++r) {
       const size_t begin = size_t(r * cpu.row_stride + cpu.inner()) * e;
-      const size_t end = r + 1 < cpu.dim(0) ? size_t((r + 1) * cpu.row_stride) * e : cpu_bytes_.size();
+      const size_t end =
+          r + 1 < cpu.dim(0) ? size_t((r + 1) * cpu.row_stride) * e : cpu_bytes_.size();
       for (size_t i = begin; i < end; ++i) {
         if (cpu_bytes_[i] != kPattern) return false;
       }
@@ -101,8 +100,8 @@ class Operand {
     std::vector<uint8_t> b;
     const size_t n = size_t(cpu.inner()) * dtype_bytes(cpu.dtype);
     for (int64_t r = 0; r < cpu.dim(0); ++r) {
-      const auto* p = reinterpret_cast<const uint8_t*>(
-          cpu.data + size_t(r * cpu.row_stride) * dtype_bytes(cpu.dtype));
+      const auto* p = reinterpret_cast<const uint8_t*>(cpu.data + size_t(r * cpu.row_stride) *
+                                                                      dtype_bytes(cpu.dtype));
       b.insert(b.end(), p, p + n);
     }
     return b;
@@ -140,7 +139,8 @@ inline void expect_close(const Operand& o, const std::function<double(int64_t)>&
 }
 inline void expect_relative(const Operand& o, double relative, const std::string& what) {
   const auto want = o.ref_values();
-  expect_close(o, [&](int64_t i) { return relative * std::abs(want[size_t(i)]); }, what);
+  expect_close(
+      o, [&](int64_t i) { return relative * std::abs(want[size_t(i)]); }, what);
 }
 
 constexpr DType kActTypes[] = {DType::f32, DType::bf16, DType::f16};

@@ -8,7 +8,8 @@ namespace {
 
 TEST(PackedLayout, RoundTripIsExact) {
   const auto backend = make_cpu_backend(2);
-  for (const auto& [out, in] : {std::pair<int64_t, int64_t>{1, 16}, {16, 64}, {17, 80}, {100, 512}}) {
+  for (const auto& [out, in] :
+       {std::pair<int64_t, int64_t>{1, 16}, {16, 64}, {17, 80}, {100, 512}}) {
     const CanonicalNvfp4 c(out, in, 3);
     const OwnedWeight o = pack(*backend, c);
     std::vector<uint8_t> codes(c.codes.size()), scales(c.scales.size());
@@ -26,9 +27,10 @@ TEST(PackedLayout, RowsInAnyOrderAndChunking) {
   const int64_t code_row = 96 / 2, scale_row = 96 / 16;
   for (const auto& [begin, rows] :
        {std::pair<int64_t, int64_t>{40, 13}, {0, 1}, {17, 23}, {1, 16}}) {
-    backend->pack_rows(parts.w, begin, rows,
-                       std::span(c.codes).subspan(size_t(begin * code_row), size_t(rows * code_row)),
-                       std::span(c.scales).subspan(size_t(begin * scale_row), size_t(rows * scale_row)));
+    backend->pack_rows(
+        parts.w, begin, rows,
+        std::span(c.codes).subspan(size_t(begin * code_row), size_t(rows * code_row)),
+        std::span(c.scales).subspan(size_t(begin * scale_row), size_t(rows * scale_row)));
   }
   EXPECT_EQ(std::memcmp(parts.memory.data(), whole.memory.data(), whole.memory.bytes()), 0);
   std::vector<uint8_t> codes(size_t(3 * code_row)), scales(size_t(3 * scale_row));

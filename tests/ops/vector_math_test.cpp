@@ -80,7 +80,8 @@ TEST(VectorMath, NarrowingRoundsToNearestEven) {
 TEST(VectorMath, ExpIsWithinTwoUlp) {
   std::vector<float> x;
   for (int i = -1040000; i <= 890000; i += 7) x.push_back(float(i) * 1e-4f);
-  for (float tiny : {0.0f, -0.0f, 1e-30f, -1e-30f, 1e-8f, -87.4f, -103.9f, 88.7f}) x.push_back(tiny);
+  for (float tiny : {0.0f, -0.0f, 1e-30f, -1e-30f, 1e-8f, -87.4f, -103.9f, 88.7f})
+    x.push_back(tiny);
   on_every_target([&] {
     std::vector<float> out(x.size());
     cpu::exp_floats(x.data(), out.data(), int64_t(x.size()));
@@ -89,7 +90,8 @@ TEST(VectorMath, ExpIsWithinTwoUlp) {
       const double want = std::exp(double(x[i]));
       if (want > double(std::numeric_limits<float>::max())) continue;
       const float nearest = float(want);
-      const double ulp = std::max(double(std::nextafter(nearest, INFINITY)) - double(nearest), 0x1p-149);
+      const double ulp =
+          std::max(double(std::nextafter(nearest, INFINITY)) - double(nearest), 0x1p-149);
       worst = std::max(worst, std::abs(double(out[i]) - want) / ulp);
     }
     EXPECT_LE(worst, 2.0);

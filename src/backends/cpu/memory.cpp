@@ -20,7 +20,8 @@ std::atomic<uint64_t> allocations{0};
 [[noreturn]] void refuse(size_t n_bytes, std::string_view what) {
   const MemoryInfo memory = system_memory();
   throw_device(
-      "out of memory: {} wanted for {}, {} of {} available. A smaller model, context or batch needs "
+      "out of memory: {} wanted for {}, {} of {} available. A smaller model, context or batch "
+      "needs "
       "less.",
       format_bytes(n_bytes), what, format_bytes(memory.available_bytes),
       format_bytes(memory.total_bytes));

@@ -45,13 +45,13 @@ constexpr int kKeyVectors = int(kKeyBlock) / kLanes;
 // keys[d][j] = k[j][d] for `count` keys of one head; columns beyond keep what they held.
 template <class T>
 HWY_NOINLINE void transpose_keys(const T* k, int64_t stride, int64_t count, int64_t width,
-                               float* keys) {
+                                 float* keys) {
   const hn::FixedTag<float, 4> d4;
   int64_t j = 0;
   alignas(64) float rows[4][4 * kLanes];
   for (; j + 4 <= count; j += 4) {
     int64_t d = 0;
-    for (; d + 4 * kLanes <= width || d + 4 <= width; ) {
+    for (; d + 4 * kLanes <= width || d + 4 <= width;) {
       const int64_t n = HWY_MIN(int64_t(4 * kLanes), (width - d) / 4 * 4);
       for (int64_t r = 0; r < 4; ++r) convert(rows[r], k + (j + r) * stride + d, n);
       for (int64_t i = 0; i < n; i += 4) {
@@ -68,7 +68,8 @@ HWY_NOINLINE void transpose_keys(const T* k, int64_t stride, int64_t count, int6
       d += n;
     }
     for (; d < width; ++d) {
-      for (int64_t r = 0; r < 4; ++r) convert(keys + d * kKeyBlock + j + r, k + (j + r) * stride + d, 1);
+      for (int64_t r = 0; r < 4; ++r)
+        convert(keys + d * kKeyBlock + j + r, k + (j + r) * stride + d, 1);
     }
   }
   for (; j < count; ++j) {
@@ -158,8 +159,8 @@ HWY_INLINE void value_tile(const float* p, const float* values, int64_t width, i
 }
 
 template <int Q>
-HWY_NOINLINE void accumulate_values(const float* p, const float* values, int64_t width, int64_t begin,
-                                  int64_t end, float* o) {
+HWY_NOINLINE void accumulate_values(const float* p, const float* values, int64_t width,
+                                    int64_t begin, int64_t end, float* o) {
   if (begin >= end) return;
   constexpr int kWide = HWY_TARGET == HWY_AVX3 ? 4 : 2;
   int64_t d = 0;
@@ -182,8 +183,8 @@ HWY_NOINLINE void accumulate_values(const float* p, const float* values, int64_t
 }
 
 template <int Q>
-HWY_NOINLINE void score_rows(const float* q, const float* keys, int64_t width, int64_t count, VF scale,
-                           float* scores) {
+HWY_NOINLINE void score_rows(const float* q, const float* keys, int64_t width, int64_t count,
+                             VF scale, float* scores) {
   constexpr int kWide = HWY_TARGET == HWY_AVX3 ? 4 : 2;
   for (int64_t j = 0; j < count; j += kWide * kLanes) {
     score_tile<Q, kWide>(q, keys + j, width, scale, scores + j);
@@ -248,7 +249,8 @@ void attend(const AttentionWork& a, float* scratch) {
         float* oi = o + (r + i) * width;
         if (factor != 1.0f) {
           const VF f = hn::Set(DF(), factor);
-          map(oi, width, [f](VF x) HWY_ATTR { return hn::Mul(x, f); }, oi);
+          map(
+              oi, width, [f](VF x) HWY_ATTR { return hn::Mul(x, f); }, oi);
         }
       }
       const int64_t shared = n == 4 ? visible(r) : 0;
@@ -266,7 +268,8 @@ void attend(const AttentionWork& a, float* scratch) {
     const VF inverse = hn::Set(DF(), 1.0f / sum[r]);
     with_type(a.out.dtype, [&](auto* t) {
       using T = std::remove_pointer_t<decltype(t)>;
-      map(row<T>(a.out, token) + head * width, width,
+      map(
+          row<T>(a.out, token) + head * width, width,
           [inverse](VF x) HWY_ATTR { return hn::Mul(x, inverse); }, o + r * width);
     });
     if (a.lse) a.lse[token * a.q.shape[1] + head] = std::log(sum[r]) + maximum[r];
@@ -305,8 +308,16 @@ void attention(Context& c, Tensor out, Tensor lse, Tensor q, KvView kv, Tensor s
       for (int64_t i = std::max(begin, first_item); i < std::min(end, first_item + count); ++i) {
         // Late queries see the most keys, so they go first.
         const int64_t block = (count - 1 - (i - first_item)) / kv_heads;
-        const AttentionWork work{out, q, kv.k, kv.v, log_sums.data(), table[s], (i - first_item) % kv_heads, group,
-                                 block * tokens, std::min<int64_t>(table[s].q_len, (block + 1) * tokens)};
+        const AttentionWork work{out,
+                                 q,
+                                 kv.k,
+                                 kv.v,
+                                 log_sums.data(),
+                                 table[s],
+                                 (i - first_item) % kv_heads,
+                                 group,
+                                 block * tokens,
+                                 std::min<int64_t>(table[s].q_len, (block + 1) * tokens)};
         HWY_DYNAMIC_DISPATCH(attend)(work, scratch + stride * thread);
       }
       first_item += count;

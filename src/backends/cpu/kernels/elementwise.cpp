@@ -44,7 +44,8 @@ void add_rows(const Tensor& out, const Tensor& a, const Tensor& b, int64_t begin
   with_type(out.dtype, [&](auto* t) {
     using T = std::remove_pointer_t<decltype(t)>;
     for (int64_t i = begin; i < end; ++i) {
-      map(row<T>(out, i), n, [](VF x, VF y) HWY_ATTR { return hn::Add(x, y); }, row<T>(a, i),
+      map(
+          row<T>(out, i), n, [](VF x, VF y) HWY_ATTR { return hn::Add(x, y); }, row<T>(a, i),
           row<T>(b, i));
     }
   });
@@ -64,14 +65,16 @@ void swiglu_rows(const Tensor& out, const Tensor& gate, const Tensor& up, int64_
   with_type(out.dtype, [&](auto* t) {
     using T = std::remove_pointer_t<decltype(t)>;
     for (int64_t i = begin; i < end; ++i) {
-      map(row<T>(out, i), out.shape[1], [](VF g, VF u) HWY_ATTR { return hn::Mul(silu(g), u); },
+      map(
+          row<T>(out, i), out.shape[1], [](VF g, VF u) HWY_ATTR { return hn::Mul(silu(g), u); },
           row<T>(gate, i), row<T>(up, i));
     }
   });
 }
 
 void exp_all(const float* x, float* out, int64_t n) {
-  map(out, n, [](VF v) HWY_ATTR { return exp(v); }, x);
+  map(
+      out, n, [](VF v) HWY_ATTR { return exp(v); }, x);
 }
 
 }  // namespace nibble::cpu::HWY_NAMESPACE

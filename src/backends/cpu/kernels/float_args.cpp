@@ -38,8 +38,8 @@ FloatInput::FloatInput(Context& c, Tensor t) : c_(c) {
 
 FloatOutput::FloatOutput(Context& c, Tensor t) : c_(c), target_(t), data_(nullptr) {
   if (!t) return;
-  data_ = t.dtype == DType::f32 && t.contiguous() ? t.as<float>()
-                                                  : take_stats(c, t.numel(), &taken_);
+  data_ =
+      t.dtype == DType::f32 && t.contiguous() ? t.as<float>() : take_stats(c, t.numel(), &taken_);
 }
 
 void FloatOutput::finish() {

@@ -14,8 +14,8 @@ namespace {
 // Enough work to pay for a thread, little enough to share evenly: about 64 KiB of weights for one
 // token, less for many.
 int64_t grain_for(int64_t items, int64_t bytes_per_item, int64_t tokens, int threads) {
-  const int64_t wanted = std::max<int64_t>(1, (64 << 10) / std::max<int64_t>(1, bytes_per_item) /
-                                                  std::clamp<int64_t>(tokens / 4, 1, 8));
+  const int64_t wanted = std::max<int64_t>(
+      1, (64 << 10) / std::max<int64_t>(1, bytes_per_item) / std::clamp<int64_t>(tokens / 4, 1, 8));
   // Never so large that a thread goes without.
   return std::max<int64_t>(1, std::min(wanted, items / (2 * threads)));
 }
@@ -46,16 +46,16 @@ Int8Rows int8_activations(Context& c, const Tensor& x) {
   const int64_t n = x.dim(0), tiles = tiles_across(x.dim(1)), group = int8_group(n);
   const int64_t padded = (n + group - 1) / group * group;
   auto* out = c.activations.get_as<Int8Tile>(size_t(padded * tiles));
-  for_rows(c.pool, n, 2 * x.dim(1), [&](int64_t begin, int64_t end, int) {
-    rows_to_int8(x, out, group, begin, end);
-  });
+  for_rows(c.pool, n, 2 * x.dim(1),
+           [&](int64_t begin, int64_t end, int) { rows_to_int8(x, out, group, begin, end); });
   return {out, group, n, tiles};
 }
 
 // Tokens whose activations stay in the second-level cache while the weights stream past.
 int64_t token_block(int64_t bytes_per_token) {
   constexpr int64_t kCacheBytes = 512 << 10;
-  return std::max<int64_t>(16, kCacheBytes / std::max<int64_t>(1, bytes_per_token) / 16 * 16);
+  const int64_t tokens = kCacheBytes / std::max<int64_t>(1, bytes_per_token);
+  return std::clamp<int64_t>(tokens / 16 * 16, 16, 1024);
 }
 
 }  // namespace
@@ -70,11 +70,16 @@ void linear(Context& c, Tensor out, Tensor x, const LinearWeight& w, Activations
   if (activations == Activations::int8) {
     const Int8Rows rows = int8_activations(c, x);
     const int64_t block = token_block(tiles_across(w.in) * int64_t(sizeof(Int8Tile)));
+    const size_t scratch_bytes = int8_scratch_bytes(std::min(n, block));
+    std::byte* scratch = c.thread_scratch.get(scratch_bytes * size_t(threads));
     for (int64_t t = 0; t < n; t += block) {
       const int64_t t_end = std::min(n, t + block);
-      c.pool.parallel_for(strips, grain_for(strips, strip_bytes, t_end - t, threads),
-                          [&](int64_t begin, int64_t end, int) {
-                            nvfp4_int8_strips(o, rows, w, begin, end, t, t_end);
+      // Pairs of strips, because the kernel for many tokens may take two at a time.
+      const int64_t pairs = (strips + 1) / 2;
+      c.pool.parallel_for(pairs, grain_for(pairs, 2 * strip_bytes, t_end - t, threads),
+                          [&](int64_t begin, int64_t end, int thread) {
+                            nvfp4_int8_strips(o, rows, w, 2 * begin, std::min(strips, 2 * end), t,
+                                              t_end, scratch + scratch_bytes * size_t(thread));
                           });
     }
     return;
@@ -84,10 +89,9 @@ void linear(Context& c, Tensor out, Tensor x, const LinearWeight& w, Activations
     const int64_t block = token_block(w.in * int64_t(sizeof(float)));
     for (int64_t t = 0; t < n; t += block) {
       const int64_t t_end = std::min(n, t + block);
-      c.pool.parallel_for(strips, grain_for(strips, strip_bytes, t_end - t, threads),
-                          [&](int64_t begin, int64_t end, int) {
-                            nvfp4_strips(o, rows, w, begin, end, t, t_end);
-                          });
+      c.pool.parallel_for(
+          strips, grain_for(strips, strip_bytes, t_end - t, threads),
+          [&](int64_t begin, int64_t end, int) { nvfp4_strips(o, rows, w, begin, end, t, t_end); });
     }
     return;
   }

@@ -47,9 +47,17 @@ void dense_rows(const LinearOutput& o, const FloatRows& x, const Tensor& w, int6
 // Strips [strip_begin, strip_end) of a packed weight, tokens [token_begin, token_end).
 void nvfp4_strips(const LinearOutput& o, const FloatRows& x, const LinearWeight& w,
                   int64_t strip_begin, int64_t strip_end, int64_t token_begin, int64_t token_end);
-// token_begin is a multiple of the group size.
+// token_begin is a multiple of the group size; scratch: int8_scratch_bytes(tokens), 64-aligned.
 void nvfp4_int8_strips(const LinearOutput& o, const Int8Rows& x, const LinearWeight& w,
                        int64_t strip_begin, int64_t strip_end, int64_t token_begin,
-                       int64_t token_end);
+                       int64_t token_end, std::byte* scratch);
+// Columns of a decoded piece of weights, in tiles: two strips of it take 16 KiB, a third of a
+// first-level cache.
+constexpr int64_t kChunkTiles = 8;
+constexpr size_t int8_scratch_bytes(int64_t tokens) {
+  return size_t(2 * 16 * (kChunkTiles * 64 + 4 * kChunkTiles * 4 + tokens * 4));
+}
+// How far ahead of its use a weight is fetched.
+constexpr int64_t kPrefetchBytes = 4 * 576;
 
 }  // namespace nibble::cpu

@@ -29,7 +29,7 @@ HWY_NOINLINE void write_one(const LinearOutput& o, int64_t n, int64_t r, float v
 // R rows of w against T tokens.
 template <class W, int R, int T>
 HWY_NOINLINE void block(const LinearOutput& o, const FloatRows& x, const W* w, int64_t r0,
-                      int64_t n0) {
+                        int64_t n0) {
   const DF df;
   const int64_t width = x.width;
   const float* xs = x.data + n0 * x.stride;

@@ -18,8 +18,8 @@ using DB = hn::Repartition<uint8_t, DI>;
 using VB = hn::Vec<DB>;
 
 // 2 * e2m1 as signed bytes.
-alignas(16) constexpr uint8_t kCodeTable[16] = {0,   1,    2,    3,    4,    6,    8,    12,
-                                                0,   0xff, 0xfe, 0xfd, 0xfc, 0xfa, 0xf8, 0xf4};
+alignas(16) constexpr uint8_t kCodeTable[16] = {0, 1,    2,    3,    4,    6,    8,    12,
+                                                0, 0xff, 0xfe, 0xfd, 0xfc, 0xfa, 0xf8, 0xf4};
 
 // Byte j of each 32-bit lane as a float.
 template <int j>
@@ -59,15 +59,14 @@ HWY_INLINE void part_kernel(const uint8_t* strip, int64_t blocks, int part, cons
   for (int64_t b = 0; b < blocks; ++b) {
     const uint8_t* tile = strip + b / 4 * kTileBytes;
     const uint8_t* codes = tile + 128 * (b % 4) + 4 * kLanes * part;
-    const VF scale =
-        hn::Mul(decode_scales(tile + kTileCodeBytes + 16 * (b % 4) + kLanes * part),
-                hn::Set(df, 128.0f));
+    const VF scale = hn::Mul(decode_scales(tile + kTileCodeBytes + 16 * (b % 4) + kLanes * part),
+                             hn::Set(df, 128.0f));
     VF sum[T];
     for (int t = 0; t < T; ++t) sum[t] = hn::Zero(df);
     for (int h = 0; h < 2; ++h) {
       const VB c = hn::LoadU(d8, codes + 64 * h);
-      const VB high = hn::BitCast(
-          d8, hn::ShiftRight<4>(hn::BitCast(hn::Repartition<uint16_t, DI>(), c)));
+      const VB high =
+          hn::BitCast(d8, hn::ShiftRight<4>(hn::BitCast(hn::Repartition<uint16_t, DI>(), c)));
       const float* xb = x + 16 * b + 8 * h;
       multiply_four<T>(hn::TableLookupBytes(table, hn::And(c, low)), xb, stride, sum);
       multiply_four<T>(hn::TableLookupBytes(table, hn::And(high, low)), xb + 4, stride, sum);
@@ -78,12 +77,16 @@ HWY_INLINE void part_kernel(const uint8_t* strip, int64_t blocks, int part, cons
 
 template <int T>
 HWY_NOINLINE void strip_tokens(const LinearOutput& o, const FloatRows& x, const uint8_t* strip,
-                             int64_t row0, int64_t rows, int64_t n) {
+                               int64_t row0, int64_t rows, int64_t n) {
+  alignas(64) float results[T * kTileRows];
   for (int part = 0; part < kParts; ++part) {
     VF acc[T];
     part_kernel<T>(strip, x.width / 16, part, x.data + n * x.stride, x.stride, acc);
-    write_part<T>(o, n, row0 + part * kLanes, rows, acc);
+    for (int t = 0; t < T; ++t) {
+      hn::Store(acc[t], DF(), results + t * kTileRows + part * kLanes);
+    }
   }
+  write_strip(o, n, T, row0, rows, results, kTileRows);
 }
 
 void float_strips(const LinearOutput& o, const FloatRows& x, const uint8_t* packed, int64_t rows,

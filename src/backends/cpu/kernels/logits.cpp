@@ -58,8 +58,7 @@ void argmax_rows(int32_t* out, const Tensor& logits, int64_t begin, int64_t end)
       const T* x = row<T>(logits, n);
       // A row of -infinities and NaNs has no winner: the first -infinity is as good as 0.
       const float largest = row_max(x, logits.shape[1]);
-      out[n] = largest == -__builtin_inff() ? 0
-                                            : int32_t(first_equal(x, logits.shape[1], largest));
+      out[n] = largest == -__builtin_inff() ? 0 : int32_t(first_equal(x, logits.shape[1], largest));
     }
   });
 }
@@ -82,8 +81,8 @@ HWY_NOINLINE double exp_sum(const T* x, int64_t n, float m) {
   return total;
 }
 
-void cross_entropy_rows(float* loss, const Tensor& logits, const int32_t* targets,
-                        int64_t begin, int64_t end) {
+void cross_entropy_rows(float* loss, const Tensor& logits, const int32_t* targets, int64_t begin,
+                        int64_t end) {
   with_type(logits.dtype, [&](auto* t) {
     using T = std::remove_pointer_t<decltype(t)>;
     for (int64_t n = begin; n < end; ++n) {

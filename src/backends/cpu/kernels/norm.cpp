@@ -42,7 +42,8 @@ template <class T>
 HWY_NOINLINE float norm_row(T* out, const T* x, const float* w, int64_t n, float eps) {
   const float r = inverse_rms(x, n, eps);
   const VF scale = hn::Set(DF(), r);
-  map(out, n, [scale](VF v, VF g) HWY_ATTR { return hn::Mul(hn::Mul(v, scale), g); }, x, w);
+  map(
+      out, n, [scale](VF v, VF g) HWY_ATTR { return hn::Mul(hn::Mul(v, scale), g); }, x, w);
   return r;
 }
 
@@ -67,7 +68,8 @@ void add_norm_rows(const Tensor& out, float* rstd, const Tensor& sum, const Tens
     const int64_t width = a.shape[1];
     for (int64_t n = begin; n < end; ++n) {
       T* s = row<T>(sum, n);
-      map(s, width, [](VF x, VF y) HWY_ATTR { return hn::Add(x, y); }, row<T>(a, n), row<T>(b, n));
+      map(
+          s, width, [](VF x, VF y) HWY_ATTR { return hn::Add(x, y); }, row<T>(a, n), row<T>(b, n));
       const float r = norm_row(row<T>(out, n), s, w, width, eps);
       if (rstd) rstd[n] = r;
     }
@@ -95,8 +97,9 @@ void rotate(T* out, const T* x, const float* cos, const float* sin, int64_t half
   }
   if (i < half) {
     const int64_t left = half - i;
-    step(change(load_tail(x + i, left), i, left), change(load_tail(x + half + i, left), half + i, left),
-         load_tail(cos + i, left), load_tail(sin + i, left), &oa, &ob);
+    step(change(load_tail(x + i, left), i, left),
+         change(load_tail(x + half + i, left), half + i, left), load_tail(cos + i, left),
+         load_tail(sin + i, left), &oa, &ob);
     store_tail(oa, out + i, left);
     store_tail(ob, out + half + i, left);
   }

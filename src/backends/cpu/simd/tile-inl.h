@@ -33,34 +33,33 @@ HWY_INLINE VF decode_scales(const uint8_t* p) {
 #endif
 }
 
-// Results of one part of a strip, rows row0 .. row0 + kLanes of which those below `rows` exist,
-// for tokens n, n + 1, ...: acc[t * kLanes + i].
+// Results of a strip for tokens n, n + 1, ...: out[n + t][row0 + i] = acc[t * stride + i] for the
+// rows below `rows`.
 template <class T>
-HWY_NOINLINE void write_part_as(const LinearOutput& o, int64_t n, int tokens, int64_t row0,
-                                int64_t rows, const float* acc) {
-  const int64_t count = HWY_MIN(int64_t(kLanes), rows - row0);
-  if (count <= 0) return;
-  VF scale = hn::Set(DF(), 1.0f);
-  if (o.row_scale) {
-    scale = count == kLanes ? load(o.row_scale + row0) : load_tail(o.row_scale + row0, count);
-  }
-  for (int t = 0; t < tokens; ++t) {
-    T* out = row<T>(o.out, n + t) + row0;
-    const VF v = hn::Mul(load(acc + t * kLanes), scale);
-    if (count == kLanes) {
-      store(v, out);
-    } else {
-      store_tail(v, out, count);
+HWY_NOINLINE void write_strip_as(const LinearOutput& o, int64_t n, int64_t tokens, int64_t row0,
+                                 int64_t rows, const float* acc, int64_t stride) {
+  for (int part = 0; part < kParts; ++part, row0 += kLanes, acc += kLanes) {
+    const int64_t count = HWY_MIN(int64_t(kLanes), rows - row0);
+    if (count <= 0) return;
+    VF scale = hn::Set(DF(), 1.0f);
+    if (o.row_scale) {
+      scale = count == kLanes ? load(o.row_scale + row0) : load_tail(o.row_scale + row0, count);
+    }
+    for (int64_t t = 0; t < tokens; ++t) {
+      T* out = row<T>(o.out, n + t) + row0;
+      const VF v = hn::Mul(load(acc + t * stride), scale);
+      if (count == kLanes) {
+        store(v, out);
+      } else {
+        store_tail(v, out, count);
+      }
     }
   }
 }
-template <int T>
-HWY_INLINE void write_part(const LinearOutput& o, int64_t n, int64_t row0, int64_t rows,
-                           const VF* acc) {
-  alignas(64) float buffer[T * kLanes];
-  for (int t = 0; t < T; ++t) hn::Store(acc[t], DF(), buffer + t * kLanes);
+HWY_INLINE void write_strip(const LinearOutput& o, int64_t n, int64_t tokens, int64_t row0,
+                            int64_t rows, const float* acc, int64_t stride) {
   with_type(o.out.dtype, [&](auto* t) {
-    write_part_as<std::remove_pointer_t<decltype(t)>>(o, n, T, row0, rows, buffer);
+    write_strip_as<std::remove_pointer_t<decltype(t)>>(o, n, tokens, row0, rows, acc, stride);
   });
 }
 

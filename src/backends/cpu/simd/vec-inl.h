@@ -63,10 +63,10 @@ HWY_INLINE VF from_f16(hn::Vec<D16> h) {
   const VU shifted = hn::ShiftLeft<13>(a);
   const VU normal = hn::Add(shifted, hn::Set(du, 112u << 23));
   const VU special = hn::Or(shifted, hn::Set(du, 0x7f800000u));
-  const VU sub = hn::BitCast(
-      du, hn::Mul(hn::ConvertTo(df, hn::BitCast(DI(), a)), hn::Set(df, 0x1p-24f)));
+  const VU sub =
+      hn::BitCast(du, hn::Mul(hn::ConvertTo(df, hn::BitCast(DI(), a)), hn::Set(df, 0x1p-24f)));
   VU r = hn::IfThenElse(hn::RebindMask(du, hn::Lt(hn::BitCast(DI(), a), hn::Set(DI(), 0x0400))),
-                       sub, normal);
+                        sub, normal);
   r = hn::IfThenElse(hn::RebindMask(du, hn::Gt(hn::BitCast(DI(), a), hn::Set(DI(), 0x7bff))),
                      special, r);
   return hn::BitCast(df, hn::Or(r, sign));
@@ -84,8 +84,7 @@ HWY_INLINE hn::Vec<D16> to_f16_bits(VF v) {
       hn::Sub(hn::Add(hn::Add(a, hn::Set(du, 0xfffu)), even), hn::Set(du, 0x38000000u)));
   const VU sub = hn::Sub(hn::BitCast(du, hn::Add(hn::BitCast(df, a), hn::Set(df, 0.5f))),
                          hn::Set(du, 0x3f000000u));
-  const VU nan =
-      hn::Or(hn::And(hn::ShiftRight<13>(a), hn::Set(du, 0x3ffu)), hn::Set(du, 0x7e00u));
+  const VU nan = hn::Or(hn::And(hn::ShiftRight<13>(a), hn::Set(du, 0x3ffu)), hn::Set(du, 0x7e00u));
   const auto below = [&](uint32_t limit) {
     return hn::RebindMask(du, hn::Lt(ai, hn::Set(di, int32_t(limit))));
   };
@@ -149,7 +148,8 @@ HWY_NOINLINE void convert(Out* out, const In* in, int64_t n) {
   if constexpr (std::is_same_v<Out, In>) {
     std::memcpy(out, in, size_t(n) * sizeof(Out));
   } else {
-    map(out, n, [](VF v) HWY_ATTR { return v; }, in);
+    map(
+        out, n, [](VF v) HWY_ATTR { return v; }, in);
   }
 }
 
