@@ -130,6 +130,14 @@ class DemoModel(unittest.TestCase):
         self.assertEqual(config["hidden_size"] % 16, 0)
 
 
+class Presets(unittest.TestCase):
+    def test_every_fuzz_target_is_built(self):
+        presets = json.loads((ROOT / "CMakePresets.json").read_text())["buildPresets"]
+        built = next(p["targets"] for p in presets if p["name"] == "cpu-fuzz")
+        there = [path.stem for path in (ROOT / "tests/fuzz").glob("fuzz_*.cpp")]
+        self.assertEqual(sorted(built), sorted(there))
+
+
 class Script(unittest.TestCase):
     def run_script(self, *args):
         return subprocess.run([str(ROOT / "nibble.sh"), *args], capture_output=True, text=True,
