@@ -67,7 +67,8 @@ TEST(CpuMemory, SteadyStateAllocatesNothing) {
   Operand x(DType::bf16, {20, 256}), out(DType::bf16, {20, 128}), w(DType::f32, {256});
   Operand dense(DType::bf16, {128, 256}), k(DType::bf16, {100, 2, 64}),
       v(DType::bf16, {100, 2, 64});
-  Operand table(DType::i32, {1, 4}), angles(DType::f32, {20, 64}), positions(DType::i32, {20});
+  Operand attended(DType::bf16, {20, 4, 64}), table(DType::i32, {1, 4}),
+      angles(DType::f32, {20, 64}), positions(DType::i32, {20});
   Operand ids(DType::i32, {20}), best(DType::i32, {20}), loss(DType::f32, {20});
   x.normal(1), w.normal(2), dense.normal(3), k.normal(4), v.normal(5);
   ids.fill([](int64_t i) { return double(i); }),
@@ -82,7 +83,7 @@ TEST(CpuMemory, SteadyStateAllocatesNothing) {
     backend->rope(q, q, angles.cpu, Rotation::forward);
     backend->kv_append({k.cpu, v.cpu}, q.view({40, 2, 64}).slice(0, 20),
                        q.view({40, 2, 64}).slice(20, 20), ids.cpu);
-    backend->attention(q, {}, q, {k.cpu, v.cpu}, table.cpu);
+    backend->attention(attended.cpu, {}, q, {k.cpu, v.cpu}, table.cpu);
     for (Activations a : {Activations::none, Activations::int8, Activations::nvfp4}) {
       backend->linear(out.cpu, x.cpu, packed.w, a);
     }

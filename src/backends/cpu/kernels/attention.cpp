@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Causal grouped-query attention. Keys are taken in blocks of 64 counted from the sequence's first
+// Causal grouped-query attention. Keys are taken in blocks of 32 counted from the sequence's first
 // slot, with a running maximum and sum; all arithmetic of one query is its own, so how queries are
 // grouped for speed does not show in the result.
 #include "backends/cpu/kernels/kernels.h"
@@ -13,25 +13,29 @@
 #include <cmath>
 
 #include "backends/cpu/simd/vec-inl.h"
+#include "hwy/cache_control.h"
 
 #ifndef NIBBLE_CPU_ATTENTION_TYPES
 #define NIBBLE_CPU_ATTENTION_TYPES
 namespace nibble::cpu {
 
-constexpr int64_t kKeyBlock = 64;
-constexpr int64_t kQueryRows = 32;  // (token, head) pairs that share a block of keys
+constexpr int64_t kKeyBlock = 32;   // with their values 32 KiB as floats at D = 128
+constexpr int64_t kQueryRows = 64;  // (token, head) pairs that share a block of keys
 
-// Queries [first, last) of a sequence, all query heads of one key head.
+// Queries [first, last) of a sequence against key heads [kv_head, kv_head + kv_heads), `group`
+// query heads each. Decoding takes several key heads at once, because they lie side by side in
+// memory.
 struct AttentionWork {
   Tensor out, q, k, v;
   float* lse;  // [N, Hq] or null
   Sequence sequence;
-  int64_t kv_head, group, first, last;
+  int64_t kv_head, kv_heads, group, first, last;
 };
 
-// Floats of scratch per thread: q, o, keys (transposed), values, scores, and per row max and sum.
+// Floats of scratch per thread: q, o, keys, values, scores of four rows, and per row
+// max and sum.
 constexpr int64_t attention_scratch(int64_t width) {
-  return 2 * kQueryRows * width + 2 * kKeyBlock * width + kQueryRows * kKeyBlock + 2 * kQueryRows;
+  return 2 * kQueryRows * width + 2 * kKeyBlock * width + 4 * kKeyBlock + 2 * kQueryRows;
 }
 
 }  // namespace nibble::cpu
@@ -42,64 +46,94 @@ namespace nibble::cpu::HWY_NAMESPACE {
 
 constexpr int kKeyVectors = int(kKeyBlock) / kLanes;
 
-// keys[d][j] = k[j][d] for `count` keys of one head; columns beyond keep what they held.
+// Rows of one head lie far apart in the cache and the hardware does not guess the next one.
 template <class T>
-HWY_NOINLINE void transpose_keys(const T* k, int64_t stride, int64_t count, int64_t width,
-                                 float* keys) {
-  const hn::FixedTag<float, 4> d4;
-  int64_t j = 0;
-  alignas(64) float rows[4][4 * kLanes];
-  for (; j + 4 <= count; j += 4) {
-    int64_t d = 0;
-    for (; d + 4 * kLanes <= width || d + 4 <= width;) {
-      const int64_t n = HWY_MIN(int64_t(4 * kLanes), (width - d) / 4 * 4);
-      for (int64_t r = 0; r < 4; ++r) convert(rows[r], k + (j + r) * stride + d, n);
-      for (int64_t i = 0; i < n; i += 4) {
-        const auto a = hn::Load(d4, rows[0] + i), b = hn::Load(d4, rows[1] + i);
-        const auto c = hn::Load(d4, rows[2] + i), e = hn::Load(d4, rows[3] + i);
-        const auto ac0 = hn::InterleaveLower(d4, a, c), ac1 = hn::InterleaveUpper(d4, a, c);
-        const auto be0 = hn::InterleaveLower(d4, b, e), be1 = hn::InterleaveUpper(d4, b, e);
-        float* to = keys + (d + i) * kKeyBlock + j;
-        hn::StoreU(hn::InterleaveLower(d4, ac0, be0), d4, to);
-        hn::StoreU(hn::InterleaveUpper(d4, ac0, be0), d4, to + kKeyBlock);
-        hn::StoreU(hn::InterleaveLower(d4, ac1, be1), d4, to + 2 * kKeyBlock);
-        hn::StoreU(hn::InterleaveUpper(d4, ac1, be1), d4, to + 3 * kKeyBlock);
-      }
-      d += n;
-    }
-    for (; d < width; ++d) {
-      for (int64_t r = 0; r < 4; ++r)
-        convert(keys + d * kKeyBlock + j + r, k + (j + r) * stride + d, 1);
-    }
-  }
-  for (; j < count; ++j) {
-    for (int64_t d = 0; d < width; ++d) convert(keys + d * kKeyBlock + j, k + j * stride + d, 1);
+HWY_INLINE void prefetch_row(const T* p, int64_t width) {
+  for (int64_t i = 0; i < width; i += 64 / int64_t(sizeof(T))) hwy::Prefetch(p + i);
+}
+
+// Keys or values of one head as floats, one after the other; meanwhile the rows at `ahead` (null:
+// none) are fetched, because they are wanted next.
+template <class T>
+HWY_NOINLINE void load_rows(const T* from, int64_t stride, int64_t count, int64_t width, float* to,
+                            const T* ahead) {
+  for (int64_t j = 0; j < count; ++j) {
+    if (ahead) prefetch_row(ahead + j * stride, width);
+    convert(to + j * width, from + j * stride, width);
   }
 }
 
-// scores[r][j] = scale * q[r] . key j for Q rows and V vectors of keys from key j0 on.
-template <int Q, int V>
-HWY_INLINE void score_tile(const float* q, const float* keys, int64_t width, VF scale,
-                           float* scores) {
-  VF acc[Q][V];
-  for (int r = 0; r < Q; ++r) {
-    for (int v = 0; v < V; ++v) acc[r][v] = hn::Zero(DF());
+// A tile of scores is four keys by as many queries as a vector has groups of four lanes.
+constexpr int kTileQueries = kLanes / 4;
+
+// The lanes of each acc[q][k] added up: group q of the result holds the sums for keys 0 to 3. All
+// sums are formed in the same order: lanes 0 + 2 and 1 + 3 of each group of four, then groups.
+HWY_INLINE VF sum_tile(const VF (&acc)[kTileQueries][4]) {
+  const DF df;
+  const hn::Repartition<double, DF> dd;
+  const auto low = [&](VF a, VF b) HWY_ATTR {
+    return hn::BitCast(df, hn::InterleaveLower(dd, hn::BitCast(dd, a), hn::BitCast(dd, b)));
+  };
+  const auto high = [&](VF a, VF b) HWY_ATTR {
+    return hn::BitCast(df, hn::InterleaveUpper(dd, hn::BitCast(dd, a), hn::BitCast(dd, b)));
+  };
+  VF r[kTileQueries];
+  for (int q = 0; q < kTileQueries; ++q) {
+    const VF ab = hn::Add(hn::InterleaveLower(df, acc[q][0], acc[q][1]),
+                          hn::InterleaveUpper(df, acc[q][0], acc[q][1]));
+    const VF cd = hn::Add(hn::InterleaveLower(df, acc[q][2], acc[q][3]),
+                          hn::InterleaveUpper(df, acc[q][2], acc[q][3]));
+    r[q] = hn::Add(low(ab, cd), high(ab, cd));
   }
-  for (int64_t d = 0; d < width; ++d) {
-    VF kv[V];
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) kv[v] = hn::Load(DF(), keys + d * kKeyBlock + v * kLanes);
-#pragma GCC unroll 4
-    for (int r = 0; r < Q; ++r) {
-      const VF x = hn::Set(DF(), q[r * width + d]);
-#pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) acc[r][v] = hn::MulAdd(x, kv[v], acc[r][v]);
+#if HWY_TARGET == HWY_AVX3
+  const auto pairs = [&](VF a, VF b) HWY_ATTR {
+    return hn::Add(VF{_mm512_shuffle_f32x4(a.raw, b.raw, 0x88)},
+                   VF{_mm512_shuffle_f32x4(a.raw, b.raw, 0xdd)});
+  };
+  return pairs(pairs(r[0], r[1]), pairs(r[2], r[3]));
+#elif HWY_TARGET == HWY_AVX2
+  return hn::Add(hn::ConcatLowerLower(df, r[1], r[0]), hn::ConcatUpperUpper(df, r[1], r[0]));
+#else
+  static_assert(kTileQueries == 1);
+  return r[0];
+#endif
+}
+
+// scores[i][j] = scale * q[i] . key j for `rows` <= kTileQueries queries and `count` keys, rounded
+// up to whole tiles.
+HWY_NOINLINE void score_rows(const float* q, int64_t rows, const float* keys, int64_t width,
+                             int64_t count, float scale, float* scores) {
+  const DF df;
+  const float* from[kTileQueries];
+  for (int i = 0; i < kTileQueries; ++i) from[i] = q + HWY_MIN(int64_t(i), rows - 1) * width;
+  for (int64_t j = 0; j < count; j += 4, keys += 4 * width) {
+    VF acc[kTileQueries][4];
+    for (int i = 0; i < kTileQueries; ++i) {
+      for (int k = 0; k < 4; ++k) acc[i][k] = hn::Zero(df);
     }
-  }
-  for (int r = 0; r < Q; ++r) {
-    for (int v = 0; v < V; ++v) {
-      hn::Store(hn::Mul(acc[r][v], scale), DF(), scores + r * kKeyBlock + v * kLanes);
+    int64_t d = 0;
+    for (; d + kLanes <= width; d += kLanes) {
+      VF kv[4];
+#pragma GCC unroll 4
+      for (int k = 0; k < 4; ++k) kv[k] = load(keys + k * width + d);
+#pragma GCC unroll 4
+      for (int i = 0; i < kTileQueries; ++i) {
+        const VF x = load(from[i] + d);
+#pragma GCC unroll 4
+        for (int k = 0; k < 4; ++k) acc[i][k] = hn::MulAdd(x, kv[k], acc[i][k]);
+      }
     }
+    if (d < width) {
+      for (int i = 0; i < kTileQueries; ++i) {
+        const VF x = load_tail(from[i] + d, width - d);
+        for (int k = 0; k < 4; ++k) {
+          acc[i][k] = hn::MulAdd(x, load_tail(keys + k * width + d, width - d), acc[i][k]);
+        }
+      }
+    }
+    alignas(64) float tile[kLanes];
+    hn::Store(hn::Mul(sum_tile(acc), hn::Set(df, scale)), df, tile);
+    for (int64_t i = 0; i < rows; ++i) std::memcpy(scores + i * kKeyBlock + j, tile + 4 * i, 16);
   }
 }
 
@@ -182,98 +216,114 @@ HWY_NOINLINE void accumulate_values(const float* p, const float* values, int64_t
   }
 }
 
-template <int Q>
-HWY_NOINLINE void score_rows(const float* q, const float* keys, int64_t width, int64_t count,
-                             VF scale, float* scores) {
-  constexpr int kWide = HWY_TARGET == HWY_AVX3 ? 4 : 2;
-  for (int64_t j = 0; j < count; j += kWide * kLanes) {
-    score_tile<Q, kWide>(q, keys + j, width, scale, scores + j);
+// Queries of one key head: row r is token r / group, query head r % group.
+struct QueryRows {
+  float *q, *o, *maximum, *sum;
+  int64_t count;
+};
+
+// `rows` against one block of keys, of which row r sees the first visible(r).
+template <class Visible>
+HWY_INLINE void attend_block(const QueryRows& rows, const float* keys, const float* values,
+                             float* scores, int64_t width, int64_t count, float scale,
+                             Visible visible) {
+  // Rows are in order of their tokens: those that see nothing of this block come first.
+  int64_t r = 0;
+  while (r < rows.count && visible(r) <= 0) ++r;
+  for (; r < rows.count; r += 4) {
+    const int64_t n = HWY_MIN(int64_t(4), rows.count - r);
+    for (int64_t i = 0; i < n; i += kTileQueries) {
+      score_rows(rows.q + (r + i) * width, HWY_MIN(int64_t(kTileQueries), n - i), keys, width,
+                 count, scale, scores + i * kKeyBlock);
+    }
+    for (int64_t i = 0; i < n; ++i) {
+      const float factor = softmax_row(scores + i * kKeyBlock, visible(r + i), &rows.maximum[r + i],
+                                       &rows.sum[r + i]);
+      float* o = rows.o + (r + i) * width;
+      if (factor != 1.0f) {
+        const VF f = hn::Set(DF(), factor);
+        map(
+            o, width, [f](VF x) HWY_ATTR { return hn::Mul(x, f); }, o);
+      }
+    }
+    const int64_t shared = n == 4 ? visible(r) : 0;
+    accumulate_values<4>(scores, values, width, 0, shared, rows.o + r * width);
+    for (int64_t i = 0; i < n; ++i) {
+      accumulate_values<1>(scores + i * kKeyBlock, values, width, shared, visible(r + i),
+                           rows.o + (r + i) * width);
+    }
+  }
+}
+
+HWY_INLINE void load_queries(const AttentionWork& a, int64_t kv_head, const QueryRows& rows) {
+  const int64_t width = a.q.shape[2];
+  for (int64_t r = 0; r < rows.count; ++r) {
+    const int64_t token = a.sequence.q_begin + a.first + r / a.group;
+    with_type(a.q.dtype, [&](auto* t) {
+      using T = std::remove_pointer_t<decltype(t)>;
+      convert(rows.q + r * width, row<T>(a.q, token) + (kv_head * a.group + r % a.group) * width,
+              width);
+    });
+    rows.maximum[r] = -__builtin_inff();
+    rows.sum[r] = 0;
+  }
+  std::memset(rows.o, 0, size_t(rows.count * width) * sizeof(float));
+}
+
+HWY_INLINE void store_results(const AttentionWork& a, int64_t kv_head, const QueryRows& rows) {
+  const int64_t width = a.q.shape[2];
+  for (int64_t r = 0; r < rows.count; ++r) {
+    const int64_t token = a.sequence.q_begin + a.first + r / a.group;
+    const int64_t head = kv_head * a.group + r % a.group;
+    const VF inverse = hn::Set(DF(), 1.0f / rows.sum[r]);
+    with_type(a.out.dtype, [&](auto* t) {
+      using T = std::remove_pointer_t<decltype(t)>;
+      map(
+          row<T>(a.out, token) + head * width, width,
+          [inverse](VF x) HWY_ATTR { return hn::Mul(x, inverse); }, rows.o + r * width);
+    });
+    if (a.lse) a.lse[token * a.q.shape[1] + head] = std::log(rows.sum[r]) + rows.maximum[r];
   }
 }
 
 void attend(const AttentionWork& a, float* scratch) {
-  const int64_t width = a.q.shape[2], heads = a.group;
-  const int64_t rows = (a.last - a.first) * heads;
+  const int64_t width = a.q.shape[2];
   float* q = scratch;
   float* o = q + kQueryRows * width;
   float* keys = o + kQueryRows * width;
   float* values = keys + kKeyBlock * width;
   float* scores = values + kKeyBlock * width;
-  float* maximum = scores + kQueryRows * kKeyBlock;
+  float* maximum = scores + 4 * kKeyBlock;
   float* sum = maximum + kQueryRows;
-  const VF scale = hn::Set(DF(), 1.0f / std::sqrt(float(width)));
+  const float scale = 1.0f / std::sqrt(float(width));
+  const int64_t count = (a.last - a.first) * a.group;
+  const auto rows_of = [&](int64_t i) {
+    const int64_t r = i * count;
+    return QueryRows{q + r * width, o + r * width, maximum + r, sum + r, count};
+  };
 
-  for (int64_t r = 0; r < rows; ++r) {
-    const int64_t token = a.sequence.q_begin + a.first + r / heads;
-    with_type(a.q.dtype, [&](auto* t) {
-      using T = std::remove_pointer_t<decltype(t)>;
-      convert(q + r * width, row<T>(a.q, token) + (a.kv_head * heads + r % heads) * width, width);
-    });
-    maximum[r] = -__builtin_inff();
-    sum[r] = 0;
-  }
-  std::memset(o, 0, size_t(rows * width) * sizeof(float));
-
-  // Keys that query i of the sequence may see.
+  for (int64_t i = 0; i < a.kv_heads; ++i) load_queries(a, a.kv_head + i, rows_of(i));
+  // Keys that the first query of the sequence may see, and the last one here.
   const int64_t before = a.sequence.kv_len - a.sequence.q_len + 1;
   const int64_t all_keys = before + a.last - 1;
   for (int64_t j0 = 0; j0 < all_keys; j0 += kKeyBlock) {
-    const int64_t count = HWY_MIN(kKeyBlock, all_keys - j0);
+    const int64_t block = HWY_MIN(kKeyBlock, all_keys - j0);
     const int64_t slot = a.sequence.kv_begin + j0;
-    with_type(a.k.dtype, [&](auto* t) {
-      using T = std::remove_pointer_t<decltype(t)>;
-      transpose_keys(row<T>(a.k, slot) + a.kv_head * width, a.k.row_stride, count, width, keys);
-      for (int64_t j = 0; j < count; ++j) {
-        convert(values + j * width, row<T>(a.v, slot + j) + a.kv_head * width, width);
-      }
-    });
-    const auto visible = [&](int64_t r) {
-      return HWY_MIN(count, before + a.first + r / heads - j0);
-    };
-    // Rows are in order of their tokens: those that see nothing of this block come first.
-    int64_t r = 0;
-    while (r < rows && visible(r) <= 0) ++r;
-    for (; r < rows; r += 4) {
-      const int64_t n = HWY_MIN(int64_t(4), rows - r);
-      float* s = scores + r * kKeyBlock;
-      if (n == 4) {
-        score_rows<4>(q + r * width, keys, width, count, scale, s);
-      } else {
-        for (int64_t i = 0; i < n; ++i) {
-          score_rows<1>(q + (r + i) * width, keys, width, count, scale, s + i * kKeyBlock);
-        }
-      }
-      for (int64_t i = 0; i < n; ++i) {
-        const float factor =
-            softmax_row(s + i * kKeyBlock, visible(r + i), &maximum[r + i], &sum[r + i]);
-        float* oi = o + (r + i) * width;
-        if (factor != 1.0f) {
-          const VF f = hn::Set(DF(), factor);
-          map(
-              oi, width, [f](VF x) HWY_ATTR { return hn::Mul(x, f); }, oi);
-        }
-      }
-      const int64_t shared = n == 4 ? visible(r) : 0;
-      accumulate_values<4>(s, values, width, 0, shared, o + r * width);
-      for (int64_t i = 0; i < n; ++i) {
-        accumulate_values<1>(s + i * kKeyBlock, values, width, shared, visible(r + i),
-                             o + (r + i) * width);
-      }
+    for (int64_t i = 0; i < a.kv_heads; ++i) {
+      with_type(a.k.dtype, [&](auto* t) {
+        using T = std::remove_pointer_t<decltype(t)>;
+        const int64_t head = (a.kv_head + i) * width;
+        const T *k = row<T>(a.k, slot) + head, *v = row<T>(a.v, slot) + head;
+        // Next come the next head's keys (or, after the last head, the next block's).
+        const T* next = i + 1 < a.kv_heads ? k + width : nullptr;
+        load_rows(k, a.k.row_stride, block, width, keys, v);
+        load_rows(v, a.v.row_stride, block, width, values, next);
+      });
+      attend_block(rows_of(i), keys, values, scores, width, block, scale,
+                   [&](int64_t r) { return HWY_MIN(block, before + a.first + r / a.group - j0); });
     }
   }
-
-  for (int64_t r = 0; r < rows; ++r) {
-    const int64_t token = a.sequence.q_begin + a.first + r / heads;
-    const int64_t head = a.kv_head * heads + r % heads;
-    const VF inverse = hn::Set(DF(), 1.0f / sum[r]);
-    with_type(a.out.dtype, [&](auto* t) {
-      using T = std::remove_pointer_t<decltype(t)>;
-      map(
-          row<T>(a.out, token) + head * width, width,
-          [inverse](VF x) HWY_ATTR { return hn::Mul(x, inverse); }, o + r * width);
-    });
-    if (a.lse) a.lse[token * a.q.shape[1] + head] = std::log(sum[r]) + maximum[r];
-  }
+  for (int64_t i = 0; i < a.kv_heads; ++i) store_results(a, a.kv_head + i, rows_of(i));
 }
 
 }  // namespace nibble::cpu::HWY_NAMESPACE
@@ -294,9 +344,21 @@ void attention(Context& c, Tensor out, Tensor lse, Tensor q, KvView kv, Tensor s
     throw_internal("attention: {} query heads for one key head, at most {}", group, kQueryRows);
   }
   FloatOutput log_sums(c, lse);
+  // Work of a sequence: blocks of `tokens` queries times sets of `heads` key heads.
+  struct Split {
+    int64_t tokens, heads, blocks, sets;
+  };
+  const auto split = [&](const Sequence& s) {
+    const int64_t t = std::min<int64_t>(s.q_len, tokens);
+    const int64_t share = (kv_heads + c.pool.size() - 1) / c.pool.size();
+    const int64_t heads =
+        std::clamp<int64_t>(kQueryRows / (std::max<int64_t>(t, 1) * group), 1, share);
+    return Split{tokens, heads, (s.q_len + tokens - 1) / tokens, (kv_heads + heads - 1) / heads};
+  };
   int64_t items = 0, products = 0;
   for (int64_t s = 0; s < sequences.dim(0); ++s) {
-    items += (table[s].q_len + tokens - 1) / tokens * kv_heads;
+    const Split p = split(table[s]);
+    items += p.blocks * p.sets;
     products += int64_t(table[s].q_len) * table[s].kv_len;
   }
   const int64_t stride = (attention_scratch(width) + 15) / 16 * 16;
@@ -304,20 +366,23 @@ void attention(Context& c, Tensor out, Tensor lse, Tensor q, KvView kv, Tensor s
   const auto body = [&](int64_t begin, int64_t end, int thread) {
     int64_t first_item = 0;  // of the sequence at hand
     for (int64_t s = 0; s < sequences.dim(0) && first_item < end; ++s) {
-      const int64_t count = (table[s].q_len + tokens - 1) / tokens * kv_heads;
+      const Split p = split(table[s]);
+      const int64_t count = p.blocks * p.sets;
       for (int64_t i = std::max(begin, first_item); i < std::min(end, first_item + count); ++i) {
         // Late queries see the most keys, so they go first.
-        const int64_t block = (count - 1 - (i - first_item)) / kv_heads;
+        const int64_t block = p.blocks - 1 - (i - first_item) / p.sets;
+        const int64_t head = (i - first_item) % p.sets * p.heads;
         const AttentionWork work{out,
                                  q,
                                  kv.k,
                                  kv.v,
                                  log_sums.data(),
                                  table[s],
-                                 (i - first_item) % kv_heads,
+                                 head,
+                                 std::min(p.heads, kv_heads - head),
                                  group,
-                                 block * tokens,
-                                 std::min<int64_t>(table[s].q_len, (block + 1) * tokens)};
+                                 block * p.tokens,
+                                 std::min<int64_t>(table[s].q_len, (block + 1) * p.tokens)};
         HWY_DYNAMIC_DISPATCH(attend)(work, scratch + stride * thread);
       }
       first_item += count;
