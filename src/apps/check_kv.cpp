@@ -33,9 +33,9 @@ void check_kv(const CheckOptions& o, const Runtime& r, const std::vector<CheckPr
   for (const KvCase& c : matrix.cases) failed += !c.passed;
   report.add("kv", matrix.passed(),
              fmt::format("KV matrix: cases={} iterations={} total={} failed={}, logits differ by "
-                         "{:.3g} at most",
+                         "{:.3g} at most (allowed {:g})",
                          matrix.kinds, matrix.iterations, matrix.cases.size(), failed,
-                         matrix.logit_diff()),
+                         matrix.logit_diff(), o.max_logit_diff),
              {{"cases", std::move(cases)}, {"logit_diff", json_number(matrix.logit_diff())}});
 }
 

@@ -31,7 +31,7 @@ struct BenchOptions {
   CacheOptions cache;
   std::vector<int32_t> prompt_tokens = {64, 128};
   int64_t tokens = 32;
-  int32_t repeat = 20, warmup = 1;
+  int32_t repeat = 20, warmup = 1, buffer_mib = 512;
   Phase phase = Phase::both;
   bool brief = false;
   fs::path json_file, tokenizer_text;
@@ -54,6 +54,12 @@ struct BenchOptions {
                    .value = "N",
                    .least = 0,
                    .most = 1000});
+    f.add(buffer_mib, {.flag = "--buffer-mib",
+                       .help = "Size of the buffer that the read bandwidth is measured with; it "
+                               "must be far larger than the processor's caches",
+                       .value = "N",
+                       .least = 4,
+                       .most = 65536});
     f.add_choice(phase, {.flag = "--phase", .help = "What to measure"},
                  {{"both", Phase::both}, {"prefill", Phase::prefill}, {"decode", Phase::decode}});
     f.add(brief, {.flag = "--brief",
@@ -165,11 +171,9 @@ json tokenizer_figures(const BenchOptions& o, const Runtime& r, std::ostream& ou
   return j;
 }
 
-Ceilings measure_ceilings(int threads) {
-  constexpr uint64_t kBuffer = 512ull << 20;
+Ceilings measure_ceilings(int threads, int32_t buffer_mib) {
   ThreadPool pool(threads);
-  const uint64_t room = system_memory().available_bytes / 4;
-  return {read_bandwidth(pool, size_t(std::min(kBuffer, room)), 7), fma_peak(pool, 7)};
+  return {read_bandwidth(pool, size_t(buffer_mib) << 20, 7), fma_peak(pool, 7)};
 }
 
 json print_rows(const std::vector<Row>& rows, const Ceilings& c, std::ostream& out) {
@@ -233,7 +237,7 @@ ExitCode run_bench(const BenchOptions& o, Io& io) {
   // The buffer of the bandwidth test is none of the model's memory, so it comes after this.
   const uint64_t peak = process_peak_bytes();
   const int threads = o.runtime.threads > 0 ? o.runtime.threads : default_thread_count();
-  const Ceilings ceilings = measure_ceilings(threads);
+  const Ceilings ceilings = measure_ceilings(threads, o.buffer_mib);
   io.out << fmt::format("{}: {}\n", r.paths.weights.string(), r.model.summary);
   io.out << fmt::format(
       "{}: reads {:.1f} GB/s, fp32 multiply-add {:.1f} GFLOP/s, both measured now\n",
@@ -244,6 +248,9 @@ ExitCode run_bench(const BenchOptions& o, Io& io) {
               {"weights", r.model.summary},
               {"backend", r.backend->name()},
               {"threads", threads},
+              {"repeat", o.repeat},
+              {"warmup", o.warmup},
+              {"buffer_bytes", uint64_t(o.buffer_mib) << 20},
               {"activations", activations_name(r.activations)},
               {"compute_dtype", dtype_name(r.compute)},
               {"load_s", load_s},

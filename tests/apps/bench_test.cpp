@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT
+// nibble bench: what it counts is exact, what it measures is there; no speed is asserted.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "apps/bench_peak.h"
+#include "apps/bench_work.h"
+#include "core/file.h"
+#include "core/thread_pool.h"
+#include "support/backends.h"
+#include "support/cli.h"
+#include "support/golden.h"
+#include "support/toy_dir.h"
+
+namespace nibble::test {
+namespace {
+
+TEST(Quantiles, InterpolateBetweenNeighbours) {
+  EXPECT_EQ(quantiles({4}).median, 4);
+  EXPECT_EQ(quantiles({4}).p10, 4);
+  const Quantiles q = quantiles({30, 10, 20, 0, 40, 50, 60, 70, 80, 90, 100});
+  EXPECT_DOUBLE_EQ(q.p10, 10);
+  EXPECT_DOUBLE_EQ(q.median, 50);
+  EXPECT_DOUBLE_EQ(q.p90, 90);
+  EXPECT_DOUBLE_EQ(quantiles({1, 2}).median, 1.5);
+  EXPECT_THROW(quantiles({}), InternalError);
+}
+
+TEST(ForwardWork, CountsByHand) {
+  const auto backend = make_cpu_backend(1);
+  const Config c = toy_config();
+  const double matrices = double(c.L * (c.qkv_rows() * c.C + c.C * c.Hq * c.D + 3 * c.F * c.C));
+  const double head = double(c.V * c.C), norms = 4.0 * double(c.L * (2 * c.C + 2 * c.D) + c.C);
+  const auto kv = [&](int64_t keys) { return double(c.L * 2 * keys * c.Hkv * c.D) * 2; };
+
+  const ToyModel dense = load_toy(*backend, c);
+  const Work one = forward_work(dense.model, 1, 9, DType::bf16);
+  EXPECT_DOUBLE_EQ(one.bytes, 4 * (matrices + head) + norms + kv(10) + 4.0 * double(c.C));
+  EXPECT_DOUBLE_EQ(one.flops, 2 * (matrices + head) + double(c.L) * 4 * 10 * double(c.Hq * c.D));
+  // Eight tokens at once: the weights are read once, the head is computed once.
+  const Work eight = forward_work(dense.model, 8, 0, DType::bf16);
+  EXPECT_DOUBLE_EQ(eight.bytes, 4 * (matrices + head) + norms + kv(8) + 8 * 4.0 * double(c.C));
+  EXPECT_DOUBLE_EQ(eight.flops,
+                   2 * (8 * matrices + head) + double(c.L) * 4 * 36 * double(c.Hq * c.D));
+
+  LoadOptions nvfp4;
+  nvfp4.recipe = Recipe::nvfp4;
+  const ToyModel packed = load_toy(*backend, c, nvfp4);
+  EXPECT_DOUBLE_EQ(forward_work(packed.model, 1, 9, DType::bf16).bytes,
+                   (matrices + head) * (0.5 + 1.0 / 16) + norms + kv(10) + 4.0 * double(c.C));
+}
+
+TEST(Ceilings, AreMeasured) {
+  for (const int threads : {1, 2}) {
+    ThreadPool pool(threads);
+    EXPECT_GT(read_bandwidth(pool, 16 << 20, 2), 1e6);
+    EXPECT_GT(fma_peak(pool, 1), 1e6);
+  }
+}
+
+class Bench : public testing::Test {
+ protected:
+  CliResult bench(const std::string& model, std::vector<std::string> more) {
+    std::vector<std::string> args = {"bench",     "--model", model,          "--repeat", "2",
+                                     "--threads", "1",       "--buffer-mib", "8"};
+    args.insert(args.end(), more.begin(), more.end());
+    return cli(args);
+  }
+  std::string golden(const std::string& model) const { return (golden_dir() / model).string(); }
+  nlohmann::json read(const std::string& name) const {
+    return nlohmann::json::parse(read_text_file(dir_.path() / name));
+  }
+  TemporaryDirectory dir_{"bench"};
+};
+
+TEST_F(Bench, TableAndJson) {
+  const CliResult r = bench(
+      golden("predecessor"),
+      {"--prompt-tokens", "4,9", "--tokens", "3", "--warmup", "0", "--json", dir_.file("b.json")});
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_TRUE(contains(r.out, "of read")) << r.out;
+  EXPECT_TRUE(contains(r.out, "peak memory")) << r.out;
+  const auto j = read("b.json");
+  ASSERT_EQ(j.at("rows").size(), 4u);
+  const char* phases[] = {"prefill", "decode", "prefill", "decode"};
+  const int tokens[] = {4, 3, 9, 3}, context[] = {0, 4, 0, 9};
+  for (size_t i = 0; i < 4; ++i) {
+    const auto& row = j["rows"][i];
+    EXPECT_EQ(row.at("phase"), phases[i]);
+    EXPECT_EQ(row.at("tokens"), tokens[i]);
+    EXPECT_EQ(row.at("context"), context[i]);
+    EXPECT_EQ(row.at("samples_tok_s").size(), 2u);
+    EXPECT_LE(row.at("p10_tok_s"), row.at("median_tok_s"));
+    EXPECT_LE(row.at("median_tok_s"), row.at("p90_tok_s"));
+    EXPECT_GT(row.at("share_of_read"), 0);
+    EXPECT_GT(row.at("share_of_fma"), 0);
+  }
+  EXPECT_EQ(j.at("threads"), 1);
+  EXPECT_EQ(j.at("warmup"), 0);
+  EXPECT_EQ(j.at("buffer_bytes"), 8 << 20);
+  EXPECT_EQ(j.at("activations"), "int8");
+  EXPECT_GT(j.at("load_s"), 0);
+  EXPECT_GT(j.at("peak_bytes"), 0);
+  EXPECT_FALSE(j.contains("tokenizer"));
+}
+
+TEST_F(Bench, PhaseAndBrief) {
+  const CliResult decode = bench(golden("qwen3_tied"), {"--prompt-tokens", "4", "--phase", "decode",
+                                                        "--json", dir_.file("b.json")});
+  EXPECT_EQ(decode.code, 0) << decode.err;
+  EXPECT_EQ(read("b.json").at("rows").size(), 1u);
+  EXPECT_EQ(read("b.json")["rows"][0]["phase"], "decode");
+  EXPECT_EQ(read("b.json")["rows"][0]["tokens"], 32);
+  for (const char* phase : {"prefill", "decode"}) {
+    const CliResult r =
+        bench(golden("qwen3_tied"), {"--prompt-tokens", "4", "--phase", phase, "--brief"});
+    EXPECT_EQ(r.code, 0) << r.err;
+    size_t end = 0;
+    EXPECT_GT(std::stod(r.out, &end), 0);
+    EXPECT_EQ(r.out.substr(end), "\n");
+  }
+}
+
+TEST_F(Bench, TokenizerFigures) {
+  write_toy_directory(dir_.path() / "toy");
+  write_text_file_atomic(dir_.path() / "text.txt", "hello hello world\n");
+  const CliResult r =
+      bench(dir_.file("toy"), {"--prompt-tokens", "4", "--tokens", "2", "--tokenizer-file",
+                               dir_.file("text.txt"), "--json", dir_.file("b.json")});
+  EXPECT_EQ(r.code, 0) << r.err;
+  const auto t = read("b.json").at("tokenizer");
+  EXPECT_GT(t.at("load_s"), 0);
+  EXPECT_GT(t.at("encode_mb_s"), 0);
+  EXPECT_EQ(t.at("text_bytes"), 18);
+  EXPECT_TRUE(contains(r.out, "MB/s")) << r.out;
+  EXPECT_EQ(bench(golden("qwen3_tied"), {"--tokenizer-file", dir_.file("text.txt")}).code, 2);
+}
+
+TEST_F(Bench, MistakesAreAnswered) {
+  const std::string model = golden("qwen3_tied");
+  EXPECT_EQ(bench(model, {"--brief", "--prompt-tokens", "4"}).code, 2);
+  EXPECT_EQ(bench(model, {"--brief", "--phase", "decode"}).code, 2);  // two lengths by default
+  EXPECT_EQ(bench(model, {"--brief", "--phase", "decode", "--prompt-tokens", "4", "--json",
+                          dir_.file("x.json")})
+                .code,
+            2);
+  EXPECT_EQ(bench(model, {"--prompt-tokens", "0"}).code, 2);
+  EXPECT_EQ(bench(model, {"--tokens", "0"}).code, 2);
+  EXPECT_EQ(bench(model, {"--use-kvc", "false"}).code, 2);
+  const CliResult full = bench(model, {"--prompt-tokens", "8", "--context", "9"});
+  EXPECT_EQ(full.code, 2);
+  EXPECT_TRUE(contains(full.err, "context")) << full.err;
+  EXPECT_EQ(bench(model, {"--prompt-tokens", "5000"}).code, 2);  // the model knows 4096 positions
+}
+
+}  // namespace
+}  // namespace nibble::test
