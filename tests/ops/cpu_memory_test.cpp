@@ -12,14 +12,15 @@
 namespace {
 std::atomic<uint64_t> heap_allocations{0};
 }
-// Counts every new of this executable; malloc'd memory underneath is unchanged.
-void* operator new(size_t n) {
+// Counts every new of this executable; malloc'd memory underneath is unchanged. Not inlined, or the
+// compiler sees free() meet new and warns.
+[[gnu::noinline]] void* operator new(size_t n) {
   heap_allocations.fetch_add(1, std::memory_order_relaxed);
   if (void* p = std::malloc(n ? n : 1)) return p;
   throw std::bad_alloc();
 }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, size_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, size_t) noexcept { std::free(p); }
 
 namespace nibble::test {
 namespace {
