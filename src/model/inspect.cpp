@@ -29,19 +29,26 @@ struct Tally {
   QuantError error;
 
   void add_values(const float* x, int64_t n) {
+    if (!std::isfinite(absolute_maximum(x, n))) return add_strange_values(x, n);
+    float low = std::numeric_limits<float>::infinity(), high = -low;
+    double total = 0, energy = 0;
     for (int64_t i = 0; i < n; ++i) {
-      const double v = x[i];
-      if (std::isnan(v)) {
-        ++nan;
-      } else if (std::isinf(v)) {
-        ++infinite;
-      } else {
-        ++finite;
-        min = std::min(min, v);
-        max = std::max(max, v);
-        sum += v;
-        squares += v * v;
-      }
+      low = std::min(low, x[i]);
+      high = std::max(high, x[i]);
+      total += double(x[i]);
+      energy += double(x[i]) * double(x[i]);
+    }
+    min = std::min(min, double(low));
+    max = std::max(max, double(high));
+    sum += total;
+    squares += energy;
+    finite += n;
+  }
+  void add_strange_values(const float* x, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) {
+      nan += std::isnan(x[i]);
+      infinite += std::isinf(x[i]);
+      if (std::isfinite(x[i])) add_values(x + i, 1);
     }
   }
   void add_codes(const uint8_t* codes, const uint8_t* scales, int64_t blocks, float g) {
@@ -279,27 +286,36 @@ void note_head(const WeightIndex& index, const InspectSettings& settings, Inspec
 }  // namespace
 
 double expected_squared_error(const uint8_t* codes) {
-  // Ends of the intervals that round to 0, 0.5, 1, 1.5, 2, 3, 4, 6; [-0.25, 0.25] for 0.
-  constexpr double kEnd[] = {-0.25, 0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5};
-  constexpr double kValue[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  // Second moments about 0, 0.5, 1, 1.5, 2, 3, 4, 6 over the intervals that round to them, and
+  // over the part below the value alone.
+  constexpr auto kMoments = [] {
+    constexpr double end[] = {-0.25, 0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5, 6};
+    constexpr double value[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+    struct {
+      double whole[8], below[8], square[8];
+    } m{};
+    for (int c = 0; c < 8; ++c) {
+      const double low = value[c] - end[c], high = end[c + 1] - value[c];
+      m.whole[c] = (low * low * low + high * high * high) / (3 * (low + high));
+      m.below[c] = low * low / 3;
+      m.square[c] = value[c] * value[c];
+    }
+    return m;
+  }();
   // Rounding to E4M3 moves a scale by at most 1/16 to 1/30 of itself, evenly spread.
   constexpr double kScaleRounding = 1.0 / (16 * 30 * 3);
-  uint8_t m[kNvfp4Block];
-  for (int64_t i = 0; i < kNvfp4Block; ++i) m[i] = uint8_t(codes[i / 2] >> (i % 2 * 4) & 7);
-  const uint8_t top = *std::ranges::max_element(m);
-  const bool sets_scale = top >= 6;  // 4 or 6: the largest value chose the scale
-  bool first = true;
+  int count[8] = {};
+  for (int64_t i = 0; i < kNvfp4Block / 2; ++i) {
+    ++count[codes[i] & 7];
+    ++count[codes[i] >> 4 & 7];
+  }
   double sum = 0;
-  for (const uint8_t c : m) {
-    const double v = kValue[c];
-    if (c == top && sets_scale && first) {
-      sum += v * v * kScaleRounding;
-      first = false;
-      continue;
-    }
-    const double low = v - kEnd[c];
-    const double high = c == top && sets_scale ? 0 : kEnd[c + 1] - v;
-    sum += (low * low * low + high * high * high) / (3 * (low + high));
+  for (int c = 0; c < 6; ++c) sum += count[c] * kMoments.whole[c];
+  // 4 or 6 on top: the largest value has chosen the scale.
+  const int top = count[7] > 0 ? 7 : 6;
+  if (top == 7) sum += count[6] * kMoments.whole[6];
+  if (count[top] > 0) {
+    sum += kMoments.square[top] * kScaleRounding + (count[top] - 1) * kMoments.below[top];
   }
   return sum;
 }
