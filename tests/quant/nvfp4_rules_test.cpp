@@ -80,8 +80,8 @@ double relative_rms_percent(double sd, ScaleRule rule, bool two_level) {
   return 100 * e.relative_rms();
 }
 
-// The published table. Half a unit of its last digit, and 0.01 for the sample (2M values: the
-// relative error of an RMS is about 1/sqrt(2 * 131072 blocks) = 0.2 %, 0.02 of ten percent).
+// The published table: half a unit of its last digit, plus the sample's own error (2M values: an
+// RMS over 131072 blocks is known to about 1/sqrt(2 * 131072) = 0.2 %, 0.02 of ten percent).
 TEST(Nvfp4Rules, GaussianErrorsMatchTheTable) {
   struct Row {
     ScaleRule rule;
