@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/backend.h"
+#include "backend/forwarding_backend.h"
 
 namespace nibble {
 
@@ -16,72 +16,13 @@ struct Recorded {
   std::vector<float> values;
 };
 
-class RecordingBackend final : public Backend {
+class RecordingBackend final : public ForwardingBackend {
  public:
   using Sink = std::function<void(Recorded)>;
-  RecordingBackend(Backend& inner, Sink sink) : inner_(inner), sink_(std::move(sink)) {}
-  std::string name() const override { return inner_.name(); }
+  RecordingBackend(Backend& inner, Sink sink) : ForwardingBackend(inner), sink_(std::move(sink)) {}
 
  private:
-  Buffer do_allocate(size_t n_bytes, std::string_view what) override {
-    return inner_.allocate(n_bytes, what);
-  }
-  void do_upload(Tensor dst, const void* host) override { inner_.upload(dst, host); }
-  void do_download(void* host, Tensor src) override { inner_.download(host, src); }
-  void do_copy(Tensor dst, Tensor src) override { inner_.copy(dst, src); }
-  void do_sync() override { inner_.sync(); }
-  size_t do_packed_bytes(int64_t out, int64_t in) const override {
-    return inner_.packed_bytes(out, in);
-  }
-  void do_pack_rows(const LinearWeight& w, int64_t row, int64_t rows, const uint8_t* codes,
-                    const uint8_t* scales) override {
-    inner_.pack_rows(w, row, rows, {codes, size_t(rows * w.in / 2)},
-                     {scales, size_t(rows * w.in / 16)});
-  }
-  void do_unpack_rows(const LinearWeight& w, int64_t row, int64_t rows, uint8_t* codes,
-                      uint8_t* scales) const override {
-    inner_.unpack_rows(w, row, rows, {codes, size_t(rows * w.in / 2)},
-                       {scales, size_t(rows * w.in / 16)});
-  }
-  void do_embed(Tensor out, Tensor table, Tensor ids) override { inner_.embed(out, table, ids); }
-  void do_rms_norm(Tensor out, Tensor rstd, Tensor x, Tensor w, double eps) override {
-    inner_.rms_norm(out, rstd, x, w, eps);
-  }
-  void do_add_rms_norm(Tensor out, Tensor rstd, Tensor sum, Tensor a, Tensor b, Tensor w,
-                       double eps) override {
-    inner_.add_rms_norm(out, rstd, sum, a, b, w, eps);
-  }
-  void do_rope_table(Tensor table, Tensor positions, double theta) override {
-    inner_.rope_table(table, positions, theta);
-  }
-  void do_rope(Tensor out, Tensor x, Tensor table, Rotation rotation) override {
-    inner_.rope(out, x, table, rotation);
-  }
-  void do_norm_rope(Tensor out, Tensor rstd, Tensor x, Tensor w, Tensor table,
-                    double eps) override {
-    inner_.norm_rope(out, rstd, x, w, table, eps);
-  }
-  void do_kv_append(KvView kv, Tensor k, Tensor v, Tensor slots) override {
-    inner_.kv_append(kv, k, v, slots);
-  }
-  void do_attention(Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequences) override {
-    inner_.attention(out, lse, q, kv, sequences);
-  }
-  void do_swiglu(Tensor out, Tensor gate, Tensor up) override { inner_.swiglu(out, gate, up); }
-  void do_add(Tensor out, Tensor a, Tensor b) override { inner_.add(out, a, b); }
-  void do_gather_rows(Tensor out, Tensor x, Tensor rows) override {
-    inner_.gather_rows(out, x, rows);
-  }
-  void do_argmax(Tensor out, Tensor logits) override { inner_.argmax(out, logits); }
-  void do_linear(Tensor out, Tensor x, const LinearWeight& w, Activations activations) override {
-    inner_.linear(out, x, w, activations);
-  }
-  void do_cross_entropy(Tensor loss, Tensor logits, Tensor targets) override {
-    inner_.cross_entropy(loss, logits, targets);
-  }
   void do_note(std::string_view name, int64_t layer, Tensor value) override;
-
-  Backend& inner_;
   Sink sink_;
 };
 

@@ -7,8 +7,8 @@
 
 #include <set>
 
+#include "backend/forwarding_backend.h"
 #include "support/backends.h"
-#include "support/forwarding_backend.h"
 #include "support/toy_model.h"
 
 namespace nibble::test {

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
-// A backend that hands every op to another one; test doubles override the op they break.
+// A backend that hands every op to another one. Decorators derive from it and override what they
+// watch or change; it is the one exception to "backends do not inherit from each other".
 #pragma once
 #include "backend/backend.h"
 
-namespace nibble::test {
+namespace nibble {
 
 class ForwardingBackend : public Backend {
  public:
   explicit ForwardingBackend(Backend& inner) : inner_(inner) {}
-  std::string name() const override { return "forwarding to " + inner_.name(); }
+  std::string name() const override { return inner_.name(); }
+  uint64_t available_memory() const override { return inner_.available_memory(); }
 
  protected:
   Backend& inner_;
@@ -38,6 +40,14 @@ class ForwardingBackend : public Backend {
   void do_rms_norm(Tensor out, Tensor rstd, Tensor x, Tensor w, double eps) override {
     inner_.rms_norm(out, rstd, x, w, eps);
   }
+  void do_add_rms_norm(Tensor out, Tensor rstd, Tensor sum, Tensor a, Tensor b, Tensor w,
+                       double eps) override {
+    inner_.add_rms_norm(out, rstd, sum, a, b, w, eps);
+  }
+  void do_norm_rope(Tensor out, Tensor rstd, Tensor x, Tensor w, Tensor table,
+                    double eps) override {
+    inner_.norm_rope(out, rstd, x, w, table, eps);
+  }
   void do_rope_table(Tensor table, Tensor positions, double theta) override {
     inner_.rope_table(table, positions, theta);
   }
@@ -64,4 +74,4 @@ class ForwardingBackend : public Backend {
   }
 };
 
-}  // namespace nibble::test
+}  // namespace nibble

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+// A dry run of the real wiring finds the size of every arena: the run then fits with no slack.
+#include "backend/null_backend.h"
+
+#include <gtest/gtest.h>
+
+#include "model/qwen3.h"
+#include "support/ref_backend.h"
+#include "support/toy_model.h"
+
+namespace nibble::test {
+namespace {
+
+struct Memory {
+  Batch batch;
+  Weights weights;
+  Acts acts;
+};
+
+Memory make_memory(Arena& arena, const Backend& backend, const Config& c, int64_t n,
+                   int64_t outputs, Keep keep) {
+  WeightLayout layout;
+  layout.embed = layout.norm = DType::f64;
+  layout.linear.assign(size_t(c.L) * 4, LinearLayout{});  // packed
+  layout.head.dense = DType::f64;
+  layout.head_is_embed = true;
+  Memory m;
+  m.weights = make_weights(arena, backend, c, layout);
+  m.batch.ids = arena.take(DType::i32, {n});
+  m.batch.positions = arena.take(DType::i32, {n});
+  m.batch.slots = arena.take(DType::i32, {n});
+  m.batch.sequences = arena.take(DType::i32, {1, 4});
+  m.batch.out_rows = arena.take(DType::i32, {outputs});
+  m.acts = make_acts(arena, c, {n, outputs, DType::f64, DType::f64, keep});
+  return m;
+}
+
+TEST(NullBackend, DryRunMeasuresEveryArenaExactly) {
+  const Config c = toy_config();
+  RefBackend<double> backend;
+  for (const Keep keep : {Keep::none, Keep::inputs, Keep::all}) {
+    NullBackend dry(backend);
+    Arena measure("all");
+    Memory m = make_memory(measure, dry, c, 5, 2, keep);
+    forward(dry, c, m.weights, m.batch, m.acts, kv_of_acts(m.acts, c), Activations::none);
+    const int64_t calls = dry.calls();
+    EXPECT_EQ(calls,
+              3 + c.L * 11 + 3);  // embed, table, norm; eleven ops a block; gather, norm, head
+
+    const size_t bytes = measure.peak();
+    Arena exact("all", backend.allocate(bytes, "test"));
+    Memory real = make_memory(exact, backend, c, 5, 2, keep);
+    real.batch.sequences.as<int32_t>()[1] = real.batch.sequences.as<int32_t>()[3] = 5;
+    EXPECT_NO_THROW(forward(backend, c, real.weights, real.batch, real.acts,
+                            kv_of_acts(real.acts, c), Activations::none));
+    EXPECT_EQ(exact.used(), bytes);
+    EXPECT_THROW(exact.take(DType::f64, {1}), InternalError);
+  }
+}
+
+TEST(NullBackend, RecomputeKeepsLessThanKeepAll) {
+  const Config c = toy_config();
+  RefBackend<double> backend;
+  const auto bytes = [&](Keep keep) {
+    Arena a("acts");
+    make_acts(a, c, {64, 1, DType::f64, DType::f64, keep});
+    return a.peak();
+  };
+  EXPECT_LT(bytes(Keep::none), bytes(Keep::inputs));
+  EXPECT_LT(bytes(Keep::inputs), bytes(Keep::all));
+}
+
+}  // namespace
+}  // namespace nibble::test

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT
+// The public half of every op refuses arguments that do not fit, and names the op.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "backend/forwarding_backend.h"
+#include "backend/null_backend.h"
+#include "support/ref_backend.h"
+
+namespace nibble::test {
+namespace {
+
+Tensor f32(std::initializer_list<int64_t> shape) { return make_tensor(nullptr, DType::f32, shape); }
+Tensor i32(std::initializer_list<int64_t> shape) { return make_tensor(nullptr, DType::i32, shape); }
+LinearWeight dense(int64_t out, int64_t in) {
+  LinearWeight w;
+  w.out = out;
+  w.in = in;
+  w.dense = f32({out, in});
+  return w;
+}
+
+struct BadCall {
+  std::string op, why;
+  std::function<void(Backend&)> call;
+};
+
+// Each call is right but for one thing.
+std::vector<BadCall> bad_calls() {
+  const Tensor none;
+  return {
+      {"embed", "widths differ",
+       [](Backend& b) {
+         b.embed(f32({3, 8}), f32({9, 4}), i32({3}));
+       }},
+      {"embed", "one id too few",
+       [](Backend& b) {
+         b.embed(f32({3, 8}), f32({9, 8}), i32({2}));
+       }},
+      {"embed", "ids are floats",
+       [](Backend& b) {
+         b.embed(f32({3, 8}), f32({9, 8}), f32({3}));
+       }},
+      {"rms_norm", "weight width",
+       [=](Backend& b) {
+         b.rms_norm(f32({3, 8}), none, f32({3, 8}), f32({4}), 1e-6);
+       }},
+      {"rms_norm", "rstd length",
+       [](Backend& b) {
+         b.rms_norm(f32({3, 8}), f32({2}), f32({3, 8}), f32({8}), 1e-6);
+       }},
+      {"rms_norm", "shapes differ",
+       [=](Backend& b) {
+         b.rms_norm(f32({3, 8}), none, f32({2, 8}), f32({8}), 1e-6);
+       }},
+      {"add_rms_norm", "addends differ",
+       [=](Backend& b) {
+         b.add_rms_norm(f32({3, 8}), none, f32({3, 8}), f32({3, 8}), f32({2, 8}), f32({8}), 1e-6);
+       }},
+      {"rope_table", "odd width",
+       [](Backend& b) {
+         b.rope_table(f32({3, 7}), i32({3}), 1e4);
+       }},
+      {"rope", "table width",
+       [](Backend& b) {
+         b.rope(f32({3, 2, 8}), f32({3, 2, 8}), f32({3, 6}), Rotation::forward);
+       }},
+      {"norm_rope", "weight width",
+       [=](Backend& b) {
+         b.norm_rope(f32({3, 2, 8}), none, f32({3, 2, 8}), f32({16}), f32({3, 8}), 1e-6);
+       }},
+      {"kv_append", "heads differ",
+       [](Backend& b) {
+         b.kv_append({f32({9, 2, 8}), f32({9, 2, 8})}, f32({3, 4, 8}), f32({3, 4, 8}), i32({3}));
+       }},
+      {"attention", "heads do not divide",
+       [=](Backend& b) {
+         b.attention(f32({3, 3, 8}), none, f32({3, 3, 8}), {f32({9, 2, 8}), f32({9, 2, 8})},
+                     i32({1, 4}));
+       }},
+      {"attention", "sequence table",
+       [=](Backend& b) {
+         b.attention(f32({3, 4, 8}), none, f32({3, 4, 8}), {f32({9, 2, 8}), f32({9, 2, 8})},
+                     i32({1, 3}));
+       }},
+      {"swiglu", "widths differ",
+       [](Backend& b) {
+         b.swiglu(f32({3, 8}), f32({3, 8}), f32({3, 4}));
+       }},
+      {"add", "shapes differ",
+       [](Backend& b) {
+         b.add(f32({3, 8}), f32({3, 8}), f32({4, 8}));
+       }},
+      {"gather_rows", "ids too few",
+       [](Backend& b) {
+         b.gather_rows(f32({2, 8}), f32({3, 8}), i32({3}));
+       }},
+      {"argmax", "one id per row",
+       [](Backend& b) {
+         b.argmax(i32({2}), f32({3, 8}));
+       }},
+      {"linear", "input width",
+       [](Backend& b) {
+         b.linear(f32({3, 5}), f32({3, 7}), dense(5, 8), Activations::none);
+       }},
+      {"linear", "output width",
+       [](Backend& b) {
+         b.linear(f32({3, 4}), f32({3, 8}), dense(5, 8), Activations::none);
+       }},
+      {"linear", "int8 needs packed weights",
+       [](Backend& b) {
+         b.linear(f32({3, 5}), f32({3, 8}), dense(5, 8), Activations::int8);
+       }},
+      {"linear", "nvfp4 needs blocks of 16",
+       [](Backend& b) {
+         b.linear(f32({3, 5}), f32({3, 8}), dense(5, 8), Activations::nvfp4);
+       }},
+      {"linear", "neither dense nor packed",
+       [](Backend& b) {
+         LinearWeight w = dense(5, 8);
+         w.dense = {};
+         b.linear(f32({3, 5}), f32({3, 8}), w, Activations::none);
+       }},
+      {"linear", "row scale length",
+       [](Backend& b) {
+         LinearWeight w = dense(5, 8);
+         w.row_scale = f32({4});
+         b.linear(f32({3, 5}), f32({3, 8}), w, Activations::none);
+       }},
+      {"pack_rows", "rows past the end",
+       [](Backend& b) {
+         LinearWeight w;
+         w.out = 4;
+         w.in = 16;
+         w.packed = make_tensor(nullptr, DType::u8, {int64_t(b.packed_bytes(4, 16))});
+         const std::vector<uint8_t> codes(16), scales(2);
+         b.pack_rows(w, 3, 2, codes, scales);
+       }},
+      {"cross_entropy", "one target per row",
+       [](Backend& b) {
+         b.cross_entropy(f32({3}), f32({3, 8}), i32({2}));
+       }},
+      {"copy", "types differ", [](Backend& b) { b.copy(f32({3}), i32({3})); }},
+      {"upload", "strided",
+       [](Backend& b) {
+         const float x[4] = {};
+         b.upload(f32({2, 4}).columns(0, 2), x);
+       }},
+  };
+}
+
+TEST(Validation, WrongArgumentsAreRefusedByName) {
+  RefBackend<double> layout;
+  NullBackend backend(layout);
+  for (const BadCall& c : bad_calls()) {
+    try {
+      c.call(backend);
+      ADD_FAILURE() << c.op << ": " << c.why << " was accepted";
+    } catch (const InternalError& e) {
+      EXPECT_NE(std::string(e.what()).find("op " + c.op + ":"), std::string::npos) << e.what();
+    }
+  }
+  EXPECT_EQ(backend.calls(), 0);  // nothing reached the backend's own half
+}
+
+class SmallDevice final : public ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+  uint64_t available_memory() const override { return 1000; }
+};
+
+TEST(Validation, MoreMemoryThanThereIsSaysBothFigures) {
+  RefBackend<double> inner;
+  SmallDevice device(inner);
+  EXPECT_NO_THROW(device.allocate(1000, "weights"));
+  try {
+    device.allocate(1001, "weights");
+    FAIL();
+  } catch (const DeviceError& e) {
+    EXPECT_EQ(int(e.code()), 4);
+    EXPECT_NE(std::string(e.what()).find("weights"), std::string::npos);
+    EXPECT_NE(std::string(e.what()).find("1000 B"), std::string::npos) << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace nibble::test
