@@ -48,5 +48,5 @@ for phase in prefill decode; do
   a=$(median "$work/nibble.$phase") b=$(median "$work/llama.$phase")
   name=$([ "$phase" = prefill ] && echo "prefill $prompt" || echo "decode $tokens")
   awk -v n="$name" -v a="$a" -v b="$b" \
-    'BEGIN { printf "%-12s %10.2f %10.2f %8s\n", n, a, b, b > 0 ? sprintf("%.2f", a / b) : "-" }'
+    'BEGIN { printf "%-12s %10.2f %10.2f %8s\n", n, a, b, (b > 0 ? sprintf("%.2f", a / b) : "-") }'
 done

@@ -16,7 +16,8 @@ int32_t checked_token(int64_t id, int64_t vocabulary, const char* what) {
 }
 
 // Target of each row: the next label of the same sequence, -1 where there is none.
-std::vector<int32_t> shifted_targets(std::span<const int64_t> labels, int64_t B, int64_t T, int64_t V) {
+std::vector<int32_t> shifted_targets(std::span<const int64_t> labels, int64_t B, int64_t T,
+                                     int64_t V) {
   std::vector<int32_t> targets(size_t(B * T), -1);
   for (int64_t b = 0; b < B; ++b) {
     for (int64_t t = 0; t + 1 < T; ++t) {
@@ -30,12 +31,13 @@ std::vector<int32_t> shifted_targets(std::span<const int64_t> labels, int64_t B,
 }  // namespace
 
 Evaluation evaluate(Backend& be, const Model& model, std::span<const int64_t> input_ids,
-                    std::span<const int64_t> labels, int64_t B, int64_t T, const EvaluateOptions& o) {
+                    std::span<const int64_t> labels, int64_t B, int64_t T,
+                    const EvaluateOptions& o) {
   const Config& c = model.config;
   const int64_t n = B * T;
   if (n < 1 || int64_t(input_ids.size()) != n || (!labels.empty() && int64_t(labels.size()) != n)) {
-    throw_usage("input_ids and labels must both hold [{}, {}] tokens, found {} and {}", B, T, input_ids.size(),
-                labels.size());
+    throw_usage("input_ids and labels must both hold [{}, {}] tokens, found {} and {}", B, T,
+                input_ids.size(), labels.size());
   }
   std::vector<int32_t> ids, positions, rows, sequences;
   for (int64_t i = 0; i < n; ++i) {

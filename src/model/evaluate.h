@@ -25,6 +25,7 @@ struct Evaluation {
 // input_ids [B, T]; labels empty or [B, T] in the Hugging Face convention: the logits at t are
 // scored against the label at t + 1, and a negative label is not scored.
 Evaluation evaluate(Backend& backend, const Model& model, std::span<const int64_t> input_ids,
-                    std::span<const int64_t> labels, int64_t B, int64_t T, const EvaluateOptions& options);
+                    std::span<const int64_t> labels, int64_t B, int64_t T,
+                    const EvaluateOptions& options);
 
 }  // namespace nibble

@@ -2,6 +2,7 @@
 // nibble bench: what it counts is exact, what it measures is there; no speed is asserted.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "apps/bench_peak.h"
@@ -152,6 +153,28 @@ TEST_F(Bench, MistakesAreAnswered) {
   EXPECT_EQ(full.code, 2);
   EXPECT_TRUE(contains(full.err, "context")) << full.err;
   EXPECT_EQ(bench(model, {"--prompt-tokens", "5000"}).code, 2);  // the model knows 4096 positions
+}
+
+// bench/compare_llamacpp.sh with programs that only print figures.
+TEST_F(Bench, ComparisonScriptPrintsMediansAndRatios) {
+  const auto script = [&](const std::string& name, const std::string& body) {
+    write_text_file_atomic(dir_.path() / name, "#!/bin/sh\n" + body);
+    std::filesystem::permissions(dir_.path() / name, std::filesystem::perms::owner_all);
+    return dir_.file(name);
+  };
+  const std::string nibble =
+      script("nibble", "case \"$*\" in *prefill*) echo 90;; *) echo 41;; esac\n");
+  const std::string llama = script(
+      "llama",
+      "case \"$*\" in *'-n 0'*) echo '\"avg_ts\": 60.0,';; *) echo '\"avg_ts\": 20.5';; esac\n");
+  const std::string out = dir_.file("out.txt");
+  const std::string command = std::string(NIBBLE_SOURCE_DIR) + "/bench/compare_llamacpp.sh " +
+                              nibble + " " + dir_.file("") + " " + llama + " " + dir_.file("") +
+                              " 2 1 128 16 >" + out + " 2>&1";
+  ASSERT_EQ(std::system(command.c_str()), 0);
+  const std::string text = read_text_file(out);
+  EXPECT_TRUE(contains(text, "prefill 128       90.00      60.00     1.50")) << text;
+  EXPECT_TRUE(contains(text, "decode 16         41.00      20.50     2.00")) << text;
 }
 
 }  // namespace
