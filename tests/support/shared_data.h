@@ -15,8 +15,8 @@ inline std::filesystem::path shared_dir() {
 
 }  // namespace nibble::test
 
-// Declares `path` or skips the test with the reason.
-#define NIBBLE_SHARED_FILE_OR_SKIP(path, relative)                              \
-  const std::filesystem::path path = ::nibble::test::shared_dir() / (relative); \
-  if (!std::filesystem::exists(path))                                           \
-  GTEST_SKIP() << path.string() << " is absent (third-party data; set NIBBLE_SHARED)"
+// Declares `variable` or skips the test with the reason.
+#define NIBBLE_SHARED_FILE_OR_SKIP(variable, relative)                              \
+  const std::filesystem::path variable = ::nibble::test::shared_dir() / (relative); \
+  if (!std::filesystem::exists(variable))                                           \
+  GTEST_SKIP() << variable.string() << " is absent (third-party data; set NIBBLE_SHARED)"
