@@ -33,9 +33,10 @@ struct Int8Rows {
   const Int8Tile* tiles;
   int64_t group, count, tiles_across;
 };
-constexpr int64_t kMaxInt8Group = 16;
-// Tokens per group: small batches get small groups so that their tiles lie close together.
-constexpr int64_t int8_group(int64_t n) { return n >= 9 ? 16 : n >= 5 ? 8 : n >= 3 ? 4 : n; }
+// Up to kFewTokens have a kernel of their own, which takes them from one group; more are taken four
+// at a time.
+constexpr int64_t kFewTokens = 8;
+constexpr int64_t int8_group(int64_t n) { return n > kFewTokens ? 4 : n >= 5 ? 8 : n >= 3 ? 4 : n; }
 
 // activations.cpp: rows [begin, end) of x.
 void rows_to_float(const Tensor& x, float* out, int64_t begin, int64_t end);

@@ -338,7 +338,7 @@ HWY_INLINE void many_tokens(const Job& job, int64_t strip_begin, int64_t strip_e
 template <Dot dot>
 HWY_INLINE void strips_with(const Job& job, int64_t strip_begin, int64_t strip_end,
                             int64_t token_begin, int64_t token_end, std::byte* scratch) {
-  if (job.x->group < kMaxInt8Group) {
+  if (job.x->count <= kFewTokens) {
     few_tokens<dot>(job, strip_begin, strip_end, token_begin, token_end);
   } else {
     many_tokens<dot>(job, strip_begin, strip_end, token_begin, token_end, scratch);
