@@ -62,29 +62,38 @@ void append_text_log(const std::filesystem::path& file, const std::vector<Messag
   append(file, text);
 }
 
-void append_jsonl_log(const std::filesystem::path& file, const std::vector<Message>& asked,
-                      std::string_view output, std::string_view timestamp) {
+std::string jsonl_line(const std::vector<Message>& asked, std::string_view output,
+                       std::string_view timestamp) {
   ordered_json messages = ordered_json::array();
-  for (const Message& m : asked)
+  for (const Message& m : asked) {
     messages.push_back({{"role", role_name(m.role)}, {"text", m.content}});
+  }
   const ordered_json line = {{"ts", timestamp}, {"messages", messages}, {"output", output}};
   // A reply cut in the middle of a character would make the line invalid: replace, do not throw.
-  append(file, line.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n");
+  return line.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+void append_jsonl_log(const std::filesystem::path& file, const std::vector<Message>& asked,
+                      std::string_view output, std::string_view timestamp) {
+  append(file, jsonl_line(asked, output, timestamp));
 }
 
 ReplayedChat read_jsonl_log(const std::filesystem::path& file) {
-  const std::string text = read_text_file(file);
+  return parse_jsonl_log(read_text_file(file), file.string());
+}
+
+ReplayedChat parse_jsonl_log(std::string_view text, const std::string& name) {
   std::vector<LoggedTurn> turns;
   size_t begin = 0;
   for (int number = 1; begin < text.size(); ++number) {
     const size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string line = text.substr(begin, end - begin);
+    const std::string line(text.substr(begin, end - begin));
     begin = end + 1;
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    turns.push_back(parse_line(line, fmt::format("{}:{}", file.string(), number)));
+    turns.push_back(parse_line(line, fmt::format("{}:{}", name, number)));
   }
   if (turns.empty() || turns.back().asked.empty() || turns.back().asked.back().role != Role::user) {
-    throw_format("{}: a replay needs a last turn that ends with a user message", file.string());
+    throw_format("{}: a replay needs a last turn that ends with a user message", name);
   }
   ReplayedChat chat;
   for (size_t i = 0; i < turns.size(); ++i) {

@@ -14,7 +14,10 @@ namespace nibble {
 // Appends one turn: "==== 2026-11-15 09:30:00 ====", "[role] text" lines, "[assistant] output".
 void append_text_log(const std::filesystem::path& file, const std::vector<Message>& asked,
                      std::string_view output, std::string_view timestamp);
-// Appends one line: {"ts": ..., "messages": [{"role": ..., "text": ...}], "output": ...}
+// One line of the JSONL log, with its newline:
+// {"ts": ..., "messages": [{"role": ..., "text": ...}], "output": ...}
+std::string jsonl_line(const std::vector<Message>& asked, std::string_view output,
+                       std::string_view timestamp);
 void append_jsonl_log(const std::filesystem::path& file, const std::vector<Message>& asked,
                       std::string_view output, std::string_view timestamp);
 std::string log_timestamp();  // local time, "yyyy-MM-dd HH:mm:ss"
@@ -26,5 +29,6 @@ struct ReplayedChat {
 // Reads a JSONL log. Every output becomes an assistant message except the last one. Blank lines
 // are skipped; a damaged line is a FormatError with its number.
 ReplayedChat read_jsonl_log(const std::filesystem::path& file);
+ReplayedChat parse_jsonl_log(std::string_view text, const std::string& name);
 
 }  // namespace nibble
