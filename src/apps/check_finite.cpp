@@ -145,14 +145,10 @@ void check_finite(const CheckOptions& o, const Runtime& r, const std::vector<Che
 
 void check_replies(const CheckOptions& o, const Runtime& r, const std::vector<CheckPrompt>& prompts,
                    CheckReport& report) {
-  SampleOptions sample;
-  sample.temperature = o.temperature;
-  sample.top_p = o.top_p;
-  sample.seed = o.seed;
   nlohmann::json replies = nlohmann::json::array();
   std::string first_problem;
   for (const CheckPrompt& p : prompts) {
-    const GenerateResult result = greedy_or_drawn(o, r, p, sample);
+    const GenerateResult result = greedy_or_drawn(o, r, p, o.sample);
     const std::string text = reply_text(r, result.ids), problem = reply_problem(r, result);
     report.note(fmt::format("Prompt: {}\nReply: {}\n---", p.text, text));
     replies.push_back({{"prompt", p.text},

@@ -14,9 +14,7 @@ void check_kv(const CheckOptions& o, const Runtime& r, const std::vector<CheckPr
   m.chunks.assign(o.kv_chunks.begin(), o.kv_chunks.end());
   m.iterations = o.iterations;
   m.max_tokens = o.max_tokens.value_or(4);
-  m.sample.temperature = o.temperature;
-  m.sample.top_p = o.top_p;
-  m.sample.seed = o.seed;
+  m.sample = o.sample;
   m.max_logit_diff = o.max_logit_diff;
   nlohmann::json cases = nlohmann::json::array();
   const KvMatrix matrix = run_kv_matrix(

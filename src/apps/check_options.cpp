@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "apps/check_options.h"
 
+#include "apps/generate_options.h"
+
 namespace nibble {
 
 void CheckOptions::visit_fields(Fields& f) {
@@ -29,10 +31,7 @@ void CheckOptions::visit_fields(Fields& f) {
                      .help = "Tokens of a reply; default 32, with --kv 4, with --needle 50",
                      .value = "N",
                      .least = 1});
-  f.add(temperature,
-        {.flag = "--temp", .help = "Temperature of --replies and --kv; 0 is greedy", .least = 0});
-  f.add(top_p, {.flag = "--top-p", .help = "Top-p of the same", .most = 1, .above = 0});
-  f.add(seed, {.flag = "--seed", .help = "Seed of draws and of random ids"});
+  visit_sampling(f, sample);
   f.section("Limits of --kv and --paths");
   f.add(iterations,
         {.flag = "--iterations", .help = "How often the KV matrix runs", .value = "N", .least = 1});

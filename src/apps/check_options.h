@@ -9,6 +9,7 @@
 
 #include "apps/runtime.h"
 #include "generate/needle.h"
+#include "generate/sampler.h"
 
 namespace nibble {
 
@@ -19,8 +20,7 @@ struct CheckOptions {
   std::string prompt = "你是誰";
   std::optional<std::vector<int32_t>> input_ids;
   std::optional<int64_t> max_tokens;
-  uint64_t seed = 123;
-  double temperature = 0, top_p = 1;
+  SampleOptions sample;  // of --replies and --kv; its seed also draws random ids
   int64_t iterations = 3;
   std::vector<int32_t> kv_chunks = {3, 7};
   double max_logit_diff = 0;

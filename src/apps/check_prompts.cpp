@@ -39,7 +39,7 @@ std::vector<CheckPrompt> check_prompts(const CheckOptions& o, const Runtime& r) 
     } else if (r.tokenizer) {
       prompts.push_back({texts[i], user_turn(*r.tokenizer, texts[i])});
     } else {
-      std::vector<int32_t> ids = random_ids(o.seed, i, 16, r.model.config.V);
+      std::vector<int32_t> ids = random_ids(o.sample.seed, i, 16, r.model.config.V);
       std::string text = fmt::format("{}", fmt::join(ids, ","));
       prompts.push_back({std::move(text), std::move(ids)});
     }
@@ -48,7 +48,7 @@ std::vector<CheckPrompt> check_prompts(const CheckOptions& o, const Runtime& r) 
 }
 
 std::vector<int32_t> second_turn(const CheckOptions& o, const Runtime& r) {
-  if (!r.tokenizer) return random_ids(o.seed, 9, 11, r.model.config.V);
+  if (!r.tokenizer) return random_ids(o.sample.seed, 9, 11, r.model.config.V);
   std::vector<int32_t> ids = end_of_reply(*r.tokenizer);
   const std::vector<int32_t> turn = user_turn(*r.tokenizer, "談談UFO");
   ids.insert(ids.end(), turn.begin(), turn.end());

@@ -9,6 +9,37 @@
 
 namespace nibble {
 
+// How the next token is drawn.
+inline void visit_sampling(Fields& f, SampleOptions& sample) {
+  f.add(sample.temperature, {.flag = "--temp",
+                             .help = "Temperature; 0 or less is greedy",
+                             .value = "T",
+                             .aliases = {"--temperature"}});
+  f.add(sample.top_k, {.flag = "--top-k",
+                       .help = "Draw from the K likeliest tokens; 0: all",
+                       .value = "K",
+                       .least = 0});
+  f.add(sample.top_p,
+        {.flag = "--top-p",
+         .help =
+             "Draw from the likeliest tokens that together reach P; the one that crosses it stays",
+         .value = "P",
+         .aliases = {"--topp"},
+         .most = 1,
+         .above = 0});
+  f.add(sample.min_p, {.flag = "--min-p",
+                       .help = "Drop tokens less likely than P times the likeliest",
+                       .value = "P",
+                       .least = 0,
+                       .most = 1});
+  f.add(sample.repetition_penalty,
+        {.flag = "--repetition-penalty",
+         .help = "Above 1, tokens already in the context become less likely",
+         .value = "X",
+         .above = 0});
+  f.add(sample.seed, {.flag = "--seed", .help = "Seed of the draws (64 bits)", .value = "N"});
+}
+
 struct GenerateFlags {
   int64_t max_tokens = 256;
   SampleOptions sample;
@@ -20,34 +51,7 @@ struct GenerateFlags {
     f.section("Generation");
     f.add(max_tokens,
           {.flag = "--max-tokens", .help = "Tokens a reply may have", .value = "N", .least = 1});
-    f.add(sample.temperature, {.flag = "--temp",
-                               .help = "Temperature; 0 or less is greedy",
-                               .value = "T",
-                               .aliases = {"--temperature"}});
-    f.add(sample.top_k, {.flag = "--top-k",
-                         .help = "Draw from the K likeliest tokens; 0: all",
-                         .value = "K",
-                         .least = 0});
-    f.add(
-        sample.top_p,
-        {.flag = "--top-p",
-         .help =
-             "Draw from the likeliest tokens that together reach P; the one that crosses it stays",
-         .value = "P",
-         .aliases = {"--topp"},
-         .most = 1,
-         .above = 0});
-    f.add(sample.min_p, {.flag = "--min-p",
-                         .help = "Drop tokens less likely than P times the likeliest",
-                         .value = "P",
-                         .least = 0,
-                         .most = 1});
-    f.add(sample.repetition_penalty,
-          {.flag = "--repetition-penalty",
-           .help = "Above 1, tokens already in the context become less likely",
-           .value = "X",
-           .above = 0});
-    f.add(sample.seed, {.flag = "--seed", .help = "Seed of the draws (64 bits)", .value = "N"});
+    visit_sampling(f, sample);
     f.add(ignore_eos, {.flag = "--ignore-eos", .help = "Do not stop at end tokens"});
     f.add(stop_on_repetition, {.flag = "--stop-on-repetition",
                                .help = "Stop when the reply only repeats its own tail"});
