@@ -7,6 +7,7 @@
 #include "backends/cpu/kernels/packed_layout.h"
 #include "backends/cpu/memory.h"
 #include "backends/cpu/simd/target_control.h"
+#include "core/memory_info.h"
 
 namespace nibble {
 namespace {
@@ -19,6 +20,7 @@ class CpuBackend final : public Backend {
     const int n = c_.pool.size();
     return fmt::format("cpu ({}, {} thread{})", cpu::active_target(), n, n == 1 ? "" : "s");
   }
+  uint64_t available_memory() const override { return system_memory().available_bytes; }
 
  private:
   Buffer do_allocate(size_t n_bytes, std::string_view what) override {

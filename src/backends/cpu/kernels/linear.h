@@ -33,9 +33,10 @@ struct Int8Rows {
   const Int8Tile* tiles;
   int64_t group, count, tiles_across;
 };
-// Up to kFewTokens have a kernel of their own, which takes them from one group; more are taken four
-// at a time.
-constexpr int64_t kFewTokens = 8;
+// Up to kFewTokens have a kernel of their own, which takes up to eight at once; more are taken four
+// at a time. (At 16, decoding apart from multiplying costs more than it saves: the weights' way
+// from memory is then not hidden.)
+constexpr int64_t kFewTokens = 16;
 constexpr int64_t int8_group(int64_t n) { return n > kFewTokens ? 4 : n >= 5 ? 8 : n >= 3 ? 4 : n; }
 
 // activations.cpp: rows [begin, end) of x.

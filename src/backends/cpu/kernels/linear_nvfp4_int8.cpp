@@ -199,7 +199,7 @@ HWY_INLINE void few_tokens(const Job& job, int64_t strip_begin, int64_t strip_en
                            int64_t token_begin, int64_t token_end) {
   for (int64_t s = strip_begin; s < strip_end; ++s) {
     int64_t n = token_begin;
-    // Tokens of one call lie in one group: groups hold at least as many as there are.
+    // Runs are aligned and no longer than a group, so each lies in one.
     if constexpr (HWY_TARGET == HWY_AVX3) {
       for (; n + 8 <= token_end; n += 8) strip_tokens<dot, 1, 8>(job, s, n);
     }
@@ -232,7 +232,10 @@ HWY_NOINLINE void decode_chunk(const Job& job, int64_t strip, int64_t k, int64_t
       uint8_t* w = weights + g * kChunkBlocks * kBlockBytes + v * 16 * kLanes;
       float* f = scales + g * kChunkBlocks * kBlockScales + v * kLanes;
       for (int64_t t = 0; t < tiles; ++t, tile += kTileBytes) {
-        for (int line = 0; line < 9; ++line) hwy::Prefetch(tile + kPrefetchBytes + 64 * line);
+        // The same tile of the next chunk: it arrives while this chunk is multiplied.
+        for (int line = 0; line < 9; ++line) {
+          hwy::Prefetch(tile + kChunkTiles * kTileBytes + 64 * line);
+        }
         for (int b = 0; b < 4; ++b, w += kBlockBytes, f += kBlockScales) {
           VB decoded[4];
           decode_block(tile + 128 * b, part, decoded);
