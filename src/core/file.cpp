@@ -20,6 +20,22 @@ constexpr size_t kMaxTransfer = size_t(1) << 30;
 
 std::string error_text() { return std::strerror(errno); }
 
+// What `path` leads to through links, also where the last one points to nothing yet.
+std::filesystem::path final_target(std::filesystem::path path) {
+  constexpr int kMostLinks = 40;  // as the kernel counts
+  struct stat st {};
+  for (int i = 0; i < kMostLinks; ++i) {
+    if (::lstat(path.c_str(), &st) != 0 || !S_ISLNK(st.st_mode)) return path;
+    // A link of /proc (/dev/stdout) may name a pipe, which has no path: it is opened as it is.
+    if (::stat(path.c_str(), &st) == 0 && !S_ISREG(st.st_mode)) return path;
+    std::error_code ec;
+    const std::filesystem::path to = std::filesystem::read_symlink(path, ec);
+    if (ec) throw_format("cannot follow the link {}: {}", path.string(), ec.message());
+    path = path.parent_path() / to;
+  }
+  throw_format("cannot write {}: too many links", path.string());
+}
+
 }  // namespace
 
 InputFile::InputFile(const std::filesystem::path& path) : path_(path) {
@@ -69,8 +85,18 @@ void InputFile::read(uint64_t offset, std::span<std::byte> out) const {
   }
 }
 
-AtomicFile::AtomicFile(const std::filesystem::path& target) : target_(target) {
-  temporary_ = target;
+AtomicFile::AtomicFile(const std::filesystem::path& target) : target_(final_target(target)) {
+  struct stat st {};
+  const bool exists = ::stat(target_.c_str(), &st) == 0;
+  if (exists && S_ISDIR(st.st_mode)) {
+    throw_format("cannot write {}: it is a directory", target.string());
+  }
+  if (exists && !S_ISREG(st.st_mode)) {
+    fd_ = ::open(target_.c_str(), O_WRONLY | O_CLOEXEC);
+    if (fd_ < 0) throw_format("cannot write to {}: {}", target.string(), error_text());
+    return;
+  }
+  temporary_ = target_;
   temporary_ += ".tmp." + std::to_string(::getpid());
   fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd_ < 0) throw_format("cannot create {}: {}", temporary_.string(), error_text());
@@ -79,8 +105,12 @@ AtomicFile::AtomicFile(const std::filesystem::path& target) : target_(target) {
 AtomicFile::~AtomicFile() {
   if (fd_ >= 0) {
     ::close(fd_);
-    ::unlink(temporary_.c_str());
+    if (!temporary_.empty()) ::unlink(temporary_.c_str());
   }
+}
+
+const std::filesystem::path& AtomicFile::written_to() const {
+  return temporary_.empty() ? target_ : temporary_;
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
@@ -90,7 +120,7 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
         ::write(fd_, bytes.data() + done, std::min(bytes.size() - done, kMaxTransfer));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0)
-      throw_format("cannot write {} at offset {}: {}", temporary_.string(), written_ + done,
+      throw_format("cannot write {} at offset {}: {}", written_to().string(), written_ + done,
                    error_text());
     done += size_t(n);
   }
@@ -100,6 +130,12 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 void AtomicFile::write(std::string_view text) { write(std::as_bytes(std::span(text))); }
 
 void AtomicFile::commit() {
+  if (temporary_.empty()) {
+    if (::close(std::exchange(fd_, -1)) != 0) {
+      throw_format("cannot finish {}: {}", target_.string(), error_text());
+    }
+    return;
+  }
   if (::fsync(fd_) != 0) throw_format("cannot flush {}: {}", temporary_.string(), error_text());
   const int closed = ::close(fd_);
   fd_ = -1;

@@ -32,9 +32,11 @@ class InputFile {
 
 // A file that appears under its name only when it is whole: written to a temporary name beside
 // the target, flushed to disk, renamed by commit(). Without commit() the temporary is removed.
+// A link is followed and stays a link; a device or a pipe is written to directly, and commit()
+// only closes it.
 class AtomicFile {
  public:
-  explicit AtomicFile(const std::filesystem::path& target);
+  explicit AtomicFile(const std::filesystem::path& target);  // throws FormatError
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -45,7 +47,9 @@ class AtomicFile {
   void commit();
 
  private:
-  std::filesystem::path target_, temporary_;
+  const std::filesystem::path& written_to() const;
+
+  std::filesystem::path target_, temporary_;  // no temporary: a device or a pipe
   int fd_ = -1;
   uint64_t written_ = 0;
 };

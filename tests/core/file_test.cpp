@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "core/file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -116,10 +118,47 @@ TEST_F(FileTest, AKilledWriterLeavesTheOldFile) {
 TEST_F(FileTest, AtomicFileErrors) {
   EXPECT_THROW(AtomicFile(dir_ / "absent" / "x"), FormatError);
   fs::create_directories(dir_ / "folder" / "inside");
-  AtomicFile f(dir_ / "folder");
-  f.write("x");
-  EXPECT_THROW(f.commit(), FormatError) << "a directory cannot be replaced";
-  EXPECT_EQ(entries(), 1u) << "the temporary is gone";
+  EXPECT_THROW(AtomicFile(dir_ / "folder"), FormatError) << "a directory cannot be replaced";
+  EXPECT_EQ(entries(), 1u) << "there is no temporary";
+  fs::create_symlink("loop", dir_ / "loop");
+  EXPECT_THROW(AtomicFile(dir_ / "loop"), FormatError);
+}
+
+TEST_F(FileTest, ALinkIsFollowedAndStays) {
+  fs::create_directories(dir_ / "folder");
+  const fs::path real = put("folder/real", "old");
+  fs::create_symlink("folder/real", dir_ / "relative");
+  fs::create_symlink(dir_ / "relative", dir_ / "absolute");
+  write_text_file_atomic(dir_ / "absolute", "new");
+  EXPECT_TRUE(fs::is_symlink(dir_ / "absolute"));
+  EXPECT_TRUE(fs::is_symlink(dir_ / "relative"));
+  EXPECT_FALSE(fs::is_symlink(real));
+  EXPECT_EQ(read_text_file(real), "new");
+  // One that points to nothing makes what it points to.
+  fs::create_symlink("folder/made", dir_ / "dangling");
+  write_text_file_atomic(dir_ / "dangling", "made");
+  EXPECT_TRUE(fs::is_symlink(dir_ / "dangling"));
+  EXPECT_EQ(read_text_file(dir_ / "folder" / "made"), "made");
+}
+
+TEST_F(FileTest, ADeviceOrPipeIsWrittenToDirectly) {
+  fs::create_symlink("/dev/null", dir_ / "null");
+  write_text_file_atomic(dir_ / "null", "gone");
+  EXPECT_TRUE(fs::is_symlink(dir_ / "null"));
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+  EXPECT_EQ(entries(), 1u);
+
+  const fs::path pipe = dir_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  write_text_file_atomic(pipe, "text");
+  char got[16] = {};
+  EXPECT_EQ(::read(reader, got, sizeof(got)), 4);
+  EXPECT_STREQ(got, "text");
+  ::close(reader);
+  EXPECT_TRUE(fs::is_fifo(pipe));
+  EXPECT_EQ(entries(), 2u);
 }
 
 TEST_F(FileTest, TextFiles) {
