@@ -161,8 +161,9 @@ class Conversation {
   void check_logits() {
     const auto ids = encode_chat(rt_.require_tokenizer(),
                                  std::vector<Message>{{Role::user, "我上個問句是什麼?"}});
-    const ActivationHealth health =
-        check_activations(*rt_.backend, rt_.model, rt_.engine_options(o_.cache), ids);
+    EngineOptions small = rt_.engine_options(o_.cache);
+    small.context = int64_t(ids.size());
+    const ActivationHealth health = check_activations(*rt_.backend, rt_.model, small, ids);
     if (!health.first_bad) {
       io_.out << "[info] logits ok: nan=False inf=False\n";
       return;
@@ -220,8 +221,9 @@ void check_flags(const ChatCommandOptions& o) {
   if (!o.script.empty() && o.turns > 1)
     throw_usage("--turns and --script both script the conversation; give one");
   if (o.turns > 1 && !o.prompt) throw_usage("--turns needs --prompt, the first turn");
-  if (!o.replay.empty() && (o.prompt || !o.script.empty())) {
-    throw_usage("--replay takes its turns from the file; leave out --prompt and --script");
+  if (!o.replay.empty() && (o.prompt || !o.script.empty() || !o.system.empty())) {
+    throw_usage(
+        "--replay takes its messages from the file; leave out --prompt, --script, --system");
   }
 }
 
@@ -263,6 +265,9 @@ void talk(Conversation& chat, Io& io) {
 ExitCode run_chat(const ChatCommandOptions& o, Io& io) {
   check_flags(o);
   const std::vector<std::string> turns = scripted_turns(o);
+  for (const auto& log : {o.tee, o.tee_jsonl}) {
+    if (!log.empty()) touch_log(log);  // before the model is loaded, not after the first reply
+  }
   const Runtime rt = open_runtime(o.runtime, TokenizerNeed::required);
   Conversation chat(o, rt, io);
   if (!o.replay.empty()) {

@@ -7,6 +7,7 @@
 #include "apps/generate_options.h"
 #include "apps/reply_report.h"
 #include "apps/runtime.h"
+#include "apps/watchdog.h"
 #include "core/file.h"
 #include "core/log.h"
 #include "tokenizer/chat_template.h"
@@ -79,8 +80,14 @@ void check_prompt_flags(const GenerateCommandOptions& o) {
   if (int(o.prompt.has_value()) + int(!o.prompt_file.empty()) + int(o.input_ids.has_value()) > 1) {
     throw_usage("give the prompt once: --prompt, --prompt-file or --input-ids");
   }
-  if ((o.input_ids || o.raw) && !o.system.empty()) {
-    throw_usage("--system needs the chat template, which --input-ids and --raw leave out");
+  const bool templated = !o.input_ids && !o.raw;
+  if (!templated && (!o.system.empty() || o.style != TemplateStyle::qwen3)) {
+    throw_usage(
+        "--system and --template need the chat template, which --input-ids and --raw leave "
+        "out");
+  }
+  if (o.input_ids && (o.raw || o.plain)) {
+    throw_usage("--raw and --plain say how text is encoded, but --input-ids gives no text");
   }
 }
 
@@ -93,12 +100,13 @@ ExitCode run_generate(const GenerateCommandOptions& o, Io& io) {
 
   std::optional<StreamDecoder> decoder;
   if (rt.tokenizer) decoder.emplace(*rt.tokenizer, DecodeSpecial::skip);
-  if (o.echo && rt.tokenizer) io.out << rt.tokenizer->decode(prompt);
+  if (o.echo) io.out << rt.require_tokenizer().decode(prompt);
   std::string text;
   const auto emit = [&](const std::string& piece) {
     text += piece;
     if (o.stream) io.out << piece << std::flush;
   };
+  const Watchdog watchdog(Watchdog::hard_limit(o.generate.timeout_ms));
   const GenerateResult r =
       generate(engine, prompt, o.generate.options(rt.stop_ids(), o.cache.use_kvc), [&](int32_t id) {
         if (decoder) emit(decoder->push(id));

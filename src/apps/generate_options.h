@@ -49,8 +49,11 @@ struct GenerateFlags {
 
   void visit_fields(Fields& f) {
     f.section("Generation");
-    f.add(max_tokens,
-          {.flag = "--max-tokens", .help = "Tokens a reply may have", .value = "N", .least = 1});
+    f.add(max_tokens, {.flag = "--max-tokens",
+                       .help = "Tokens a reply may have",
+                       .value = "N",
+                       .least = 1,
+                       .most = 1 << 30});
     visit_sampling(f, sample);
     f.add(ignore_eos, {.flag = "--ignore-eos", .help = "Do not stop at end tokens"});
     f.add(stop_on_repetition, {.flag = "--stop-on-repetition",
@@ -58,7 +61,8 @@ struct GenerateFlags {
     f.add(timeout_ms, {.flag = "--timeout-ms",
                        .help = "End a reply after this time; 0: no limit",
                        .value = "MS",
-                       .least = 0});
+                       .least = 0,
+                       .most = 1 << 30});
   }
 
   GenerateOptions options(const std::vector<int32_t>& stop_ids, bool use_cache) const {

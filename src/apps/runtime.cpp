@@ -129,7 +129,8 @@ void CacheOptions::visit_fields(Fields& f) {
         {.flag = "--context",
          .help = "Tokens the conversation may have in all; default 8192, or the model's limit",
          .value = "N",
-         .least = 1});
+         .least = 1,
+         .most = 1 << 30});
   f.add_choice(kv_dtype,
                {.flag = "--kv-dtype",
                 .help = "Type of cached keys and values; auto is bf16, or fp32 where activations "
@@ -149,9 +150,10 @@ void CacheOptions::visit_fields(Fields& f) {
        {"token-by-token", Prefill::token},
        {"tokenbytoken", Prefill::token}});
   f.add(chunk, {.flag = "--chunk",
-                .help = "Tokens per chunk with --prefill chunked",
+                .help = "Tokens per chunk with --prefill chunked; default 512",
                 .value = "N",
-                .least = 1});
+                .least = 1,
+                .most = 1 << 30});
   f.add(use_kvc,
         {.flag = "--use-kvc",
          .help = "Use the KV cache; false recomputes the whole sequence for every token (slow)",
@@ -226,7 +228,12 @@ std::vector<int32_t> Runtime::stop_ids() const {
 EngineOptions Runtime::engine_options(const CacheOptions& c) const {
   EngineOptions e;
   e.context = c.context.value_or(std::min<int64_t>(8192, model.config.max_positions));
-  e.chunk = c.prefill == Prefill::whole ? 0 : c.prefill == Prefill::token ? 1 : c.chunk;
+  if (c.chunk && c.prefill != Prefill::chunked) {
+    throw_usage("--chunk is the size of --prefill chunked; the other ways have no chunks");
+  }
+  e.chunk = c.prefill == Prefill::whole   ? 0
+            : c.prefill == Prefill::token ? 1
+                                          : c.chunk.value_or(512);
   e.compute = compute;
   e.activations = activations;
   e.cache = float_type(c.kv_dtype, activations == Activations::none ? compute : DType::bf16);

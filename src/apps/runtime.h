@@ -39,7 +39,7 @@ struct CacheOptions {
   std::optional<int64_t> context;  // unset: 8192, or what the model knows
   FloatChoice kv_dtype = FloatChoice::automatic;
   Prefill prefill = Prefill::chunked;
-  int64_t chunk = 512;
+  std::optional<int64_t> chunk;  // unset: 512
   bool use_kvc = true;
 
   void visit_fields(Fields& f);

@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <system_error>
 #include <utility>
+
+#include "core/error.h"
 
 namespace nibble {
 namespace {
@@ -39,14 +42,24 @@ void wait_for_change(const std::atomic<T>& value, T old) {
 }  // namespace
 
 ThreadPool::ThreadPool(int threads) {
-  for (int t = 1; t < threads; ++t) workers_.emplace_back([this, t] { worker_loop(t); });
+  try {
+    for (int t = 1; t < threads; ++t) workers_.emplace_back([this, t] { worker_loop(t); });
+  } catch (const std::system_error& e) {
+    const int started = size();
+    stop();
+    throw_device("only {} of {} threads could be started ({}); use fewer with --threads", started,
+                 threads, e.what());
+  }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
   stop_ = true;
   epoch_.fetch_add(1, std::memory_order_release);
   epoch_.notify_all();
   for (std::thread& t : workers_) t.join();
+  workers_.clear();
 }
 
 void ThreadPool::work(int thread) {

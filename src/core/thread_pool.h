@@ -48,6 +48,7 @@ class ThreadPool {
   };
   void dispatch(int64_t n, int64_t grain, void* body, Invoke invoke);
   void work(int thread);
+  void stop();
   void worker_loop(int thread);
 
   std::vector<std::thread> workers_;

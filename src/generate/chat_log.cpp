@@ -54,6 +54,8 @@ std::string log_timestamp() {
   return text;
 }
 
+void touch_log(const std::filesystem::path& file) { append(file, ""); }
+
 void append_text_log(const std::filesystem::path& file, const std::vector<Message>& asked,
                      std::string_view output, std::string_view timestamp) {
   std::string text = fmt::format("==== {} ====\n", timestamp);

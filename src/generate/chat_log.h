@@ -20,6 +20,8 @@ std::string jsonl_line(const std::vector<Message>& asked, std::string_view outpu
                        std::string_view timestamp);
 void append_jsonl_log(const std::filesystem::path& file, const std::vector<Message>& asked,
                       std::string_view output, std::string_view timestamp);
+// Makes sure that the log can be appended to.
+void touch_log(const std::filesystem::path& file);
 std::string log_timestamp();  // local time, "yyyy-MM-dd HH:mm:ss"
 
 struct ReplayedChat {

@@ -15,6 +15,12 @@ ChatSession::ChatSession(Engine& engine, Tokenizer tokenizer, const ChatSessionO
 
 void ChatSession::add(Message message) { messages_.push_back(std::move(message)); }
 
+// The next turn renders the whole conversation and keeps of the cache what still fits.
+void ChatSession::forget_cached_messages() {
+  in_cache_ = 0;
+  pending_.clear();
+}
+
 void ChatSession::reset() {
   engine_.reset();
   messages_.clear();
@@ -41,7 +47,7 @@ std::vector<int32_t> ChatSession::next_prompt(int64_t& reused) {
     const size_t limit = std::min(cached.size(), all.size() - 1);  // at least one token must run
     while (size_t(common) < limit && cached[size_t(common)] == all[size_t(common)]) ++common;
   }
-  if (options_.history == HistoryMode::both && common < engine_.length()) {
+  if (options_.persistent && options_.history == HistoryMode::both && common < engine_.length()) {
     log_warning(
         "the conversation rendered again differs from the cached tokens at position {}; {} tokens "
         "are "
@@ -71,7 +77,7 @@ TurnResult ChatSession::turn(const std::string& user, const GenerateOptions& opt
   } catch (...) {
     messages_.pop_back();
     // A refused prompt has changed nothing, unless the cache was cut: then it is rendered again.
-    if (engine_.length() != length_before) in_cache_ = 0;
+    if (engine_.length() != length_before) forget_cached_messages();
     throw;
   }
   const std::string rest = decoder.flush();
@@ -87,6 +93,7 @@ TurnResult ChatSession::turn(const std::string& user, const GenerateOptions& opt
 void ChatSession::close_reply(const GenerateResult& result, int64_t fed_before,
                               int64_t prompt_tokens) {
   const int64_t run = engine_.length() - fed_before - prompt_tokens;
+  if (run < 0) return forget_cached_messages();  // the prompt itself ran out of time
   pending_.assign(result.ids.begin() + std::ptrdiff_t(run), result.ids.end());
   const auto end = tokenizer_.encode(kTurnEnd);
   pending_.insert(pending_.end(), end.begin(), end.end());

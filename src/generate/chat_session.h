@@ -51,6 +51,7 @@ class ChatSession {
 
  private:
   std::vector<int32_t> next_prompt(int64_t& reused);
+  void forget_cached_messages();
   void close_reply(const GenerateResult& result, int64_t fed_before, int64_t prompt_tokens);
 
   Engine& engine_;

@@ -27,18 +27,22 @@ BatchTables make_tables(Arena& arena, int64_t n, int64_t outputs) {
   return t;
 }
 
+// Before the cache is allocated: its size follows from this number.
+int64_t checked_context(const EngineOptions& o, const Config& c) {
+  if (o.context < 1 || o.context > c.max_positions) {
+    throw_usage("a context of {} tokens was asked for, but the model knows positions up to {}",
+                o.context, c.max_positions);
+  }
+  return o.context;
+}
+
 }  // namespace
 
 Engine::Engine(Backend& backend, const Model& model, const EngineOptions& options)
     : backend_(backend),
       model_(model),
       options_(options),
-      cache_(backend, model.config, options.context, options.cache) {
-  if (options.context > model.config.max_positions) {
-    throw_usage("a context of {} tokens was asked for, but the model knows positions up to {}",
-                options.context, model.config.max_positions);
-  }
-}
+      cache_(backend, model.config, checked_context(options, model.config), options.cache) {}
 
 void Engine::truncate(int64_t length) {
   if (length < 0 || length > this->length())
@@ -97,10 +101,16 @@ void Engine::run(std::span<const int32_t> tokens, Outputs outputs) {
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
 }
 
-std::span<const float> Engine::extend(std::span<const int32_t> tokens) {
+std::span<const float> Engine::extend(std::span<const int32_t> tokens,
+                                      const std::function<bool()>& stop) {
   check(tokens);
+  const int64_t before = length();
   const size_t step = options_.chunk > 0 ? size_t(options_.chunk) : tokens.size();
   for (size_t begin = 0; begin < tokens.size(); begin += step) {
+    if (begin > 0 && stop && stop()) {
+      truncate(before);
+      return {};
+    }
     const size_t count = std::min(step, tokens.size() - begin);
     run(tokens.subspan(begin, count),
         begin + count == tokens.size() ? Outputs::last : Outputs::none);

@@ -3,6 +3,7 @@
 // Prompts go in whole, in chunks or token by token; the results are the same.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -27,8 +28,10 @@ class Engine {
   Engine(Backend& backend, const Model& model, const EngineOptions& options);
 
   // Appends `tokens` to the sequence and returns the logits [V] after the last one, valid until the
-  // next call. UsageError when a token is outside the vocabulary or the context is full.
-  std::span<const float> extend(std::span<const int32_t> tokens);
+  // next call. UsageError when a token is outside the vocabulary or the context is full. `stop` is
+  // asked between chunks; when it says true nothing is appended and the result is empty.
+  std::span<const float> extend(std::span<const int32_t> tokens,
+                                const std::function<bool()>& stop = {});
   // The same, with the logits of every new token: [tokens, V].
   std::vector<float> extend_all(std::span<const int32_t> tokens);
 
@@ -43,10 +46,6 @@ class Engine {
   const EngineOptions& options() const { return options_; }
   const Config& config() const { return model_.config; }
   Backend& backend() { return backend_; }
-  size_t cache_bytes() const {
-    return KvCache::bytes(model_.config, cache_.slots(), cache_.dtype());
-  }
-  size_t activation_bytes() const { return acts_arena_ ? acts_arena_->capacity() : 0; }
 
  private:
   enum class Outputs { none, last, all };

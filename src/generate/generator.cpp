@@ -77,10 +77,15 @@ GenerateResult generate(Engine& engine, std::span<const int32_t> prompt, const G
   std::vector<int32_t> sequence = engine.tokens();
   sequence.insert(sequence.end(), prompt.begin(), prompt.end());
   if (o.replay) engine.reset();
+  const auto timed_out = [&] { return o.timeout_s > 0 && seconds_since(start) > o.timeout_s; };
   std::span<const float> logits =
-      engine.extend(o.replay ? std::span<const int32_t>(sequence) : prompt);
+      engine.extend(o.replay ? std::span<const int32_t>(sequence) : prompt, timed_out);
   result.timing.prompt_tokens = int64_t(prompt.size());
   result.timing.prefill_s = seconds_since(start);
+  if (logits.empty()) {
+    result.reason = FinishReason::timeout;
+    return result;
+  }
   const auto decode_start = Clock::now();
 
   for (;;) {
@@ -111,7 +116,7 @@ GenerateResult generate(Engine& engine, std::span<const int32_t> prompt, const G
       result.reason = FinishReason::length;
       break;
     }
-    if (o.timeout_s > 0 && seconds_since(start) > o.timeout_s) {
+    if (timed_out()) {
       result.reason = FinishReason::timeout;
       break;
     }

@@ -55,7 +55,8 @@ struct GenerateResult {
 using TokenCallback = std::function<bool(int32_t id)>;
 
 // Feeds `prompt` on top of what the engine holds, then generates. Afterwards the engine holds the
-// prompt and every generated token but, possibly, the last: `engine.tokens()` tells.
+// prompt and every generated token but, possibly, the last: `engine.tokens()` tells. A timeout
+// while the prompt is still being fed leaves the prompt out again.
 GenerateResult generate(Engine& engine, std::span<const int32_t> prompt,
                         const GenerateOptions& options, const TokenCallback& on_token = {});
 

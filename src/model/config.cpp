@@ -134,6 +134,10 @@ Config parse_config(std::string_view text, const std::string& where) {
   if (c.Hq % c.Hkv != 0) {
     throw_format("{}: {} query heads cannot share {} key heads evenly", where, c.Hq, c.Hkv);
   }
+  if (c.Hq / c.Hkv > 64) {
+    throw_format("{}: {} query heads for each key head, at most 64 are supported", where,
+                 c.Hq / c.Hkv);
+  }
   if (c.D < 2 || c.D % 2 != 0)
     throw_format("{}: head_dim {} must be even and positive", where, c.D);
   return c;

@@ -31,9 +31,13 @@ class Selector {
   }
   bool selects(const std::string& name, const LogicalTensor& t) const {
     if (settings_.packing != Packing::nvfp4 || t.packed()) return false;
-    if (t.shape.size() != 2 || !castable(t.raw->dtype)) return false;
+    if (t.shape.size() != 2) return false;
     const bool by_name =
         settings_.quantize.empty() ? is_linear_name(name) : std::regex_search(name, regex_);
+    if (by_name && !castable(t.raw->dtype)) {
+      throw_format("tensor '{}' is {}: only f64, f32, f16 and bf16 can be quantised to NVFP4", name,
+                   dtype_name(t.raw->dtype));
+    }
     if (by_name && t.cols % kNvfp4Block != 0) {
       throw_format("tensor '{}' has {} columns: NVFP4 needs a multiple of {}", name, t.cols,
                    kNvfp4Block);

@@ -2,7 +2,9 @@
 #include "model/load.h"
 
 #include <algorithm>
+#include <cmath>
 #include <complex>
+#include <limits>
 #include <unordered_set>
 
 #include "core/error.h"
@@ -30,6 +32,13 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return s + "]";
 }
 
+bool is_loadable(DType t) {
+  return t == DType::f32 || t == DType::bf16 || t == DType::f16 || t == DType::f64;
+}
+
+// The type a stored tensor is held in: as it is, except that backends compute in at most f32.
+DType held_type(DType stored) { return stored == DType::f64 ? DType::f32 : stored; }
+
 // Everything wrong with the file at once: a list helps more than the first of many.
 void check_parameters(const WeightIndex& index, const Config& c,
                       const std::vector<ParamSpec>& table) {
@@ -46,9 +55,9 @@ void check_parameters(const WeightIndex& index, const Config& c,
     } else if (t->packed() && !p.is_linear()) {
       problems.push_back(
           fmt::format("{} is stored as NVFP4, but embeddings and norms must be dense", p.name));
-    } else if (!t->packed() && !is_float(t->raw->dtype)) {
-      problems.push_back(
-          fmt::format("{} has type {}, expected a float type", p.name, dtype_name(t->raw->dtype)));
+    } else if (!t->packed() && !is_loadable(t->raw->dtype)) {
+      problems.push_back(fmt::format("{} has type {}, expected f32, bf16, f16 or f64", p.name,
+                                     dtype_name(t->raw->dtype)));
     }
   }
   if (!problems.empty()) {
@@ -74,7 +83,7 @@ class LayoutPlanner {
 
   WeightLayout plan() {
     WeightLayout layout;
-    layout.embed = o_.dtype.value_or(index_.at(kEmbedName).raw->dtype);
+    layout.embed = o_.dtype.value_or(held_type(index_.at(kEmbedName).raw->dtype));
     layout.norm = o_.dtype.value_or(DType::f32);
     for (int64_t l = 0; l < c_.L; ++l) {
       for (ParamSlot slot : kLinearSlots) layout.linear.push_back(linear(l, slot, o_.recipe));
@@ -106,8 +115,8 @@ class LayoutPlanner {
     if (packed) return {std::nullopt, any_global};
     // NVFP4 values without a global scale are exact in bf16.
     DType dense = all_packed ? (any_global ? DType::f32 : DType::bf16) : *raw_type;
-    if (mixed || dense == DType::f64) dense = DType::f32;
-    return {o_.dtype.value_or(dense), false};
+    if (mixed) dense = DType::f32;
+    return {o_.dtype.value_or(held_type(dense)), false};
   }
 
   const WeightIndex& index_;
@@ -214,6 +223,12 @@ class ParameterReader {
       read_canonical(t, r, count);
     } else {
       read_floats(t, r, count);
+      const float largest = absolute_maximum(floats_.data(), count * t.cols);
+      if (!(largest <= std::numeric_limits<float>::max())) {
+        throw_format("{}: tensor '{}' holds {} in rows {}..{} and cannot be quantised",
+                     source_.describe(), t.name, std::isnan(largest) ? "NaN" : "an infinity", r,
+                     r + count - 1);
+      }
       codes_.resize(size_t(count * t.cols / 2));
       scales_.resize(size_t(count * t.cols / kNvfp4Block));
       quantize_rows(floats_.data(), count, t.cols, o_.scale_rule, 1.0f, codes_.data(),
@@ -280,6 +295,7 @@ Model load_model(Backend& be, const Config& c, const TensorSource& source, const
     progress.advance(t.packed() ? t.codes->n_bytes + t.scales->n_bytes : t.raw->n_bytes);
   }
   be.sync();
+  if (c.tied && index.find(kHeadName)) m.summary += "; the head is the stored one";
   return m;
 }
 

@@ -144,6 +144,8 @@ TEST_F(ChatCommand, MistakesAreAnswered) {
   EXPECT_EQ(run({"--turns", "2"}).code, 2);
   EXPECT_EQ(run({"--prompt", "a", "--turns", "2", "--script", "predecessor"}).code, 2);
   EXPECT_EQ(run({"--prompt", "a", "--replay", "x"}).code, 2);
+  EXPECT_EQ(run({"--replay", "x", "--system", "y"}).code, 2);
+  EXPECT_EQ(run({"--prompt", "a", "--tee", "/proc/none/x"}).code, 3);
   EXPECT_EQ(run({"--script", dir_->file("absent.txt")}).code, 3);
   EXPECT_EQ(run({"--prompt", "a", "--context", "4"}).code, 2);
   EXPECT_EQ(run({"--history", "none"}).code, 2);

@@ -2,10 +2,14 @@
 #include "core/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <stdexcept>
 #include <vector>
+
+#include "core/error.h"
 
 namespace nibble {
 namespace {
@@ -79,3 +83,20 @@ TEST(ThreadPoolTest, DefaultCountIsPositive) { EXPECT_GE(default_thread_count(),
 
 }  // namespace
 }  // namespace nibble
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// In a child process, because the limit on address space stays. Each thread reserves its stack.
+TEST(ThreadPoolDeathTest, ThreadsThatCannotStartAreADeviceError) {
+  const auto starve = [] {
+    const rlimit limit{256 << 20, 256 << 20};
+    setrlimit(RLIMIT_AS, &limit);
+    try {
+      nibble::ThreadPool pool(1024);
+    } catch (const nibble::DeviceError& e) {
+      std::_Exit(int(e.code()));
+    }
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(starve(), testing::ExitedWithCode(4), "");
+}
+#endif

@@ -93,6 +93,34 @@ TEST_F(ChatSessions, WithoutPersistenceNothingIsReused) {
 }
 
 // A message that is not simply the next user turn makes the session render everything again.
+TEST_F(ChatSessions, NoWarningWhereNothingDiffers) {
+  for (const bool persistent : {true, false}) {
+    Engine e = make_engine();
+    ChatSessionOptions o;
+    o.history = HistoryMode::both;
+    o.persistent = persistent;
+    ChatSession s(e, tokenizer_, o);
+    testing::internal::CaptureStderr();
+    s.turn("hello", generate_options(1));
+    s.turn("more", generate_options(1));
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  }
+}
+
+// A turn whose prompt runs out of time does not spoil the next one.
+TEST_F(ChatSessions, TimeoutDuringThePromptKeepsTheConversation) {
+  Engine e = make_engine();
+  e.set_chunk(4);
+  ChatSession s(e, tokenizer_, {});
+  s.turn("hello", generate_options());
+  GenerateOptions hurried = generate_options();
+  hurried.timeout_s = 1e-9;
+  EXPECT_EQ(s.turn("你是誰", hurried).generation.reason, FinishReason::timeout);
+  std::vector<Message> asked = s.messages();
+  asked.push_back({Role::user, "and now?"});
+  EXPECT_EQ(s.turn("and now?", generate_options()).generation.ids, from_scratch(asked));
+}
+
 TEST_F(ChatSessions, InsertedMessagesAreHonoured) {
   Engine e = make_engine();
   ChatSession s(e, tokenizer_, {});

@@ -164,9 +164,12 @@ TEST(Engine, ErrorsSayWhatIsWrong) {
   EXPECT_THROW(e.extend(std::vector<int32_t>{-1}), UsageError);
   EXPECT_THROW(e.extend(random_tokens(9, 160, 1)), UsageError);
   EXPECT_EQ(e.length(), 0);  // a refused call leaves nothing behind
-  EngineOptions too_long = o;
-  too_long.context = 513;
-  EXPECT_THROW(Engine(backend, toy.model, too_long), UsageError);
+  for (const int64_t context :
+       {int64_t(513), int64_t(0), int64_t(-1), INT64_MAX, INT64_MAX / 2 + 1}) {
+    EngineOptions bad = o;
+    bad.context = context;
+    EXPECT_THROW(Engine(backend, toy.model, bad), UsageError) << context;
+  }
 }
 
 }  // namespace

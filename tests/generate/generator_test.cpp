@@ -71,6 +71,18 @@ TEST_F(Generator, TimeoutEnds) {
   EXPECT_EQ(r.ids.size(), 1u);
 }
 
+// Time can run out while the prompt is still being fed; the engine then is as it was before.
+TEST_F(Generator, TimeoutDuringThePrompt) {
+  Engine e(backend_, toy_.model, {64, 2, DType::f64, DType::f64, DType::f64, Activations::none});
+  e.extend(std::vector<int32_t>{1, 2, 3});
+  GenerateOptions o = options(50);
+  o.timeout_s = 1e-9;
+  const auto r = generate(e, prompt_, o);
+  EXPECT_EQ(r.reason, FinishReason::timeout);
+  EXPECT_TRUE(r.ids.empty());
+  EXPECT_EQ(e.tokens(), (std::vector<int32_t>{1, 2, 3}));
+}
+
 TEST_F(Generator, NanLogitsAreReported) {
   toy_.model.weights.final_norm.as<double>()[3] = std::numeric_limits<double>::quiet_NaN();
   Engine e = make();

@@ -94,6 +94,9 @@ TEST(Config, MissingWrongAndUnsupportedFieldsAreNamed) {
   refused(with("rms_norm_eps", 0), "rms_norm_eps");
   refused(with("head_dim", 15), "head_dim");
   refused(with("num_key_value_heads", 3), "heads");
+  ordered_json many = with("num_attention_heads", 128);
+  many["num_key_value_heads"] = 1;
+  refused(many, "64");
   refused(with("tie_word_embeddings", "yes"), "tie_word_embeddings");
   refused(with("eos_token_id", 160), "eos_token_id");
   refused(with("eos_token_id", {1, "x"}), "eos_token_id");

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/memory_info.h"
 #include "formats/dat.h"
 #include "model/evaluate.h"
 #include "model/tied_head.h"
@@ -53,6 +54,70 @@ TEST(Load, ListsEverythingThatDoesNotFit) {
   EXPECT_NE(error_of([&] { load_model(*backend, untied, *source, {}); }).find("lm_head.weight"),
             std::string::npos);
   EXPECT_THROW(weight_bytes(*backend, deeper, *source, {}), FormatError);
+}
+
+// Doubles are held as floats; types without a rule are refused with the file, not deep inside.
+TEST(Load, UnusualStoredTypes) {
+  const auto backend = make_cpu_backend(1);
+  const Config c = toy_config();
+  TemporaryDirectory dir("load");
+  write_toy_weights(c, dir.path() / "f32.safetensors");
+  const auto source = open_tensor_source(dir.path() / "f32.safetensors");
+  const auto with_embedding = [&](DType dtype) {
+    std::vector<TensorInfo> infos = source->tensors();
+    for (TensorInfo& t : infos) {
+      if (t.name == kEmbedName) t.dtype = dtype;
+    }
+    const auto file = dir.path() / (std::string(dtype_name(dtype)) + ".safetensors");
+    SafetensorsWriter writer(file, infos);
+    for (const TensorInfo& t : source->tensors()) {
+      const auto x = read_all<float>(*source, t.name);
+      if (t.name != kEmbedName) {
+        writer.append(std::as_bytes(std::span(x)));
+      } else if (dtype == DType::f64) {
+        const std::vector<double> wide(x.begin(), x.end());
+        writer.append(std::as_bytes(std::span(wide)));
+      } else {
+        writer.append(std::vector<std::byte>(x.size()));
+      }
+    }
+    writer.finish();
+    return open_tensor_source(file);
+  };
+  const Model plain = load_model(*backend, c, *source, {});
+  const Model wide = load_model(*backend, c, *with_embedding(DType::f64), {});
+  EXPECT_EQ(logits_of(*backend, wide), logits_of(*backend, plain));
+  const auto f8 = with_embedding(DType::f8_e4m3);
+  EXPECT_NE(error_of([&] { load_model(*backend, c, *f8, {}); }).find("f8_e4m3"), std::string::npos);
+}
+
+TEST(Load, NanWeightsCannotBeQuantisedAndAreNamed) {
+  const auto backend = make_cpu_backend(1);
+  TemporaryDirectory dir("load");
+  const auto file = dir.path() / "model.safetensors";
+  write_toy_weights(toy_config(), file);
+  const std::string name = "model.layers.1.mlp.up_proj.weight";
+  std::string bytes = read_text_file(file);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::memcpy(bytes.data() + open_tensor_source(file)->at(name).file_offset, &nan, sizeof nan);
+  write_text_file_atomic(file, bytes);
+  LoadOptions o;
+  o.recipe = Recipe::nvfp4;
+  const auto source = open_tensor_source(file);
+  EXPECT_NE(error_of([&] { load_model(*backend, toy_config(), *source, o); }).find(name),
+            std::string::npos);
+}
+
+TEST(Load, MoreMemoryThanTheMachineHasIsADeviceError) {
+  const auto backend = make_cpu_backend(1);
+  const uint64_t total = system_memory().total_bytes;
+  ASSERT_GT(total, 0u);
+  try {
+    backend->allocate(total, "weights");  // some of it is always in use
+    FAIL();
+  } catch (const DeviceError& e) {
+    EXPECT_NE(std::string(e.what()).find("available"), std::string::npos) << e.what();
+  }
 }
 
 TEST(Load, WeightBytesArePredicted) {
