@@ -94,7 +94,7 @@ cmd_test() {
   rm -f "$report"
   ctest --test-dir "$build" --parallel "$jobs" --output-on-failure --no-tests=error \
     --output-junit "$report" --test-output-size-passed 65536 --test-output-size-failed 1048576 \
-    "$@" || status=$?
+    "$@" | sed -u -e '/^ *Start /d' -e 's/ \.\{4,\}/ .../' || status=$?
   [ -f "$report" ] || fail "ctest left no report (exit $status)"
   say "Summary"
   python3 "$root/tools/summarize_tests.py" "$report" || status=1

@@ -2,6 +2,7 @@
 """Tests of the Python tools and of nibble.sh. Run by ctest as `tools`."""
 import importlib
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -40,6 +41,10 @@ def report(*cases):
             ElementTree.SubElement(case, "skipped", message="SKIP_RETURN_CODE=77")
         ElementTree.SubElement(case, "system-out").text = output
     return suite
+
+
+def report_of(status):
+    return report(("the test", status, ""))
 
 
 class Summary(unittest.TestCase):
@@ -150,6 +155,33 @@ class Script(unittest.TestCase):
         self.assertNotEqual(wrong.returncode, 0)
         self.assertIn("bulid", wrong.stderr)
         self.assertNotEqual(self.run_script("build", "extra").returncode, 0)
+
+    def run_with_stubs(self, ctest_exit, test_status):
+        """nibble.sh test with every tool replaced by a stub; ctest writes a report and fails."""
+        with tempfile.TemporaryDirectory() as folder:
+            stubs = pathlib.Path(folder)
+            report = ElementTree.tostring(report_of(test_status), encoding="unicode")
+            (stubs / "report").write_text(report)
+            for name, body in {
+                    "dpkg-query": "printf installed",
+                    "cmake": "exit 0",
+                    "ctest": f"cp {stubs}/report {stubs}/tests.xml; echo 'a ........ b'; "
+                             f"exit {ctest_exit}"}.items():
+                (stubs / name).write_text(f"#!/bin/sh\n{body}\n")
+                (stubs / name).chmod(0o755)
+            environment = {**os.environ, "PATH": f"{stubs}:{os.environ['PATH']}",
+                           "NIBBLE_BUILD_DIR": folder, "NIBBLE_NO_INSTALL": "1"}
+            return subprocess.run([str(ROOT / "nibble.sh"), "test"], capture_output=True, text=True,
+                                  check=False, env=environment)
+
+    def test_exit_code_follows_the_tests(self):
+        good = self.run_with_stubs(0, "run")
+        self.assertEqual(good.returncode, 0, good.stderr)
+        self.assertEqual(good.stdout.splitlines()[-1], "1 passed, 0 failed, 0 skipped")
+        self.assertNotEqual(self.run_with_stubs(8, "run").returncode, 0)
+        bad = self.run_with_stubs(0, "fail")
+        self.assertNotEqual(bad.returncode, 0)
+        self.assertEqual(bad.stdout.splitlines()[-1], "0 passed, 1 failed, 0 skipped")
 
     def test_installs_what_the_build_looks_for(self):
         """Every package find_package or pkg-config asks for has its Debian package in the list."""
