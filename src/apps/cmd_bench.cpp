@@ -10,6 +10,7 @@
 #include "apps/bench_peak.h"
 #include "apps/bench_work.h"
 #include "apps/command.h"
+#include "apps/output_files.h"
 #include "apps/runtime.h"
 #include "core/file.h"
 #include "core/log.h"
@@ -225,6 +226,8 @@ void check_usage(const BenchOptions& o) {
 
 ExitCode run_bench(const BenchOptions& o, Io& io) {
   check_usage(o);
+  refuse_replacing_input(o.json_file, resolve_model(o.runtime.model, TokenizerNeed::optional),
+                         {o.tokenizer_text});
   const auto start = Clock::now();
   const Runtime r = open_runtime(o.runtime, TokenizerNeed::optional);
   const double load_s = seconds_since(start);

@@ -4,6 +4,7 @@
 
 #include "apps/check_parts.h"
 #include "apps/command.h"
+#include "apps/output_files.h"
 
 namespace nibble {
 namespace {
@@ -20,6 +21,7 @@ ExitCode run_check(const CheckOptions& given, Io& io) {
   CheckReport report(io.out);
   const ModelPaths paths =
       resolve_model(o.runtime.model, o.needle ? TokenizerNeed::required : TokenizerNeed::optional);
+  refuse_replacing_input(o.json, paths, {o.haystack});
   const std::string model = paths.weights.string();
   if (o.finite) {
     const auto source = open_tensor_source(paths.weights);

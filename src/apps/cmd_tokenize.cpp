@@ -10,6 +10,7 @@
 
 #include "apps/command.h"
 #include "apps/model_options.h"
+#include "apps/output_files.h"
 #include "core/file.h"
 #include "core/log.h"
 #include "tokenizer/tokenizer.h"
@@ -95,13 +96,10 @@ ExitCode run_tokenize(const TokenizeOptions& o, Io& io) {
   if (o.decode && o.plain) throw_usage("--plain is about encoding; it has no part in --decode");
   if (o.force && o.out.empty()) throw_usage("--force is about --out, which is not given");
   const SpecialTokens how = o.plain ? SpecialTokens::plain : SpecialTokens::parse;
+  const fs::path tokenizer_file = resolve_tokenizer(o.model);
   std::unique_ptr<AtomicFile> file;
   if (!o.out.empty()) {
-    for (const fs::path& input : {o.file, o.jsonl, o.model.tokenizer}) {
-      if (!input.empty() && same_file(input, o.out)) {
-        throw_usage("the output {} is an input", o.out.string());
-      }
-    }
+    refuse_replacing_input(o.out, {o.model.model, {}, tokenizer_file}, {o.file, o.jsonl});
     if (fs::exists(o.out) && !o.force) {
       throw_usage("{} exists: choose another name, or use --force", o.out.string());
     }
@@ -115,7 +113,7 @@ ExitCode run_tokenize(const TokenizeOptions& o, Io& io) {
     }
   };
 
-  const Tokenizer tokenizer = Tokenizer::load(resolve_tokenizer(o.model));
+  const Tokenizer tokenizer = Tokenizer::load(tokenizer_file);
   if (o.decode) {
     check_ids(tokenizer, *o.decode);
     emit(tokenizer.decode(*o.decode) + "\n");

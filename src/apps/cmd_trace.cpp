@@ -5,6 +5,7 @@
 #include <ostream>
 
 #include "apps/command.h"
+#include "apps/output_files.h"
 #include "apps/runtime.h"
 #include "apps/trace_compare.h"
 #include "apps/trace_io.h"
@@ -115,9 +116,7 @@ void check_usage(const TraceOptions& o) {
   }
   if (o.out.empty() && !o.dump.empty()) throw_usage("--dump is about --out, which is not given");
   if (!o.second.empty()) throw_usage("'{}' is only read with --compare", o.second.string());
-  if (!o.input.empty() && !o.out.empty() && same_file(o.input, o.out)) {
-    throw_usage("the output {} is the input", o.out.string());
-  }
+  refuse_replacing_input(o.out, resolve_model(o.runtime.model, TokenizerNeed::optional), {o.input});
 }
 
 void print_top(const TraceOptions& o, const Runtime& runtime, const TraceInput& in,
@@ -158,7 +157,6 @@ ExitCode run_trace(const TraceOptions& o, Io& io) {
     options.activations = ActivationsChoice::bf16;
   }
   Runtime runtime = open_runtime(options, TokenizerNeed::optional);
-  if (!o.out.empty()) refuse_overwrite_of_input(*runtime.source, o.out);
   const TraceInput input = read_input(o, runtime);
   const Dump dump = o.out.empty() ? Dump{} : parse_dump(o.dump, input);
 

@@ -24,7 +24,56 @@ constexpr const char* kCompanions[] = {"generation_config.json",
 
 bool is_empty_directory(const fs::path& p) { return fs::is_directory(p) && fs::is_empty(p); }
 
+constexpr const char* kIndex = "model.safetensors.index.json";
+
+// Whether `file`, which lies in the model directory, belongs to its weights.
+bool is_weights_name(const fs::path& directory, const std::string& name) {
+  if (name == kIndex || name.ends_with(".dat")) return true;
+  if (!name.ends_with(".safetensors")) return false;
+  if (name.starts_with("model")) return true;
+  // Shards may have any name: the index has it.
+  return fs::is_regular_file(directory / kIndex) &&
+         read_text_file(directory / kIndex).find("\"" + name + "\"") != std::string::npos;
+}
+
+fs::path parent_of(const fs::path& file) {
+  return file.has_parent_path() ? file.parent_path() : fs::path(".");
+}
+
+// Every file the model may be read from, whether this command reads it or not.
+std::vector<fs::path> files_of(const ModelPaths& model) {
+  std::vector<fs::path> files = {model.weights, model.config, model.tokenizer};
+  std::set<fs::path> directories;
+  for (const fs::path& f : files) {
+    if (!f.empty()) directories.insert(fs::is_directory(f) ? f : parent_of(f));
+  }
+  for (const fs::path& d : directories) {
+    files.push_back(d / "config.json");
+    for (const char* name : kCompanions) files.push_back(d / name);
+  }
+  if (!fs::is_directory(model.weights)) return files;
+  for (const auto& entry : fs::directory_iterator(model.weights)) {
+    if (is_weights_name(model.weights, entry.path().filename().string())) {
+      files.push_back(entry.path());
+    }
+  }
+  return files;
+}
+
 }  // namespace
+
+void refuse_replacing_input(const fs::path& output, const ModelPaths& model,
+                            const std::vector<fs::path>& others) {
+  if (output.empty() || !fs::exists(output)) return;
+  std::vector<fs::path> inputs = files_of(model);
+  inputs.insert(inputs.end(), others.begin(), others.end());
+  for (const fs::path& input : inputs) {
+    if (!input.empty() && fs::is_regular_file(input) && same_file(input, output)) {
+      throw_usage("the output {} is an input ({}): choose another name", output.string(),
+                  input.string());
+    }
+  }
+}
 
 OutputPlace check_output(const fs::path& out, Container container, Overwrite overwrite) {
   if (container == Container::directory) {

@@ -3,7 +3,9 @@
 #pragma once
 #include <filesystem>
 #include <string>
+#include <vector>
 
+#include "apps/model_options.h"
 #include "model/container.h"
 
 namespace nibble {
@@ -19,6 +21,11 @@ struct OutputPlace {
 // Creates nothing yet.
 OutputPlace check_output(const std::filesystem::path& out, Container container,
                          Overwrite overwrite);
+
+// Throws UsageError when `output` is a file of the model (weights, config.json, the tokenizer's
+// files; also through a link) or one of `others`. Paths of both may be empty.
+void refuse_replacing_input(const std::filesystem::path& output, const ModelPaths& model,
+                            const std::vector<std::filesystem::path>& others = {});
 
 // A file beside the weights. One that is there already is replaced with Overwrite::allow and
 // otherwise kept, which a warning says when it differs.

@@ -80,6 +80,38 @@ TEST_F(Tokenize, Mistakes) {
   cli_fails({"tokenize", "--tokenizer", dir_.file("bad.json"), "--text", "x"}, 3, "bad.json");
 }
 
+TEST(OutputFiles, NoCommandReplacesItsInput) {
+  namespace fs = std::filesystem;
+  const TemporaryDirectory dir("inputs");
+  const std::string model = dir.file("m"), ids = "--input-ids";
+  write_toy_directory(model);
+  write_text_file_atomic(dir.file("text"), "hello");
+  write_text_file_atomic(dir.file("m/generation_config.json"), "{}");
+  fs::create_symlink(model + "/config.json", dir.file("link"));
+  for (const std::string& file :
+       {model + "/config.json", model + "/tokenizer.json", model + "/model.safetensors",
+        model + "/generation_config.json", dir.file("link"), dir.file("text")}) {
+    const std::string before = file_bytes(file);
+    const bool text = file == dir.file("text");
+    if (!text) cli_fails({"trace", "--model", model, ids, "1", "--out", file}, 2, file);
+    cli_fails(
+        {"check", "--model", model, "--needle", "--haystack", dir.file("text"), "--json", file}, 2,
+        "is an input");
+    cli_fails({"bench", "--model", model, "--tokenizer-file", dir.file("text"), "--json", file}, 2,
+              "is an input");
+    cli_fails({"tokenize", "--model", model, "--file", dir.file("text"), "--out", file, "--force"},
+              2, "is an input");
+    EXPECT_EQ(file_bytes(file), before);
+  }
+  // Shards may have any name.
+  fs::rename(model + "/model.safetensors", model + "/part.safetensors");
+  write_text_file_atomic(model + "/model.safetensors.index.json",
+                         R"({"weight_map": {"model.norm.weight": "part.safetensors"}})");
+  for (const std::string name : {"part.safetensors", "model.safetensors.index.json"}) {
+    cli_fails({"trace", "--model", model, ids, "1", "--out", model + "/" + name}, 2, "is an input");
+  }
+}
+
 TEST(TokenizeQwen3, TheRealFile) {
   NIBBLE_SHARED_FILE_OR_SKIP(path, "qwen3/tokenizer.json");
   EXPECT_EQ(cli_ok({"tokenize", "--tokenizer", path.string(), "--text", "Hello<|im_end|>"}),
