@@ -22,8 +22,8 @@ struct ConvertOptions {
   fs::path in, out, config;
   Packing quant = Packing::none;
   std::string quantize;
-  ScaleRule scale_rule = ScaleRule::four_over_six;
-  ScaleLevels scales = ScaleLevels::single;
+  std::optional<ScaleRule> scale_rule;
+  std::optional<ScaleLevels> scales;
   std::optional<DType> dtype;
   bool copy_config = false, force = false;
   WorkOptions work;
@@ -45,16 +45,18 @@ struct ConvertOptions {
                      .help = "Quantise the matrices whose name this regular expression finds, "
                              "instead of linear layers and the head",
                      .value = "REGEX"});
-    f.add_choice<ScaleRule>(scale_rule,
-                            {.flag = "--scale-rule", .help = "How a block's scale is chosen"},
-                            {{"four-over-six", ScaleRule::four_over_six},
-                             {"absmax", ScaleRule::absmax},
-                             {"search", ScaleRule::search},
-                             {"torchao", ScaleRule::torchao}});
-    f.add_choice<ScaleLevels>(
+    f.add_choice<std::optional<ScaleRule>>(
+        scale_rule,
+        {.flag = "--scale-rule", .help = "How a block's scale is chosen; default four-over-six"},
+        {{"four-over-six", ScaleRule::four_over_six},
+         {"absmax", ScaleRule::absmax},
+         {"search", ScaleRule::search},
+         {"torchao", ScaleRule::torchao}});
+    f.add_choice<std::optional<ScaleLevels>>(
         scales,
         {.flag = "--scales",
-         .help = "two-level adds one scale per tensor: less error, unknown to older readers"},
+         .help = "two-level adds one scale per tensor: less error, unknown to older readers; "
+                 "default single-level"},
         {{"single-level", ScaleLevels::single}, {"two-level", ScaleLevels::two}});
     f.add_choice(dtype,
                  {.flag = "--dtype",
@@ -71,6 +73,11 @@ struct ConvertOptions {
     work.visit_fields(f);
   }
 };
+
+ScaleRule rule_of(const ConvertOptions& o) {
+  return o.scale_rule.value_or(ScaleRule::four_over_six);
+}
+ScaleLevels levels_of(const ConvertOptions& o) { return o.scales.value_or(ScaleLevels::single); }
 
 struct Input {
   std::unique_ptr<TensorSource> source;
@@ -132,6 +139,10 @@ void write_config(const Input& input, const fs::path& directory, const ConvertSu
 void print_summary(const ConvertOptions& o, const ConvertSummary& s, double seconds, Io& io) {
   for (const std::string& note : s.notes) io.out << "note: " << note << "\n";
   if (s.head_made) io.out << "note: the tied head is stored as lm_head.weight\n";
+  if (s.quantised == 0 && (o.scale_rule || o.scales)) {
+    io.out << "note: --scale-rule and --scales had nothing to do: no tensor was quantised, what is "
+              "NVFP4 already is copied\n";
+  }
   if (s.rounded > 0) {
     io.out << fmt::format("note: {} raw values were rounded to their new type\n", s.rounded);
   }
@@ -140,8 +151,8 @@ void print_summary(const ConvertOptions& o, const ConvertSummary& s, double seco
   if (s.quantised > 0) {
     io.out << fmt::format("quantisation error: relative RMS {:.4f} %, largest {:.6g} ({}, {})\n",
                           s.error.relative_rms() * 100, s.error.max_abs_error,
-                          scale_rule_name(o.scale_rule),
-                          o.scales == ScaleLevels::two ? "two-level" : "single-level");
+                          scale_rule_name(rule_of(o)),
+                          levels_of(o) == ScaleLevels::two ? "two-level" : "single-level");
   }
   io.out << fmt::format("{}: {} entries, {} payload bytes ({}), {:.1f} s\n", o.out.string(),
                         s.entries, s.payload_bytes, format_bytes(s.payload_bytes), seconds);
@@ -152,8 +163,7 @@ ExitCode run_convert(const ConvertOptions& o, Io& io) {
   if (o.quant == Packing::none && !o.quantize.empty()) {
     throw_usage("--quantize says what to quantise, and --quant none says nothing is");
   }
-  if (o.quant == Packing::none &&
-      (o.scale_rule != ScaleRule::four_over_six || o.scales != ScaleLevels::single)) {
+  if (o.quant == Packing::none && (o.scale_rule || o.scales)) {
     throw_usage("--scale-rule and --scales are about --quant nvfp4");
   }
   const Input input = open_input(o);
@@ -161,8 +171,8 @@ ExitCode run_convert(const ConvertOptions& o, Io& io) {
   settings.container = container_for(o.out);
   settings.packing = o.quant;
   settings.quantize = o.quantize;
-  settings.rule = o.scale_rule;
-  settings.levels = o.scales;
+  settings.rule = rule_of(o);
+  settings.levels = levels_of(o);
   settings.dtype = o.dtype;
   refuse_same(o, input, settings.container);
   const Overwrite overwrite = o.force ? Overwrite::allow : Overwrite::refuse;

@@ -236,6 +236,36 @@ TEST_F(Convert, WhatCannotBeConverted) {
   EXPECT_TRUE(contains(report_, "ends at 2688")) << report_;
 }
 
+TEST_F(Convert, AMatrixThatCannotBeQuantisedIsAnError) {
+  for (const DType dtype : {DType::f8_e4m3, DType::i32}) {
+    for (const std::string name : {"a.q_proj.weight", "a.other"}) {
+      TensorInfo info;
+      info.name = name;
+      info.dtype = dtype;
+      info.shape = {2, 16};
+      const std::string in = dir_.file("odd.safetensors");
+      SafetensorsWriter w(in, {info});
+      w.append(std::vector<std::byte>(32 * dtype_bytes(dtype)));
+      w.finish();
+      const std::string part = fmt::format("'{}' is {}", name, dtype_name(dtype));
+      fails(in, "x.safetensors", {"--quant", "nvfp4", "--quantize", "a\\."}, 3, part);
+      if (name == "a.q_proj.weight") fails(in, "x.safetensors", {"--quant", "nvfp4"}, 3, part);
+      EXPECT_FALSE(std::filesystem::exists(dir_.file("x.safetensors")));
+    }
+  }
+}
+
+TEST_F(Convert, ScaleOptionsWithNothingToQuantiseAreSaid) {
+  to(predecessor_, "a.dat", {"--quant", "nvfp4", "--scale-rule", "four-over-six"});
+  EXPECT_TRUE(contains(report_, "had nothing to do")) << report_;
+  to(predecessor_, "b.dat", {"--quant", "nvfp4", "--scales", "two-level"});
+  EXPECT_TRUE(contains(report_, "had nothing to do")) << report_;
+  to(predecessor_, "c.dat", {"--quant", "nvfp4"});
+  EXPECT_FALSE(contains(report_, "had nothing to do")) << report_;
+  to(tied_, "d.dat", {"--quant", "nvfp4", "--scale-rule", "absmax"});
+  EXPECT_FALSE(contains(report_, "had nothing to do")) << report_;
+}
+
 TEST_F(Convert, RoundingIsCounted) {
   // 1 is exact in fp16, 1 + 2^-20 is not, and 2^-30 is below its smallest value.
   const std::string in = tensor_file("a.weight", {3}, {1.0f, 1 + 0x1p-20f, 0x1p-30f});
