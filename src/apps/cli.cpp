@@ -153,6 +153,11 @@ ExitCode dispatch(const std::vector<std::string>& args, Io& io) {
   parse_arguments(fields, std::span(args).first(begin), [&](const std::string& flag) {
     return fmt::format("unknown option {} before the command; see nibble --help", flag);
   });
+  if (!common.help && begin + 1 < args.size() && args[begin] == "help") {
+    if (begin + 2 < args.size()) throw_usage("help takes one command, found '{}'", args[begin + 2]);
+    io.out << command_help(args[begin + 1]);
+    return ExitCode::ok;
+  }
   if (common.help || begin == args.size() || args[begin] == "help") {
     io.out << general_help();
     return common.help || begin < args.size() ? ExitCode::ok : ExitCode::usage;

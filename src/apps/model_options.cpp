@@ -30,11 +30,14 @@ std::vector<std::string> dat_files(const fs::path& directory) {
 }
 
 fs::path weights_in(const fs::path& directory) {
-  if (fs::exists(directory / "model.safetensors") ||
-      fs::exists(directory / "model.safetensors.index.json")) {
-    return directory;
-  }
   const std::vector<std::string> dats = dat_files(directory);
+  for (const char* name : {"model.safetensors", "model.safetensors.index.json"}) {
+    if (!fs::exists(directory / name)) continue;
+    if (dats.empty()) return directory;
+    throw_usage("{} holds {} and .dat files ({}): name one of them, e.g. --model {} or --model {}",
+                directory.string(), name, fmt::join(dats, ", "), (directory / name).string(),
+                (directory / dats[0]).string());
+  }
   if (dats.size() == 1) return directory / dats[0];
   if (dats.size() > 1) {
     throw_usage("{} holds several .dat files ({}): name one of them, e.g. --model {}",
@@ -111,7 +114,10 @@ fs::path resolve_tokenizer(const ModelOptions& o) {
   if (o.tokenizer.empty() && !o.named()) {
     throw_usage("no tokenizer given: use --tokenizer FILE or --model DIR");
   }
-  const fs::path directory = o.named() ? locate(o).directory : fs::path();
+  // The tokenizer of a directory needs no decision on which weights in it are meant.
+  const fs::path directory = fs::is_directory(o.model) ? o.model
+                             : o.named()               ? locate(o).directory
+                                                       : fs::path();
   return companion(o.tokenizer, directory, "tokenizer.json", "--tokenizer",
                    TokenizerNeed::required);
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cctype>
 #include <charconv>
 #include <cmath>
 
@@ -67,7 +68,9 @@ std::string floating(std::string s) {
 
 }  // namespace
 
-std::string parse_value(const std::string& text, bool& out) {
+std::string parse_value(const std::string& given, bool& out) {
+  std::string text = given;  // in any letter case: scripts write True
+  for (char& c : text) c = char(std::tolower(static_cast<unsigned char>(c)));
   if (text == "true" || text == "1" || text == "yes") {
     out = true;
   } else if (text == "false" || text == "0" || text == "no") {

@@ -12,8 +12,6 @@
 namespace nibble {
 namespace {
 
-constexpr std::string_view kBooleans[] = {"true", "false", "1", "0", "yes", "no"};
-
 std::string out_of_range(const FieldInfo& info, double v) {
   const bool bad = (info.least && v < *info.least) || (info.most && v > *info.most) ||
                    (info.above && v <= *info.above);
@@ -48,7 +46,8 @@ void set_field(Field& f, const std::string& given_as, const std::string& text) {
 }
 
 bool is_boolean_word(const std::string& s) {
-  return std::ranges::find(kBooleans, s) != std::end(kBooleans);
+  bool value = false;
+  return parse_value(s, value).empty();
 }
 
 std::vector<std::string> wrap(const std::string& text, size_t width) {

@@ -23,7 +23,15 @@ TEST(Cli, VersionAndHelp) {
     EXPECT_TRUE(contains(help, "  " + c.name + " ")) << c.name;
     EXPECT_EQ(cli_ok({c.name, "--help"}), command_help(c.name));
     EXPECT_EQ(cli_ok({c.name, "-h", "--no-such-flag"}), command_help(c.name));
+    EXPECT_EQ(cli_ok({"help", c.name}), command_help(c.name));
   }
+  EXPECT_EQ(cli_ok({"help"}), help);
+  cli_fails({"help", "nothing"}, 2, "nothing");
+  cli_fails({"help", "convert", "more"}, 2, "more");
+  for (const char* yes : {"True", "TRUE", "Yes"}) {
+    EXPECT_TRUE(contains(cli_ok({"convert", "--force", yes, "--print-config"}), "force = true"));
+  }
+  EXPECT_TRUE(contains(cli_ok({"convert", "--force=False", "--print-config"}), "force = false"));
   const CliResult nothing = cli({});
   EXPECT_EQ(nothing.code, 2);
   EXPECT_EQ(nothing.out, help);
@@ -152,7 +160,18 @@ TEST_F(ModelNaming, ADirectoryHoldsSafetensorsOrOneDat) {
   EXPECT_EQ(resolve(o).weights, at("m/a.dat"));
   write_text_file_atomic(at("m/b.dat"), "x");
   EXPECT_THROW(resolve(o), UsageError);
+  std::filesystem::remove(at("m/b.dat"));
+  // Two models in one directory: which one is meant is not guessed.
+  for (const char* name : {"m/model.safetensors", "m/model.safetensors.index.json"}) {
+    write_text_file_atomic(at(name), "x");
+    EXPECT_THROW(resolve(o), UsageError);
+    ModelOptions named;
+    named.model = at(name);
+    EXPECT_EQ(resolve(named).weights, at(name));
+    std::filesystem::remove(at(name));
+  }
   write_text_file_atomic(at("m/model.safetensors"), "x");
+  std::filesystem::remove(at("m/a.dat"));
   EXPECT_EQ(resolve(o).weights, at("m"));
 }
 
