@@ -52,19 +52,26 @@ void CheckOptions::visit_fields(Fields& f) {
                      .least = -1,
                      .most = 1});
   f.section("Needle in a haystack");
-  f.add(needle_options.secret, {.flag = "--secret", .help = "What is to be remembered"});
+  f.add(needle_options.secret,
+        {.flag = "--secret", .help = "What is to be remembered", .needs = "--needle"});
   f.add(needle_options.target_tokens, {.flag = "--target-tokens",
                                        .help = "Length of the conversation before the question",
                                        .value = "N",
-                                       .least = 1});
-  f.add(needle_options.chunk_tokens,
-        {.flag = "--chunk-size", .help = "Tokens of filler per turn", .value = "N", .least = 1});
+                                       .least = 1,
+                                       .needs = "--needle"});
+  f.add(needle_options.chunk_tokens, {.flag = "--chunk-size",
+                                      .help = "Tokens of filler per turn",
+                                      .value = "N",
+                                      .least = 1,
+                                      .needs = "--needle"});
   f.add(haystack, {.flag = "--haystack",
                    .help = "A text file to use as filler; by default a made-up log",
-                   .value = "FILE"});
+                   .value = "FILE",
+                   .needs = "--needle"});
   f.add_choice(needle_mode,
                {.flag = "--needle-mode",
-                .help = "Keep the cache between turns, or compute the conversation anew each turn"},
+                .help = "Keep the cache between turns, or compute the conversation anew each turn",
+                .needs = "--needle"},
                {{"persistent", CacheUse::persistent}, {"rebuild", CacheUse::rebuild}});
   cache.visit_fields(f);
 }

@@ -270,7 +270,7 @@ ExitCode run_bench(const BenchOptions& o, Io& io) {
 
 Command bench_command() {
   return make_command<BenchOptions>(
-      "bench", "measure prefill and decode as a share of what this machine can do",
+      "bench", "Measure prefill and decode as a share of what this machine can do",
       "Prompts are random ids; decoding is greedy. GB/s and GFLOP/s count what the model must "
       "move\n"
       "and compute, not what the program happens to. Integer dot products of int8 activations can\n"

@@ -50,7 +50,7 @@ ExitCode run_check(const CheckOptions& given, Io& io) {
 
 Command check_command() {
   return make_command<CheckOptions>(
-      "check", "look for NaN and collapse, compare cache modes and execution paths",
+      "check", "Look for NaN and collapse, compare cache modes and execution paths",
       "Each check ends with a line PASS or FAIL and its figure; when one fails the exit code is "
       "1.\n"
       "--paths compares with the fp32 forward of the whole sequence: the cache must agree to "

@@ -205,7 +205,7 @@ ExitCode run_convert(const ConvertOptions& o, Io& io) {
 
 Command convert_command() {
   return make_command<ConvertOptions>(
-      "convert", "convert weights between model directories, safetensors and .dat",
+      "convert", "Convert weights between model directories, safetensors and .dat",
       "Raw tensors keep their values; rounding, where the new type asks for it, is counted and\n"
       "reported, a value it cannot hold is an error. A .dat of a tied model gets its own\n"
       "lm_head.weight; a directory gets none when it is the embedding. Into a directory, and into\n"

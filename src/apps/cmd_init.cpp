@@ -83,7 +83,7 @@ ExitCode run_init(const InitOptions& o, Io& io) {
 
 Command init_command() {
   return make_command<InitOptions>(
-      "init", "make a model with random weights for a config.json",
+      "init", "Make a model with random weights for a config.json",
       "Matrices are drawn from a normal distribution with the config's initializer_range, norms\n"
       "are 1. Every value is exact in bf16 and fp16. The config and the tokenizer's files that "
       "lie\n"

@@ -178,7 +178,7 @@ ExitCode run_inspect(const InspectOptions& o, Io& io) {
 
 Command inspect_command() {
   return make_command<InspectOptions>(
-      "inspect", "list and verify a weight file",
+      "inspect", "List and verify a weight file",
       "Lists every tensor with its type, shape and bytes, and checks pairs, scales, NaN and\n"
       "infinities. NVFP4 tensors get their quantisation error: exact with --against, or for the\n"
       "head of a tied model, else an estimate (~) that takes the original values as evenly spread\n"

@@ -136,7 +136,7 @@ ExitCode run_tokenize(const TokenizeOptions& o, Io& io) {
 
 Command tokenize_command() {
   return make_command<TokenizeOptions>(
-      "tokenize", "text to token ids and back",
+      "tokenize", "Text to token ids and back",
       "Without --text, --file, --jsonl or --decode the text is read from standard input. Ids are\n"
       "printed on one line, separated by commas, as --decode takes them.",
       run_tokenize);

@@ -58,7 +58,8 @@ struct TraceOptions {
     f.add(tolerance, {.flag = "--tolerance",
                       .help = "Relative L2 difference of a tensor that still counts as equal",
                       .value = "X",
-                      .least = 0});
+                      .least = 0,
+                      .needs = "--compare"});
   }
 };
 
@@ -197,7 +198,7 @@ ExitCode run_trace(const TraceOptions& o, Io& io) {
 
 Command trace_command() {
   return make_command<TraceOptions>(
-      "trace", "write logits, loss and intermediates of a run, or compare two of them",
+      "trace", "Write logits, loss and intermediates of a run, or compare two of them",
       "The output holds fp32 logits [B, T, V], loss [1] and, with acts, every named intermediate\n"
       "(acts.embed, acts.layers.0.attn_norm ... acts.final_norm), in the order of the run. Here\n"
       "--activations auto means unquantised, whatever the weights are. An existing --out is\n"

@@ -4,8 +4,21 @@
 #include <iostream>
 
 #include "apps/cli.h"
+#include "core/file.h"
+
+namespace {
+
+// Interrupted: take half-written files along, then end as the signal would have.
+extern "C" void end_cleanly(int signal) {
+  nibble::remove_temporary_files();
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, end_cleanly);
   // A reader that goes away must not kill us between a temporary file and its removal: writes
   // fail instead, and the exit code is what the signal would have given.
   std::signal(SIGPIPE, SIG_IGN);

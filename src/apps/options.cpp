@@ -229,6 +229,11 @@ void check_required(const Fields& fields, const std::string& command) {
     if (f.info.required && !f.given()) {
       throw_usage("{}: {} is missing; see nibble {} --help", command, f.info.flag, command);
     }
+    if (f.info.needs.empty() || !f.given_as.starts_with("-")) continue;
+    const bool there = std::any_of(fields.all().begin(), fields.all().end(), [&](const Field& g) {
+      return g.named(f.info.needs) && g.given() && g.toml() != "false";
+    });
+    if (!there) throw_usage("{} has no effect without {}", f.given_as, f.info.needs);
   }
 }
 

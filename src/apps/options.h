@@ -26,6 +26,7 @@ struct FieldInfo {
   std::optional<double> most = {};
   std::optional<double> above = {};  // like least, but the end itself is not allowed
   bool required = false;
+  std::string needs = {};  // a flag without which this one says nothing: "--needle"
 };
 
 // Text -> value. Return "" or what is wrong with the text ("is not a whole number").
@@ -168,7 +169,8 @@ void parse_arguments(Fields& fields, std::span<const std::string> args,
 // Keys of a TOML file, for fields the command line did not give. `file` names it in errors.
 void apply_run_config(Fields& fields, const std::filesystem::path& file, const std::string& command,
                       const ExplainUnknown& explain);
-// Throws UsageError naming the first required field that was not given.
+// Throws UsageError naming the first required field that was not given, or one that was given on
+// the command line although the flag it needs was not. (A run-config may hold every key.)
 void check_required(const Fields& fields, const std::string& command);
 
 std::string help_text(const Fields& fields);        // the option list of --help

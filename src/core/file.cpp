@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -85,6 +86,42 @@ void InputFile::read(uint64_t offset, std::span<std::byte> out) const {
   }
 }
 
+namespace {
+
+// Paths of temporaries for remove_temporary_files(): plain memory that a signal handler may read.
+// More than 64 files at once, or longer paths, are not remembered.
+struct TemporaryPath {
+  std::atomic<bool> claimed{false}, valid{false};
+  char path[1024];
+};
+TemporaryPath g_temporaries[64];
+
+void remember_temporary(const std::string& path) {
+  for (TemporaryPath& t : g_temporaries) {
+    if (path.size() >= sizeof t.path || t.claimed.exchange(true)) continue;
+    std::memcpy(t.path, path.c_str(), path.size() + 1);
+    t.valid = true;
+    return;
+  }
+}
+
+}  // namespace
+
+void remove_temporary_files() noexcept {
+  for (TemporaryPath& t : g_temporaries) {
+    if (t.valid) ::unlink(t.path);
+  }
+}
+
+void AtomicFile::forget_temporary() {
+  for (TemporaryPath& t : g_temporaries) {
+    if (!t.valid || temporary_ != t.path) continue;
+    t.valid = false;
+    t.claimed = false;
+    return;
+  }
+}
+
 AtomicFile::AtomicFile(const std::filesystem::path& target) : target_(final_target(target)) {
   struct stat st {};
   const bool exists = ::stat(target_.c_str(), &st) == 0;
@@ -100,12 +137,14 @@ AtomicFile::AtomicFile(const std::filesystem::path& target) : target_(final_targ
   temporary_ += ".tmp." + std::to_string(::getpid());
   fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd_ < 0) throw_format("cannot create {}: {}", temporary_.string(), error_text());
+  remember_temporary(temporary_.string());
 }
 
 AtomicFile::~AtomicFile() {
   if (fd_ >= 0) {
     ::close(fd_);
     if (!temporary_.empty()) ::unlink(temporary_.c_str());
+    forget_temporary();
   }
 }
 
@@ -139,7 +178,9 @@ void AtomicFile::commit() {
   if (::fsync(fd_) != 0) throw_format("cannot flush {}: {}", temporary_.string(), error_text());
   const int closed = ::close(fd_);
   fd_ = -1;
-  if (closed != 0 || ::rename(temporary_.c_str(), target_.c_str()) != 0) {
+  const bool renamed = closed == 0 && ::rename(temporary_.c_str(), target_.c_str()) == 0;
+  forget_temporary();
+  if (!renamed) {
     const std::string why = error_text();
     ::unlink(temporary_.c_str());
     throw_format("cannot finish {}: {}", target_.string(), why);

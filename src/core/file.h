@@ -49,10 +49,15 @@ class AtomicFile {
  private:
   const std::filesystem::path& written_to() const;
 
+  void forget_temporary();                    // it is gone: removed or renamed
   std::filesystem::path target_, temporary_;  // no temporary: a device or a pipe
   int fd_ = -1;
   uint64_t written_ = 0;
 };
+
+// Removes the temporaries of every AtomicFile in progress. Safe to call in a signal handler, which
+// is what it is for: an interrupted program leaves nothing half-written behind.
+void remove_temporary_files() noexcept;
 
 // Whole file as a string; `limit` guards against reading a huge file as text.
 std::string read_text_file(const std::filesystem::path& path, uint64_t limit = 1ull << 30);

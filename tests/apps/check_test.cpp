@@ -258,5 +258,14 @@ TEST_F(Check, JsonHoldsEveryVerdict) {
                        "lm_head.weight.scale"));
 }
 
+TEST(CheckFlags, NeedleOptionsNeedTheNeedle) {
+  for (const char* flag : {"--secret", "--target-tokens", "--chunk-size", "--haystack"}) {
+    const CliResult r = cli({"check", "--model", "m", "--finite", flag, "1"});
+    EXPECT_EQ(r.code, 2);
+    EXPECT_TRUE(contains(r.err, std::string(flag) + " has no effect without --needle")) << r.err;
+  }
+  EXPECT_EQ(cli({"trace", "--model", "m", "--input-ids", "1", "--tolerance", "1"}).code, 2);
+}
+
 }  // namespace
 }  // namespace nibble::test

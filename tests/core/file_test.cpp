@@ -182,5 +182,20 @@ TEST_F(FileTest, SameFileSeesThroughLinks) {
   EXPECT_FALSE(same_file(dir_ / "absent", dir_ / "absent"));
 }
 
+// What a signal handler does: temporaries in progress go, finished files stay.
+TEST_F(FileTest, TemporariesAreRemovedWhenInterrupted) {
+  {
+    AtomicFile done(dir_ / "done");
+    done.write("x");
+    done.commit();
+  }
+  AtomicFile a(dir_ / "a"), b(dir_ / "b");
+  a.write("half");
+  EXPECT_EQ(entries(), 3u);
+  remove_temporary_files();
+  EXPECT_EQ(entries(), 1u);
+  EXPECT_TRUE(fs::exists(dir_ / "done"));
+}
+
 }  // namespace
 }  // namespace nibble
