@@ -39,13 +39,6 @@ double top1_agreement(const Recorded& a, const Recorded& b) {
   return rows ? double(same) / double(rows) : 1;
 }
 
-bool any_packed(const Weights& w) {
-  return std::any_of(w.block.begin(), w.block.end(), [](const BlockWeights& b) {
-    return b.qkv.is_packed() || b.attn_out.is_packed() || b.gate_up.is_packed() ||
-           b.down.is_packed();
-  });
-}
-
 }  // namespace
 
 void check_paths(const CheckOptions& o, const Runtime& r, const std::vector<CheckPrompt>& prompts,

@@ -39,13 +39,6 @@ std::optional<Recipe> recipe_of(RecipeChoice choice) {
   return choice == RecipeChoice::bf16 ? Recipe::bf16 : Recipe::nvfp4;
 }
 
-bool any_packed(const Weights& w) {
-  return std::any_of(w.block.begin(), w.block.end(), [](const BlockWeights& b) {
-    return b.qkv.is_packed() || b.attn_out.is_packed() || b.gate_up.is_packed() ||
-           b.down.is_packed();
-  });
-}
-
 Activations choose_activations(ActivationsChoice choice, const Weights& w) {
   switch (choice) {
     case ActivationsChoice::automatic: return any_packed(w) ? Activations::int8 : Activations::none;
@@ -75,6 +68,13 @@ void check_quant_hint(QuantHint hint, const TensorSource& source) {
 }
 
 }  // namespace
+
+bool any_packed(const Weights& w) {
+  return std::any_of(w.block.begin(), w.block.end(), [](const BlockWeights& b) {
+    return b.qkv.is_packed() || b.attn_out.is_packed() || b.gate_up.is_packed() ||
+           b.down.is_packed();
+  });
+}
 
 void RuntimeOptions::visit_fields(Fields& f) {
   model.visit_fields(f);

@@ -61,6 +61,7 @@ struct Runtime {
   EngineOptions engine_options(const CacheOptions& cache) const;
 };
 
+bool any_packed(const Weights& weights);  // a linear layer held as NVFP4
 std::unique_ptr<Backend> make_backend(Device device, int32_t threads);
 // Opens, checks and loads everything; logs what was chosen.
 Runtime open_runtime(const RuntimeOptions& options, TokenizerNeed need);
