@@ -24,6 +24,15 @@ bool is_act(const Tensor& t) {
 bool is_stat(const Tensor& t, const Tensor& act) {
   return t.dtype == DType::f32 || t.dtype == act.dtype;
 }
+// Gradients of weights: as stored by the optimizer, or the reference backend's own type.
+bool is_grad(const Tensor& t, const Tensor& act) {
+  return t.dtype == DType::f32 || t.dtype == DType::bf16 || t.dtype == act.dtype;
+}
+// Of softmax_stats: one row of three per row of logits.
+bool is_stats(const Tensor& t, const Tensor& logits) {
+  return t.rank == 2 && t.dim(0) == logits.dim(0) && t.dim(1) == 3 && t.contiguous() &&
+         is_stat(t, logits);
+}
 bool is_ids(const Tensor& t, int64_t n) {
   return t.dtype == DType::i32 && t.rank == 1 && t.dim(0) == n && t.contiguous();
 }
@@ -69,6 +78,28 @@ void Backend::unpack_rows(const LinearWeight& w, int64_t row_begin, int64_t rows
               codes.size() == size_t(rows * w.in / 2) && scales.size() == size_t(rows * w.in / 16),
           "unpack_rows", "sizes", w.packed);
   do_unpack_rows(w, row_begin, rows, codes.data(), scales.data());
+}
+
+void Backend::quantize_rows(const LinearWeight& w, int64_t row_begin, Tensor src, ScaleRule rule) {
+  require(w.is_packed() && w.in % 16 == 0 && src.rank == 2 && src.dim(1) == w.in && is_act(src) &&
+              src.contiguous() && row_begin >= 0 && row_begin + src.dim(0) <= w.out,
+          "quantize_rows", "sizes", w.packed, src);
+  do_quantize_rows(w, row_begin, src, rule);
+}
+
+LinearWeight Backend::rows_of(const LinearWeight& w, int64_t row_begin, int64_t rows) const {
+  require(row_begin % kRowPanel == 0 && row_begin >= 0 && rows >= 0 && row_begin + rows <= w.out,
+          "rows_of", "rows of", w.is_packed() ? w.packed : w.dense);
+  LinearWeight part;
+  part.out = rows;
+  part.in = w.in;
+  if (w.dense) part.dense = w.dense.slice(row_begin, rows);
+  if (w.packed) {
+    part.packed =
+        w.packed.slice(int64_t(packed_bytes(row_begin, w.in)), int64_t(packed_bytes(rows, w.in)));
+  }
+  if (w.row_scale) part.row_scale = w.row_scale.slice(row_begin, rows);
+  return part;
 }
 
 void Backend::embed(Tensor out, Tensor table, Tensor ids) {
@@ -184,21 +215,25 @@ void Backend::argmax(Tensor out, Tensor logits) {
   do_argmax(out, logits);
 }
 
+void Backend::check_weight(const char* op, const LinearWeight& w) const {
+  require(bool(w.dense) != bool(w.packed), op, "a weight is dense or packed, one of them", w.dense,
+          w.packed);
+  require(!w.dense || (w.dense.rank == 2 && w.dense.dim(0) == w.out && w.dense.dim(1) == w.in &&
+                       w.dense.contiguous()),
+          op, "dense weight", w.dense);
+  require(
+      !w.packed || (w.packed.dtype == DType::u8 && w.packed.bytes() == packed_bytes(w.out, w.in)),
+      op, "packed weight", w.packed);
+  require(!w.row_scale || (w.row_scale.dtype == DType::f32 && w.row_scale.rank == 1 &&
+                           w.row_scale.dim(0) == w.out),
+          op, "row scale", w.row_scale);
+}
+
 void Backend::linear(Tensor out, Tensor x, const LinearWeight& w, Activations activations) {
   require(is_act(x) && x.rank == 2 && out.rank == 2 && out.dim(0) == x.dim(0) && x.dim(1) == w.in &&
               out.dim(1) == w.out && is_stat(out, x),
           "linear", "shapes", out, x, w.is_packed() ? w.packed : w.dense);
-  require(bool(w.dense) != bool(w.packed), "linear", "a weight is dense or packed, one of them",
-          w.dense, w.packed);
-  require(!w.dense || (w.dense.rank == 2 && w.dense.dim(0) == w.out && w.dense.dim(1) == w.in &&
-                       w.dense.contiguous()),
-          "linear", "dense weight", w.dense);
-  require(
-      !w.packed || (w.packed.dtype == DType::u8 && w.packed.bytes() == packed_bytes(w.out, w.in)),
-      "linear", "packed weight", w.packed);
-  require(!w.row_scale || (w.row_scale.dtype == DType::f32 && w.row_scale.rank == 1 &&
-                           w.row_scale.dim(0) == w.out),
-          "linear", "row scale", w.row_scale);
+  check_weight("linear", w);
   require(activations != Activations::int8 || w.is_packed(), "linear",
           "int8 activations need a packed weight, got", w.dense);
   require(activations != Activations::nvfp4 || w.in % 16 == 0, "linear",
@@ -206,11 +241,154 @@ void Backend::linear(Tensor out, Tensor x, const LinearWeight& w, Activations ac
   do_linear(out, x, w, activations);
 }
 
-void Backend::cross_entropy(Tensor loss, Tensor logits, Tensor targets) {
-  require(is_act(logits) && logits.rank == 2 && loss.rank == 1 && loss.dim(0) == logits.dim(0) &&
-              is_ids(targets, logits.dim(0)) && is_stat(loss, logits),
-          "cross_entropy", "shapes", loss, logits, targets);
-  do_cross_entropy(loss, logits, targets);
+void Backend::softmax_stats(Tensor stats, Tensor logits, Tensor targets, int64_t v_begin,
+                            Accumulate accumulate) {
+  require(is_act(logits) && logits.rank == 2 && logits.dim(1) > 0 && v_begin >= 0 &&
+              is_stats(stats, logits) && is_ids(targets, logits.dim(0)),
+          "softmax_stats", "shapes", stats, logits, targets);
+  do_softmax_stats(stats, logits, targets, v_begin, accumulate);
+}
+
+void Backend::cross_entropy(Tensor loss, Tensor stats, Tensor targets) {
+  require(is_act(stats) && stats.rank == 2 && stats.dim(1) == 3 && stats.contiguous() &&
+              loss.rank == 1 && loss.dim(0) == stats.dim(0) && loss.dtype == stats.dtype &&
+              is_ids(targets, stats.dim(0)),
+          "cross_entropy", "shapes", loss, stats, targets);
+  do_cross_entropy(loss, stats, targets);
+}
+
+void Backend::cross_entropy_back(Tensor dlogits, Tensor logits, Tensor stats, Tensor targets,
+                                 int64_t v_begin, double scale) {
+  require(is_act(logits) && logits.rank == 2 && is_act(dlogits) && same_shape(dlogits, logits) &&
+              v_begin >= 0 && is_stats(stats, logits) && is_ids(targets, logits.dim(0)) &&
+              (dlogits.data != logits.data || dlogits.dtype == logits.dtype),
+          "cross_entropy_back", "shapes", dlogits, logits, stats, targets);
+  do_cross_entropy_back(dlogits, logits, stats, targets, v_begin, scale);
+}
+
+void Backend::l1_loss(Tensor loss, Tensor dh, Tensor h, Tensor table, Tensor targets,
+                      double scale) {
+  require(is_act(h) && h.rank == 2 && same_shape(dh, h) && is_stat(dh, h) && table.rank == 2 &&
+              table.dim(1) == h.dim(1) && table.contiguous() && loss.rank == 1 &&
+              loss.dim(0) == h.dim(0) && is_stat(loss, h) && is_ids(targets, h.dim(0)),
+          "l1_loss", "shapes", loss, dh, h, table, targets);
+  do_l1_loss(loss, dh, h, table, targets, scale);
+}
+
+void Backend::linear_dgrad(Tensor dx, Tensor dy, const LinearWeight& w, Accumulate accumulate) {
+  require(is_act(dy) && dy.rank == 2 && dx.rank == 2 && dx.dim(0) == dy.dim(0) &&
+              dy.dim(1) == w.out && dx.dim(1) == w.in && is_stat(dx, dy),
+          "linear_dgrad", "shapes", dx, dy, w.is_packed() ? w.packed : w.dense);
+  check_weight("linear_dgrad", w);
+  do_linear_dgrad(dx, dy, w, accumulate);
+}
+
+void Backend::linear_wgrad(Tensor dw, Tensor dy, Tensor x, const GradWrite& write) {
+  require(is_act(dy) && dy.rank == 2 && x.rank == 2 && dy.dtype == x.dtype &&
+              x.dim(0) == dy.dim(0) && dw.rank == 2 && dw.dim(0) == dy.dim(1) &&
+              dw.dim(1) == x.dim(1) && dw.contiguous() && is_grad(dw, x),
+          "linear_wgrad", "shapes", dw, dy, x);
+  do_linear_wgrad(dw, dy, x, write);
+}
+
+void Backend::rms_norm_back(Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w,
+                            Tensor base, Accumulate accumulate_dw) {
+  require(is_act(x) && x.rank >= 2 && same_shape(dx, x) && same_shape(dy, x) &&
+              dx.dtype == x.dtype && is_stat(dy, x),
+          "rms_norm_back", "shapes", dx, dy, x);
+  require(w.rank == 1 && w.dim(0) == x.cols() && is_stat(w, x) && rstd.numel() == x.rows() &&
+              is_stat(rstd, x) && rstd.contiguous(),
+          "rms_norm_back", "weight and rstd", w, rstd, x);
+  require(!dw || (dw.rank == 1 && dw.dim(0) == w.dim(0) && is_stat(dw, x)), "rms_norm_back", "dw",
+          dw, w);
+  require(!base || (same_shape(base, x) && base.dtype == x.dtype), "rms_norm_back", "base", base,
+          x);
+  do_rms_norm_back(dx, dw, dy, x, rstd, w, base, accumulate_dw);
+}
+
+void Backend::norm_rope_back(Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w,
+                             Tensor table, Accumulate accumulate_dw) {
+  require(is_act(x) && x.rank == 3 && same_shape(dx, x) && same_shape(dy, x) &&
+              dx.dtype == x.dtype && dy.dtype == x.dtype && w.rank == 1 && w.dim(0) == x.dim(2) &&
+              is_stat(w, x) && table.rank == 2 && table.dim(0) == x.dim(0) &&
+              table.dim(1) == x.dim(2) && is_stat(table, x) && rstd.numel() == x.rows() &&
+              is_stat(rstd, x) && (!dw || (same_shape(dw, w) && is_stat(dw, x))),
+          "norm_rope_back", "shapes", dx, dy, x, w, table);
+  do_norm_rope_back(dx, dw, dy, x, rstd, w, table, accumulate_dw);
+}
+
+void Backend::do_norm_rope_back(Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w,
+                                Tensor table, Accumulate accumulate_dw) {
+  rope(dx, dy, table, Rotation::backward);
+  rms_norm_back(dx, dw, dx, x, rstd, w, Tensor{}, accumulate_dw);
+}
+
+void Backend::attention_back(Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse,
+                             Tensor q, KvView kv, Tensor sequences) {
+  require(is_act(q) && q.rank == 3 && same_shape(dq, q) && same_shape(dout, q) &&
+              same_shape(out, q) && dq.dtype == q.dtype && dout.dtype == q.dtype &&
+              out.dtype == q.dtype,
+          "attention_back", "shapes", dq, dout, out, q);
+  require(kv.k.rank == 3 && same_shape(kv.k, kv.v) && kv.k.dtype == q.dtype &&
+              kv.v.dtype == q.dtype && kv.k.dim(2) == q.dim(2) && kv.k.dim(1) > 0 &&
+              q.dim(1) % kv.k.dim(1) == 0 && same_shape(dk, kv.k) && same_shape(dv, kv.v) &&
+              dk.dtype == q.dtype && dv.dtype == q.dtype && kv.k.dim(0) == q.dim(0),
+          "attention_back", "keys and values", dk, dv, kv.k, kv.v);
+  require(sequences.dtype == DType::i32 && sequences.rank == 2 && sequences.dim(1) == 4 &&
+              lse.rank == 2 && lse.dim(0) == q.dim(0) && lse.dim(1) == q.dim(1) && is_stat(lse, q),
+          "attention_back", "sequences and lse", sequences, lse);
+  do_attention_back(dq, dk, dv, dout, out, lse, q, kv, sequences);
+}
+
+void Backend::swiglu_back(Tensor dgate, Tensor dup, Tensor dout, Tensor gate, Tensor up) {
+  require(is_act(dout) && dout.rank == 2 && same_shape(dgate, dout) && same_shape(dup, dout) &&
+              same_shape(gate, dout) && same_shape(up, dout) && gate.dtype == dout.dtype &&
+              up.dtype == dout.dtype && dgate.dtype == dout.dtype && dup.dtype == dout.dtype,
+          "swiglu_back", "shapes", dgate, dup, dout, gate, up);
+  do_swiglu_back(dgate, dup, dout, gate, up);
+}
+
+void Backend::embed_back(Tensor dtable, Tensor dx, Tensor ids, Tensor order,
+                         const GradWrite& write) {
+  require(is_act(dx) && dx.rank == 2 && dtable.rank == 2 && dtable.dim(1) == dx.dim(1) &&
+              dtable.contiguous() && is_grad(dtable, dx) && is_ids(ids, dx.dim(0)) &&
+              is_ids(order, dx.dim(0)),
+          "embed_back", "shapes", dtable, dx, ids, order);
+  do_embed_back(dtable, dx, ids, order, write);
+}
+
+void Backend::scatter_rows(Tensor out, Tensor x, Tensor rows) {
+  require(is_act(x) && x.rank == 2 && out.rank == 2 && out.dtype == x.dtype &&
+              out.dim(1) == x.dim(1) && is_ids(rows, x.dim(0)) && x.dim(0) <= out.dim(0),
+          "scatter_rows", "shapes", out, x, rows);
+  do_scatter_rows(out, x, rows);
+}
+
+void Backend::sum_squares(Tensor out, Tensor x) {
+  require(out.dtype == DType::f64 && out.numel() == 1 && is_act(x) && x.contiguous(), "sum_squares",
+          "shapes", out, x);
+  do_sum_squares(out, x);
+}
+
+void Backend::adamw_step(Tensor master, Tensor grad, Tensor m, Tensor v, MomentFormat format,
+                         int64_t begin, int64_t count, const AdamwStep& step,
+                         const Requantize& rq) {
+  const int64_t n = master.numel();
+  require(is_act(master) && grad.numel() == n && is_grad(grad, master) && master.contiguous() &&
+              grad.contiguous(),
+          "adamw_step", "shapes", master, grad);
+  require(m.dtype == DType::u8 && v.dtype == DType::u8 && m.bytes() == moment_bytes(format, n) &&
+              v.bytes() == m.bytes(),
+          "adamw_step", "moments", m, v, master);
+  require(begin >= 0 && count >= 0 && begin + count <= n && begin % kMomentBlock == 0 &&
+              ((begin + count) % kMomentBlock == 0 || begin + count == n),
+          "adamw_step", "the range must consist of whole blocks of", master);
+  require(!rq.weight || (rq.weight->is_packed() && n % rq.weight->in == 0 &&
+                         rq.row_offset + n / rq.weight->in <= rq.weight->out),
+          "adamw_step", "packed copy of", master);
+  require(step.from == UpdateFrom::master || rq.weight, "adamw_step",
+          "an update from the packed copy needs one:", master);
+  do_adamw_step(master, grad, m, v, format, begin, count, step, rq);
 }
 
 }  // namespace nibble

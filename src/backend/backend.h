@@ -8,7 +8,7 @@
 //
 // Letters: N tokens in the batch, C model width, Hq/Hkv query/key heads, D head width, F
 // feed-forward width, V vocabulary. "act" is the compute type of the run (f32, bf16, f16; f64 and
-// c128 on the reference backend).
+// c128 on the reference backend); "stat" is f32, or act on the reference backend.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -17,6 +17,8 @@
 
 #include "core/arena.h"
 #include "core/tensor.h"
+#include "quant/adamw.h"
+#include "quant/nvfp4.h"
 #include "quant/recipe.h"
 
 namespace nibble {
@@ -46,7 +48,26 @@ struct LinearWeight {
   bool is_packed() const { return bool(packed); }
 };
 
+// Packed layouts keep row ranges that begin at multiples of this contiguous (rows_of).
+constexpr int64_t kRowPanel = 64;
+
 enum class Rotation { forward, backward };  // a rotation's gradient is the opposite rotation
+enum class Accumulate { no, yes };          // overwrite, or add to what is there
+
+// How a gradient is written. Overwriting rounds to nearest. Adding to a bf16 gradient rounds
+// stochastically with the random bits of (seed, stream, element of dw): sums of many micro-batches
+// rounded to nearest would lose every contribution below half a step.
+struct GradWrite {
+  Accumulate accumulate = Accumulate::no;
+  uint64_t seed = 0, stream = 0;
+};
+
+// The packed copy an optimizer step keeps up to date; empty: there is none.
+struct Requantize {
+  const LinearWeight* weight = nullptr;
+  int64_t row_offset = 0;  // of the parameter's rows in the weight
+  ScaleRule rule = ScaleRule::four_over_six;
+};
 
 class Backend {
  public:
@@ -73,6 +94,12 @@ class Backend {
   // the signs of its codes flipped.
   void unpack_rows(const LinearWeight& w, int64_t row_begin, int64_t rows, std::span<uint8_t> codes,
                    std::span<uint8_t> scales) const;
+
+  // Rows of `w` from floats in backend memory: src f32, bf16, f16 or act [rows, in], which may be
+  // one of the model's own tensors. A row's global scale is w.row_scale's, 1 without.
+  void quantize_rows(const LinearWeight& w, int64_t row_begin, Tensor src, ScaleRule rule);
+  // A view of rows [row_begin, row_begin + rows) of `w`; row_begin % kRowPanel == 0.
+  LinearWeight rows_of(const LinearWeight& w, int64_t row_begin, int64_t rows) const;
 
   // --- Forward ---
   // out[n] = table[ids[n]]. out act [N, C], table [V, C] f32/bf16/f16/act, ids i32 [N].
@@ -114,9 +141,63 @@ class Backend {
   void linear(Tensor out, Tensor x, const LinearWeight& w, Activations activations);
 
   // --- Loss ---
-  // loss[n] = logsumexp(logits[n]) - logits[n][targets[n]]; 0 where targets[n] < 0.
-  // loss f32 (or act) [N], logits f32 (or act) [N, V], targets i32 [N].
-  void cross_entropy(Tensor loss, Tensor logits, Tensor targets);
+  // The vocabulary may come in pieces: logits [N, Vc] are columns v_begin .. v_begin + Vc.
+  // stats [N, 3] stat: the largest logit, the sum of exp(logit - largest), the target's logit
+  // (targets i32 [N], < 0: none). Accumulate::no starts anew, yes adds a piece.
+  void softmax_stats(Tensor stats, Tensor logits, Tensor targets, int64_t v_begin,
+                     Accumulate accumulate);
+  // loss[n] = logsumexp - target's logit, from finished stats; 0 where targets[n] < 0.
+  // loss stat [N].
+  void cross_entropy(Tensor loss, Tensor stats, Tensor targets);
+  // dlogits = (softmax - one hot) * scale, rows without a target 0. dlogits act [N, Vc]; may alias
+  // logits where the types are the same.
+  void cross_entropy_back(Tensor dlogits, Tensor logits, Tensor stats, Tensor targets,
+                          int64_t v_begin, double scale);
+  // loss[n] = mean over C of |h[n] - table[targets[n]]|, dh = sign(h - table[...]) * scale / C;
+  // both 0 where targets[n] < 0. h act [N, C], dh act or stat [N, C], table as in embed.
+  void l1_loss(Tensor loss, Tensor dh, Tensor h, Tensor table, Tensor targets, double scale);
+
+  // --- Backward (gradients of the forward ops; foo_back mirrors foo) ---
+  // dx = dy . W, fp32 accumulation. dy act [N, out] (may be strided), dx act or stat [N, in].
+  void linear_dgrad(Tensor dx, Tensor dy, const LinearWeight& w, Accumulate accumulate);
+  // dw = dy^T . x, fp32 accumulation. dw f32, bf16 or act [rows, in], dy act [N, rows] (may be
+  // strided: columns of a wider gradient), x act [N, in]. The order of summation depends on
+  // shapes only, never on threads.
+  void linear_wgrad(Tensor dw, Tensor dy, Tensor x, const GradWrite& write);
+  // dx = base + gradient through rms_norm, dw = sum over rows. x, dx act as in rms_norm, dy act or
+  // stat of the same shape, rstd as the forward wrote it, base act or empty (0), dw stat [last] or
+  // empty (not wanted). dx may alias dy or base; all may be strided.
+  void rms_norm_back(Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w, Tensor base,
+                     Accumulate accumulate_dw);
+  // Gradient of norm_rope; x is its input. dx may alias dy. Fused: default is rope, rms_norm_back.
+  void norm_rope_back(Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w,
+                      Tensor table, Accumulate accumulate_dw);
+  // Gradient of attention over the batch's own keys (every sequence has q_begin == kv_begin and
+  // q_len == kv_len). dq, dout, out, q act [N, Hq, D]; dk, dv act [N, Hkv, D]; dq, dk, dv may be
+  // strided; lse as the forward wrote it.
+  void attention_back(Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse,
+                      Tensor q, KvView kv, Tensor sequences);
+  // dgate, dup may alias gate, up; dout may alias neither.
+  void swiglu_back(Tensor dgate, Tensor dup, Tensor dout, Tensor gate, Tensor up);
+  // dtable[id] = sum of the rows of dx whose id it is (in the order of `order`, in fp32, then
+  // written once). dtable f32, bf16 or act [V, C], dx act [N, C], ids i32 [N], order i32 [N]: row
+  // numbers sorted by id, stably. Rows of absent ids become 0, or stay with Accumulate::yes.
+  void embed_back(Tensor dtable, Tensor dx, Tensor ids, Tensor order, const GradWrite& write);
+  // The gradient of gather_rows: out[rows[i]] = x[i], every other row 0. rows are distinct.
+  void scatter_rows(Tensor out, Tensor x, Tensor rows);
+
+  // --- Optimizer ---
+  // out f64 [1] = sum of x^2 in double, in an order that depends on x's size only. x contiguous
+  // f32, bf16 (or act); a NaN or an infinity makes the result one.
+  void sum_squares(Tensor out, Tensor x);
+  // One AdamW update (quant/adamw.h) of elements [begin, begin + count) of a parameter, begin a
+  // multiple of kMomentBlock; any division into such ranges gives the same bits. master f32 or
+  // bf16 (stochastically rounded), grad f32 or bf16, both contiguous and of one size; m, v u8
+  // [moment_bytes(format, numel)]. NVFP4 blocks of `requantize` in which an element of the master
+  // changed are made anew from it; the others keep their codes.
+  void adamw_step(Tensor master, Tensor grad, Tensor m, Tensor v, MomentFormat format,
+                  int64_t begin, int64_t count, const AdamwStep& step,
+                  const Requantize& requantize);
 
   // Names an intermediate of the wiring; does nothing except on a recording backend. layer is -1
   // outside the blocks.
@@ -127,8 +208,12 @@ class Backend {
   virtual void do_add_rms_norm(Tensor out, Tensor rstd, Tensor sum, Tensor a, Tensor b, Tensor w,
                                double eps);
   virtual void do_norm_rope(Tensor out, Tensor rstd, Tensor x, Tensor w, Tensor table, double eps);
+  virtual void do_norm_rope_back(Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w,
+                                 Tensor table, Accumulate accumulate_dw);
 
  private:
+  void check_weight(const char* op, const LinearWeight& w) const;
+
   virtual Buffer do_allocate(size_t n_bytes, std::string_view what) = 0;
   virtual void do_upload(Tensor dst, const void* host) = 0;
   virtual void do_download(void* host, Tensor src) = 0;
@@ -139,6 +224,8 @@ class Backend {
                             const uint8_t* codes, const uint8_t* scales) = 0;
   virtual void do_unpack_rows(const LinearWeight& w, int64_t row_begin, int64_t rows,
                               uint8_t* codes, uint8_t* scales) const = 0;
+  virtual void do_quantize_rows(const LinearWeight& w, int64_t row_begin, Tensor src,
+                                ScaleRule rule) = 0;
   virtual void do_embed(Tensor out, Tensor table, Tensor ids) = 0;
   virtual void do_rms_norm(Tensor out, Tensor rstd, Tensor x, Tensor w, double eps) = 0;
   virtual void do_rope_table(Tensor table, Tensor positions, double theta) = 0;
@@ -150,7 +237,28 @@ class Backend {
   virtual void do_gather_rows(Tensor out, Tensor x, Tensor rows) = 0;
   virtual void do_argmax(Tensor out, Tensor logits) = 0;
   virtual void do_linear(Tensor out, Tensor x, const LinearWeight& w, Activations activations) = 0;
-  virtual void do_cross_entropy(Tensor loss, Tensor logits, Tensor targets) = 0;
+  virtual void do_softmax_stats(Tensor stats, Tensor logits, Tensor targets, int64_t v_begin,
+                                Accumulate accumulate) = 0;
+  virtual void do_cross_entropy(Tensor loss, Tensor stats, Tensor targets) = 0;
+  virtual void do_cross_entropy_back(Tensor dlogits, Tensor logits, Tensor stats, Tensor targets,
+                                     int64_t v_begin, double scale) = 0;
+  virtual void do_l1_loss(Tensor loss, Tensor dh, Tensor h, Tensor table, Tensor targets,
+                          double scale) = 0;
+  virtual void do_linear_dgrad(Tensor dx, Tensor dy, const LinearWeight& w,
+                               Accumulate accumulate) = 0;
+  virtual void do_linear_wgrad(Tensor dw, Tensor dy, Tensor x, const GradWrite& write) = 0;
+  virtual void do_rms_norm_back(Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w,
+                                Tensor base, Accumulate accumulate_dw) = 0;
+  virtual void do_attention_back(Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out,
+                                 Tensor lse, Tensor q, KvView kv, Tensor sequences) = 0;
+  virtual void do_swiglu_back(Tensor dgate, Tensor dup, Tensor dout, Tensor gate, Tensor up) = 0;
+  virtual void do_embed_back(Tensor dtable, Tensor dx, Tensor ids, Tensor order,
+                             const GradWrite& write) = 0;
+  virtual void do_scatter_rows(Tensor out, Tensor x, Tensor rows) = 0;
+  virtual void do_sum_squares(Tensor out, Tensor x) = 0;
+  virtual void do_adamw_step(Tensor master, Tensor grad, Tensor m, Tensor v, MomentFormat format,
+                             int64_t begin, int64_t count, const AdamwStep& step,
+                             const Requantize& requantize) = 0;
   virtual void do_note(std::string_view, int64_t, Tensor) {}
 };
 

@@ -69,8 +69,57 @@ class ForwardingBackend : public Backend {
   void do_linear(Tensor out, Tensor x, const LinearWeight& w, Activations activations) override {
     inner_.linear(out, x, w, activations);
   }
-  void do_cross_entropy(Tensor loss, Tensor logits, Tensor targets) override {
-    inner_.cross_entropy(loss, logits, targets);
+  void do_quantize_rows(const LinearWeight& w, int64_t row, Tensor src, ScaleRule rule) override {
+    inner_.quantize_rows(w, row, src, rule);
+  }
+  void do_softmax_stats(Tensor stats, Tensor logits, Tensor targets, int64_t v_begin,
+                        Accumulate accumulate) override {
+    inner_.softmax_stats(stats, logits, targets, v_begin, accumulate);
+  }
+  void do_cross_entropy(Tensor loss, Tensor stats, Tensor targets) override {
+    inner_.cross_entropy(loss, stats, targets);
+  }
+  void do_cross_entropy_back(Tensor dlogits, Tensor logits, Tensor stats, Tensor targets,
+                             int64_t v_begin, double scale) override {
+    inner_.cross_entropy_back(dlogits, logits, stats, targets, v_begin, scale);
+  }
+  void do_l1_loss(Tensor loss, Tensor dh, Tensor h, Tensor table, Tensor targets,
+                  double scale) override {
+    inner_.l1_loss(loss, dh, h, table, targets, scale);
+  }
+  void do_linear_dgrad(Tensor dx, Tensor dy, const LinearWeight& w, Accumulate a) override {
+    inner_.linear_dgrad(dx, dy, w, a);
+  }
+  void do_linear_wgrad(Tensor dw, Tensor dy, Tensor x, const GradWrite& write) override {
+    inner_.linear_wgrad(dw, dy, x, write);
+  }
+  void do_rms_norm_back(Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w,
+                        Tensor base, Accumulate a) override {
+    inner_.rms_norm_back(dx, dw, dy, x, rstd, w, base, a);
+  }
+  void do_norm_rope_back(Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w,
+                         Tensor table, Accumulate a) override {
+    inner_.norm_rope_back(dx, dw, dy, x, rstd, w, table, a);
+  }
+  void do_attention_back(Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse,
+                         Tensor q, KvView kv, Tensor sequences) override {
+    inner_.attention_back(dq, dk, dv, dout, out, lse, q, kv, sequences);
+  }
+  void do_swiglu_back(Tensor dgate, Tensor dup, Tensor dout, Tensor gate, Tensor up) override {
+    inner_.swiglu_back(dgate, dup, dout, gate, up);
+  }
+  void do_embed_back(Tensor dtable, Tensor dx, Tensor ids, Tensor order,
+                     const GradWrite& write) override {
+    inner_.embed_back(dtable, dx, ids, order, write);
+  }
+  void do_scatter_rows(Tensor out, Tensor x, Tensor rows) override {
+    inner_.scatter_rows(out, x, rows);
+  }
+  void do_sum_squares(Tensor out, Tensor x) override { inner_.sum_squares(out, x); }
+  void do_adamw_step(Tensor master, Tensor grad, Tensor m, Tensor v, MomentFormat format,
+                     int64_t begin, int64_t count, const AdamwStep& step,
+                     const Requantize& requantize) override {
+    inner_.adamw_step(master, grad, m, v, format, begin, count, step, requantize);
   }
 };
 

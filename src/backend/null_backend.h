@@ -46,7 +46,33 @@ class NullBackend final : public Backend {
   void do_gather_rows(Tensor, Tensor, Tensor) override { ++calls_; }
   void do_argmax(Tensor, Tensor) override { ++calls_; }
   void do_linear(Tensor, Tensor, const LinearWeight&, Activations) override { ++calls_; }
+  void do_quantize_rows(const LinearWeight&, int64_t, Tensor, ScaleRule) override { ++calls_; }
+  void do_softmax_stats(Tensor, Tensor, Tensor, int64_t, Accumulate) override { ++calls_; }
   void do_cross_entropy(Tensor, Tensor, Tensor) override { ++calls_; }
+  void do_cross_entropy_back(Tensor, Tensor, Tensor, Tensor, int64_t, double) override { ++calls_; }
+  void do_l1_loss(Tensor, Tensor, Tensor, Tensor, Tensor, double) override { ++calls_; }
+  void do_linear_dgrad(Tensor, Tensor, const LinearWeight&, Accumulate) override { ++calls_; }
+  void do_linear_wgrad(Tensor, Tensor, Tensor, const GradWrite&) override { ++calls_; }
+  void do_rms_norm_back(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor,
+                        Accumulate) override {
+    ++calls_;
+  }
+  void do_norm_rope_back(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor,
+                         Accumulate) override {
+    ++calls_;
+  }
+  void do_attention_back(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, KvView,
+                         Tensor) override {
+    ++calls_;
+  }
+  void do_swiglu_back(Tensor, Tensor, Tensor, Tensor, Tensor) override { ++calls_; }
+  void do_embed_back(Tensor, Tensor, Tensor, Tensor, const GradWrite&) override { ++calls_; }
+  void do_scatter_rows(Tensor, Tensor, Tensor) override { ++calls_; }
+  void do_sum_squares(Tensor, Tensor) override { ++calls_; }
+  void do_adamw_step(Tensor, Tensor, Tensor, Tensor, MomentFormat, int64_t, int64_t,
+                     const AdamwStep&, const Requantize&) override {
+    ++calls_;
+  }
 
   const Backend& layout_;
   int64_t calls_ = 0;

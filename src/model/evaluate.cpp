@@ -53,7 +53,7 @@ Evaluation evaluate(Backend& be, const Model& model, std::span<const int64_t> in
 
   struct Memory {
     Batch batch;
-    Tensor targets, loss;
+    Tensor targets, stats, loss;
     Acts acts;
   };
   const auto make = [&](Arena& a) {
@@ -64,6 +64,7 @@ Evaluation evaluate(Backend& be, const Model& model, std::span<const int64_t> in
     m.batch.sequences = a.take(DType::i32, {B, 4});
     m.batch.out_rows = a.take(DType::i32, {n});
     m.targets = a.take(DType::i32, {n});
+    m.stats = a.take(o.stat, {n, 3});
     m.loss = a.take(o.stat, {n});
     m.acts = make_acts(a, c, {n, n, o.compute, o.stat, Keep::none});
     return m;
@@ -81,7 +82,8 @@ Evaluation evaluate(Backend& be, const Model& model, std::span<const int64_t> in
   forward(be, c, model.weights, m.batch, m.acts, kv_of_acts(m.acts, c), o.activations);
 
   Evaluation e;
-  be.cross_entropy(m.loss, m.acts.logits, m.targets);
+  be.softmax_stats(m.stats, m.acts.logits, m.targets, 0, Accumulate::no);
+  be.cross_entropy(m.loss, m.stats, m.targets);
   const std::vector<float> losses = download_floats(be, m.loss);
   double sum = 0;
   for (size_t i = 0; i < losses.size(); ++i) {

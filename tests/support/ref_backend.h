@@ -15,11 +15,11 @@
 #include "quant/codec.h"
 #include "quant/int8.h"
 #include "quant/nvfp4.h"
+#include "support/ref_backward.h"
+#include "support/ref_linear.h"
+#include "support/ref_optimizer.h"
 
 namespace nibble::test {
-
-inline double real_part(double v) { return v; }
-inline double real_part(std::complex<double> v) { return v.real(); }
 
 template <class T>
 class RefBackend final : public Backend {
@@ -64,22 +64,11 @@ class RefBackend final : public Backend {
     std::copy_n(scales_of(w, r), rows * w.in / 16, scales);
   }
 
-  // One element of a tensor of any float type.
-  static T value(const Tensor& t, int64_t i) {
-    switch (t.dtype) {
-      case DType::f32: return T(double(reinterpret_cast<const float*>(t.data)[i]));
-      case DType::f64: return T(reinterpret_cast<const double*>(t.data)[i]);
-      case DType::bf16: return T(double(to_float(reinterpret_cast<const bf16_t*>(t.data)[i])));
-      case DType::f16: return T(double(to_float(reinterpret_cast<const f16_t*>(t.data)[i])));
-      default: return *(reinterpret_cast<const T*>(t.data) + i);
-    }
-  }
-
   void do_embed(Tensor out, Tensor table, Tensor ids) override {
     const int64_t C = out.dim(1);
     for (int64_t n = 0; n < out.dim(0); ++n) {
       for (int64_t c = 0; c < C; ++c)
-        out.row<T>(n)[c] = value(table, int64_t(ids.as<int32_t>()[n]) * C + c);
+        out.row<T>(n)[c] = ref::value<T>(table, int64_t(ids.as<int32_t>()[n]) * C + c);
     }
   }
 
@@ -92,7 +81,7 @@ class RefBackend final : public Backend {
         T squares{};
         for (int64_t i = 0; i < K; ++i) squares += in[i] * in[i];
         const T r = T(1) / std::sqrt(squares / T(double(K)) + T(eps));
-        for (int64_t i = 0; i < K; ++i) o[i] = in[i] * r * value(w, i);
+        for (int64_t i = 0; i < K; ++i) o[i] = in[i] * r * ref::value<T>(w, i);
         if (rstd) rstd.as<T>()[n * heads + h] = r;
       }
     }
@@ -153,7 +142,7 @@ class RefBackend final : public Backend {
             T dot{};
             for (int64_t d = 0; d < D; ++d) dot += qi[d] * kj[d];
             p[size_t(j)] = dot * scale;
-            largest = std::max(largest, real_part(p[size_t(j)]));
+            largest = std::max(largest, ref::real_part(p[size_t(j)]));
           }
           T sum{};
           for (T& e : p) sum += (e = std::exp(e - T(largest)));
@@ -195,7 +184,7 @@ class RefBackend final : public Backend {
       int64_t best = 0;
       double largest = -std::numeric_limits<double>::infinity();
       for (int64_t v = 0; v < logits.dim(1); ++v) {
-        const double z = real_part(logits.row<T>(n)[v]);
+        const double z = ref::real_part(logits.row<T>(n)[v]);
         if (z > largest) largest = z, best = v;
       }
       out.as<int32_t>()[n] = int32_t(best);
@@ -207,7 +196,7 @@ class RefBackend final : public Backend {
     std::vector<T> row(static_cast<size_t>(w.in));
     for (int64_t k = 0; k < w.in; ++k) {
       if (!w.is_packed()) {
-        row[size_t(k)] = value(w.dense, r * w.in + k);
+        row[size_t(k)] = ref::value<T>(w.dense, r * w.in + k);
         continue;
       }
       const uint8_t pair = codes_of(w, r)[k / 2];
@@ -221,20 +210,20 @@ class RefBackend final : public Backend {
   static void quantize_activations(std::vector<T>& x, Activations how) {
     if (how == Activations::none) return;
     std::vector<float> real(x.size()), rounded(x.size());
-    for (size_t i = 0; i < x.size(); ++i) real[i] = float(real_part(x[i]));
+    for (size_t i = 0; i < x.size(); ++i) real[i] = float(ref::real_part(x[i]));
     const int64_t K = int64_t(x.size());
     if (how == Activations::int8) {
       std::vector<int8_t> q(x.size());
       std::vector<float> scales((x.size() + 31) / 32);
       quantize_int8(real.data(), K, q.data(), scales.data());
       for (size_t i = 0; i < x.size(); ++i)
-        x[i] += T(double(q[i]) * double(scales[i / 32]) - real_part(x[i]));
+        x[i] += T(double(q[i]) * double(scales[i / 32]) - ref::real_part(x[i]));
       return;
     }
     std::vector<uint8_t> codes(x.size() / 2), scales(x.size() / 16);
     quantize_rows(real.data(), 1, K, ScaleRule::absmax, 1.0f, codes.data(), scales.data());
     dequantize_rows(codes.data(), scales.data(), 1, K, 1.0f, rounded.data());
-    for (size_t i = 0; i < x.size(); ++i) x[i] += T(double(rounded[i]) - real_part(x[i]));
+    for (size_t i = 0; i < x.size(); ++i) x[i] += T(double(rounded[i]) - ref::real_part(x[i]));
   }
 
   void do_linear(Tensor out, Tensor x, const LinearWeight& w, Activations activations) override {
@@ -254,16 +243,53 @@ class RefBackend final : public Backend {
     }
   }
 
-  void do_cross_entropy(Tensor loss, Tensor logits, Tensor targets) override {
-    for (int64_t n = 0; n < logits.dim(0); ++n) {
-      const int32_t y = targets.as<int32_t>()[n];
-      const T* z = logits.row<T>(n);
-      double largest = -std::numeric_limits<double>::infinity();
-      for (int64_t v = 0; v < logits.dim(1); ++v) largest = std::max(largest, real_part(z[v]));
-      T sum{};
-      for (int64_t v = 0; v < logits.dim(1); ++v) sum += std::exp(z[v] - T(largest));
-      loss.as<T>()[n] = y < 0 ? T{} : std::log(sum) + T(largest) - z[y];
-    }
+  void do_quantize_rows(const LinearWeight& w, int64_t row, Tensor src, ScaleRule rule) override {
+    ref::quantize_rows<T>(w, row, src, rule);
+  }
+  void do_linear_dgrad(Tensor dx, Tensor dy, const LinearWeight& w, Accumulate a) override {
+    ref::linear_dgrad<T>(dx, dy, w, a);
+  }
+  void do_linear_wgrad(Tensor dw, Tensor dy, Tensor x, const GradWrite& write) override {
+    ref::linear_wgrad<T>(dw, dy, x, write);
+  }
+  void do_softmax_stats(Tensor stats, Tensor logits, Tensor targets, int64_t v_begin,
+                        Accumulate a) override {
+    ref::softmax_stats<T>(stats, logits, targets, v_begin, a);
+  }
+  void do_cross_entropy(Tensor loss, Tensor stats, Tensor targets) override {
+    ref::cross_entropy<T>(loss, stats, targets);
+  }
+  void do_cross_entropy_back(Tensor dlogits, Tensor logits, Tensor stats, Tensor targets,
+                             int64_t v_begin, double scale) override {
+    ref::cross_entropy_back<T>(dlogits, logits, stats, targets, v_begin, scale);
+  }
+  void do_l1_loss(Tensor loss, Tensor dh, Tensor h, Tensor table, Tensor targets,
+                  double scale) override {
+    ref::l1_loss<T>(loss, dh, h, table, targets, scale);
+  }
+  void do_rms_norm_back(Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w,
+                        Tensor base, Accumulate a) override {
+    ref::rms_norm_back<T>(dx, dw, dy, x, rstd, w, base, a);
+  }
+  void do_attention_back(Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse,
+                         Tensor q, KvView kv, Tensor sequences) override {
+    ref::attention_back<T>(dq, dk, dv, dout, out, lse, q, kv, sequences);
+  }
+  void do_swiglu_back(Tensor dgate, Tensor dup, Tensor dout, Tensor gate, Tensor up) override {
+    ref::swiglu_back<T>(dgate, dup, dout, gate, up);
+  }
+  void do_embed_back(Tensor dtable, Tensor dx, Tensor ids, Tensor order,
+                     const GradWrite& write) override {
+    ref::embed_back<T>(dtable, dx, ids, order, write);
+  }
+  void do_scatter_rows(Tensor out, Tensor x, Tensor rows) override {
+    ref::scatter_rows<T>(out, x, rows);
+  }
+  void do_sum_squares(Tensor out, Tensor x) override { ref::sum_squares<T>(out, x); }
+  void do_adamw_step(Tensor master, Tensor grad, Tensor m, Tensor v, MomentFormat format,
+                     int64_t begin, int64_t count, const AdamwStep& step,
+                     const Requantize& requantize) override {
+    ref::adamw_step<T>(master, grad, m, v, format, begin, count, step, requantize);
   }
 };
 

@@ -101,9 +101,74 @@ class CpuBackend final : public Backend {
     if (!w.is_packed()) check(w.dense);
     cpu::linear(c_, out, x, w, activations);
   }
-  void do_cross_entropy(Tensor loss, Tensor logits, Tensor targets) override {
+  void do_quantize_rows(const LinearWeight& w, int64_t row, Tensor src, ScaleRule rule) override {
+    check(src);
+    cpu::quantize_rows(c_, w, row, src, rule);
+  }
+  void do_softmax_stats(Tensor stats, Tensor logits, Tensor targets, int64_t v_begin,
+                        Accumulate accumulate) override {
     check(logits);
-    cpu::cross_entropy(c_, loss, logits, targets);
+    cpu::softmax_stats(c_, stats, logits, targets, v_begin, accumulate);
+  }
+  void do_cross_entropy(Tensor loss, Tensor stats, Tensor targets) override {
+    check(stats);
+    cpu::cross_entropy(c_, loss, stats, targets);
+  }
+  void do_cross_entropy_back(Tensor dlogits, Tensor logits, Tensor stats, Tensor targets,
+                             int64_t v_begin, double scale) override {
+    check(logits), check(dlogits);
+    cpu::cross_entropy_back(c_, dlogits, logits, stats, targets, v_begin, scale);
+  }
+  void do_l1_loss(Tensor loss, Tensor dh, Tensor h, Tensor table, Tensor targets,
+                  double scale) override {
+    check(h), check(table);
+    cpu::l1_loss(c_, loss, dh, h, table, targets, scale);
+  }
+  void do_linear_dgrad(Tensor dx, Tensor dy, const LinearWeight& w, Accumulate a) override {
+    check(dy), check(dx);
+    cpu::linear_dgrad(c_, dx, dy, w, a);
+  }
+  void do_linear_wgrad(Tensor dw, Tensor dy, Tensor x, const GradWrite& write) override {
+    check(dy), check(dw);
+    cpu::linear_wgrad(c_, dw, dy, x, write);
+  }
+  void do_rms_norm_back(Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w,
+                        Tensor base, Accumulate a) override {
+    check(x), check(dy);
+    cpu::rms_norm_back(c_, dx, dw, dy, x, rstd, w, base, a);
+  }
+  void do_norm_rope_back(Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w,
+                         Tensor table, Accumulate a) override {
+    check(x);
+    cpu::norm_rope_back(c_, dx, dw, dy, x, rstd, w, table, a);
+  }
+  void do_attention_back(Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse,
+                         Tensor q, KvView kv, Tensor sequences) override {
+    check(q);
+    cpu::attention_back(c_, dq, dk, dv, dout, out, lse, q, kv, sequences);
+  }
+  void do_swiglu_back(Tensor dgate, Tensor dup, Tensor dout, Tensor gate, Tensor up) override {
+    check(dout);
+    cpu::swiglu_back(c_.pool, dgate, dup, dout, gate, up);
+  }
+  void do_embed_back(Tensor dtable, Tensor dx, Tensor ids, Tensor order,
+                     const GradWrite& write) override {
+    check(dx), check(dtable);
+    cpu::embed_back(c_, dtable, dx, ids, order, write);
+  }
+  void do_scatter_rows(Tensor out, Tensor x, Tensor rows) override {
+    check(x);
+    cpu::scatter_rows(c_.pool, out, x, rows);
+  }
+  void do_sum_squares(Tensor out, Tensor x) override {
+    check(x);
+    cpu::sum_squares(c_, out, x);
+  }
+  void do_adamw_step(Tensor master, Tensor grad, Tensor m, Tensor v, MomentFormat format,
+                     int64_t begin, int64_t count, const AdamwStep& step,
+                     const Requantize& requantize) override {
+    check(master), check(grad);
+    cpu::adamw_step(c_, master, grad, m, v, format, begin, count, step, requantize);
   }
 
   // The op set also knows the reference backend's wide types.

@@ -77,9 +77,39 @@ void norm_rope(Context& c, Tensor out, Tensor rstd, Tensor x, Tensor w, Tensor t
 void attention(Context& c, Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequences);
 
 void argmax(ThreadPool& pool, Tensor out, Tensor logits);
-void cross_entropy(Context& c, Tensor loss, Tensor logits, Tensor targets);
+
+// Loss: kernels/loss.cpp.
+void softmax_stats(Context& c, Tensor stats, Tensor logits, Tensor targets, int64_t v_begin,
+                   Accumulate accumulate);
+void cross_entropy(Context& c, Tensor loss, Tensor stats, Tensor targets);
+void cross_entropy_back(Context& c, Tensor dlogits, Tensor logits, Tensor stats, Tensor targets,
+                        int64_t v_begin, double scale);
+void l1_loss(Context& c, Tensor loss, Tensor dh, Tensor h, Tensor table, Tensor targets,
+             double scale);
 
 void linear(Context& c, Tensor out, Tensor x, const LinearWeight& w, Activations activations);
+// kernels/linear_back.cpp
+void linear_dgrad(Context& c, Tensor dx, Tensor dy, const LinearWeight& w, Accumulate accumulate);
+void linear_wgrad(Context& c, Tensor dw, Tensor dy, Tensor x, const GradWrite& write);
+void quantize_rows(Context& c, const LinearWeight& w, int64_t row_begin, Tensor src,
+                   ScaleRule rule);
+
+// kernels/norm_back.cpp, attention_back.cpp, elementwise_back.cpp
+void rms_norm_back(Context& c, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w,
+                   Tensor base, Accumulate accumulate_dw);
+void norm_rope_back(Context& c, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w,
+                    Tensor table, Accumulate accumulate_dw);
+void attention_back(Context& c, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out,
+                    Tensor lse, Tensor q, KvView kv, Tensor sequences);
+void swiglu_back(ThreadPool& pool, Tensor dgate, Tensor dup, Tensor dout, Tensor gate, Tensor up);
+void embed_back(Context& c, Tensor dtable, Tensor dx, Tensor ids, Tensor order,
+                const GradWrite& write);
+void scatter_rows(ThreadPool& pool, Tensor out, Tensor x, Tensor rows);
+
+// kernels/optimizer.cpp
+void sum_squares(Context& c, Tensor out, Tensor x);
+void adamw_step(Context& c, Tensor master, Tensor grad, Tensor m, Tensor v, MomentFormat format,
+                int64_t begin, int64_t count, const AdamwStep& step, const Requantize& requantize);
 
 // For tests: exp of the kernels, element by element.
 void exp_floats(const float* x, float* out, int64_t n);

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+// Elements of tensors as the reference backend's scalar, whatever they are stored in.
+#pragma once
+#include <complex>
+
+#include "core/half.h"
+#include "core/tensor.h"
+
+namespace nibble::test::ref {
+
+inline double real_part(double v) { return v; }
+inline double real_part(std::complex<double> v) { return v.real(); }
+
+template <class T>
+T value(const Tensor& t, int64_t i) {
+  switch (t.dtype) {
+    case DType::f32: return T(double(reinterpret_cast<const float*>(t.data)[i]));
+    case DType::f64: return T(reinterpret_cast<const double*>(t.data)[i]);
+    case DType::bf16: return T(double(to_float(reinterpret_cast<const bf16_t*>(t.data)[i])));
+    case DType::f16: return T(double(to_float(reinterpret_cast<const f16_t*>(t.data)[i])));
+    default: return *(reinterpret_cast<const T*>(t.data) + i);
+  }
+}
+
+}  // namespace nibble::test::ref
