@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+// Stochastic rounding to bf16, and the random bits it takes, for host and device. The bits of an
+// element depend on (seed, stream, element) alone, so any chunking, thread count or resume rounds
+// the same way.
+#pragma once
+#include <cstdint>
+
+#include "core/dtype.h"
+#include "core/rng.h"
+#include "quant/codec.h"
+
+namespace nibble {
+
+// Four neighbouring elements share a Philox block.
+NIBBLE_HOST_DEVICE constexpr uint32_t random_bits(uint64_t seed, uint64_t stream,
+                                                  uint64_t element) {
+  return philox(seed, stream, element / 4)[element % 4];
+}
+
+// Rounds away from zero with the probability of the fraction that is cut off; the low 16 bits of
+// `bits` are used. Values of bf16 stay as they are, infinities and NaN too.
+NIBBLE_HOST_DEVICE constexpr bf16_t stochastic_bf16(float x, uint32_t bits) {
+  const uint32_t u = __builtin_bit_cast(uint32_t, x);
+  if ((u & 0x7fffffffu) > 0x7f800000u) return {uint16_t((u >> 16) | 0x40)};  // keep NaN a NaN
+  return {uint16_t((u + (bits & 0xffffu)) >> 16)};
+}
+
+}  // namespace nibble
