@@ -43,25 +43,16 @@ class RefBackend final : public Backend {
   }
   void do_sync() override {}
 
-  // The packed layout is the canonical one: codes, then scales.
   size_t do_packed_bytes(int64_t out, int64_t in) const override {
-    return size_t(out * in / 2 + out * in / 16);
-  }
-  static uint8_t* codes_of(const LinearWeight& w, int64_t row) {
-    return w.packed.as<uint8_t>() + row * w.in / 2;
-  }
-  static uint8_t* scales_of(const LinearWeight& w, int64_t row) {
-    return w.packed.as<uint8_t>() + w.out * w.in / 2 + row * w.in / 16;
+    return size_t(out) * ref::packed_row_bytes<T>(in);
   }
   void do_pack_rows(const LinearWeight& w, int64_t r, int64_t rows, const uint8_t* codes,
                     const uint8_t* scales) override {
-    std::copy_n(codes, rows * w.in / 2, codes_of(w, r));
-    std::copy_n(scales, rows * w.in / 16, scales_of(w, r));
+    ref::pack_rows<T>(w, r, rows, codes, scales);
   }
   void do_unpack_rows(const LinearWeight& w, int64_t r, int64_t rows, uint8_t* codes,
                       uint8_t* scales) const override {
-    std::copy_n(codes_of(w, r), rows * w.in / 2, codes);
-    std::copy_n(scales_of(w, r), rows * w.in / 16, scales);
+    ref::unpack_rows<T>(w, r, rows, codes, scales);
   }
 
   void do_embed(Tensor out, Tensor table, Tensor ids) override {
@@ -191,58 +182,9 @@ class RefBackend final : public Backend {
     }
   }
 
-  // Row `r` of W as the product sees it, without the row scale.
-  static std::vector<T> weight_row(const LinearWeight& w, int64_t r) {
-    std::vector<T> row(static_cast<size_t>(w.in));
-    for (int64_t k = 0; k < w.in; ++k) {
-      if (!w.is_packed()) {
-        row[size_t(k)] = ref::value<T>(w.dense, r * w.in + k);
-        continue;
-      }
-      const uint8_t pair = codes_of(w, r)[k / 2];
-      const uint8_t code = uint8_t(k % 2 ? pair >> 4 : pair & 15);
-      row[size_t(k)] = T(double(e2m1_value(code)) * double(e4m3_value(scales_of(w, r)[k / 16])));
-    }
-    return row;
-  }
-
-  // Quantisers act on the real part in float and pass the imaginary part (straight-through).
-  static void quantize_activations(std::vector<T>& x, Activations how) {
-    if (how == Activations::none) return;
-    std::vector<float> real(x.size()), rounded(x.size());
-    for (size_t i = 0; i < x.size(); ++i) real[i] = float(ref::real_part(x[i]));
-    const int64_t K = int64_t(x.size());
-    if (how == Activations::int8) {
-      std::vector<int8_t> q(x.size());
-      std::vector<float> scales((x.size() + 31) / 32);
-      quantize_int8(real.data(), K, q.data(), scales.data());
-      for (size_t i = 0; i < x.size(); ++i)
-        x[i] += T(double(q[i]) * double(scales[i / 32]) - ref::real_part(x[i]));
-      return;
-    }
-    std::vector<uint8_t> codes(x.size() / 2), scales(x.size() / 16);
-    quantize_rows(real.data(), 1, K, ScaleRule::absmax, 1.0f, codes.data(), scales.data());
-    dequantize_rows(codes.data(), scales.data(), 1, K, 1.0f, rounded.data());
-    for (size_t i = 0; i < x.size(); ++i) x[i] += T(double(rounded[i]) - ref::real_part(x[i]));
-  }
-
   void do_linear(Tensor out, Tensor x, const LinearWeight& w, Activations activations) override {
-    std::vector<std::vector<T>> inputs;
-    for (int64_t n = 0; n < x.dim(0); ++n) {
-      inputs.emplace_back(x.row<T>(n), x.row<T>(n) + w.in);
-      quantize_activations(inputs.back(), activations);
-    }
-    for (int64_t r = 0; r < w.out; ++r) {
-      const std::vector<T> row = weight_row(w, r);
-      const T g = w.row_scale ? T(double(w.row_scale.as<float>()[r])) : T(1);
-      for (int64_t n = 0; n < x.dim(0); ++n) {
-        T acc{};
-        for (int64_t k = 0; k < w.in; ++k) acc += inputs[size_t(n)][size_t(k)] * row[size_t(k)];
-        out.row<T>(n)[r] = acc * g;
-      }
-    }
+    ref::linear<T>(out, x, w, activations);
   }
-
   void do_quantize_rows(const LinearWeight& w, int64_t row, Tensor src, ScaleRule rule) override {
     ref::quantize_rows<T>(w, row, src, rule);
   }

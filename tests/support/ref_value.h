@@ -22,4 +22,16 @@ T value(const Tensor& t, int64_t i) {
   }
 }
 
+template <class T>
+void set_value(const Tensor& t, int64_t i, T v) {
+  const double real = real_part(v);
+  switch (t.dtype) {
+    case DType::f32: reinterpret_cast<float*>(t.data)[i] = float(real); break;
+    case DType::f64: reinterpret_cast<double*>(t.data)[i] = real; break;
+    case DType::bf16: reinterpret_cast<bf16_t*>(t.data)[i] = to_bf16(float(real)); break;
+    case DType::f16: reinterpret_cast<f16_t*>(t.data)[i] = to_f16(float(real)); break;
+    default: reinterpret_cast<T*>(t.data)[i] = v;
+  }
+}
+
 }  // namespace nibble::test::ref
