@@ -21,6 +21,7 @@ BlockActs make_block_acts(Arena& a, const Config& c, const ActsShape& s) {
     b.rstd1 = a.take(s.stat, {n});
     b.q_rstd = a.take(s.stat, {n * c.Hq});
     b.k_rstd = a.take(s.stat, {n * c.Hkv});
+    b.lse = a.take(s.stat, {n, c.Hq});
     b.rstd2 = a.take(s.stat, {n});
   }
   return b;
@@ -40,8 +41,20 @@ Acts make_acts(Arena& a, const Config& c, const ActsShape& s) {
   acts.rope = a.take(s.stat, {s.tokens, c.D});
   acts.x_out = a.take(s.act, {s.outputs, c.C});
   acts.n_out = a.take(s.act, {s.outputs, c.C});
-  acts.logits = a.take(s.stat, {s.outputs, c.V});
+  if (s.keep == Keep::none) {
+    acts.logits = a.take(s.stat, {s.outputs, c.V});
+  } else {
+    acts.rstd_out = a.take(s.stat, {s.outputs});
+  }
   return acts;
+}
+
+BackActs make_back_acts(Arena& a, const Config& c, const ActsShape& s) {
+  BackActs d;
+  d.dx = a.take(s.act, {s.tokens, c.C});
+  d.datt = a.take(s.act, {s.tokens, c.Hq, c.D});
+  d.dqkv = a.take(s.act, {s.tokens, c.qkv_rows()});
+  return d;
 }
 
 }  // namespace nibble

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Activation slots: named views of exactly what the forward writes. Where they point decides
-// whether activations are kept or shared; the wiring never asks.
+// Activation slots: named views of exactly what the forward writes and the backward reads. Where
+// they point decides whether activations are kept or shared; the wiring never asks.
 #pragma once
 #include <vector>
 
@@ -16,16 +16,18 @@ struct Batch {
   Tensor slots;      // [N] where each token's key and value go
   Tensor sequences;  // [S, 4], struct Sequence
   Tensor out_rows;   // [R] rows of the batch whose logits are wanted
+  Tensor order;      // [N] rows sorted by id, stably; only the backward reads it
   int64_t n() const { return ids.dim(0); }
   int64_t outputs() const { return out_rows.dim(0); }
 };
 
+// rstd*, lse: training only, empty in inference.
 struct BlockActs {
   Tensor n1, rstd1;       // [N, C], [N]
   Tensor qkv;             // [N, (Hq + 2 Hkv) D] as projected
   Tensor q_rstd, k_rstd;  // [N Hq], [N Hkv]
   Tensor q, k;            // [N, Hq, D], [N, Hkv, D] normalised and rotated
-  Tensor att;             // [N, Hq, D]
+  Tensor att, lse;        // [N, Hq, D], [N, Hq]
   Tensor mid;             // [N, C] residual stream after attention
   Tensor n2, rstd2;       // [N, C], [N]
   Tensor gate_up, act;    // [N, 2 F], [N, F]
@@ -37,8 +39,10 @@ struct Acts {
   Tensor tmp;                    // [N, C] a projection on its way into the residual stream
   Tensor rope;                   // [N, D] cosines and sines of this batch's positions
   Tensor x_out, n_out;           // [R, C] the wanted rows, before and after the final norm
-  Tensor logits;                 // [R, V] f32
-  BlockActs& of(int64_t layer) { return block[block.size() == 1 ? 0 : size_t(layer)]; }
+  Tensor rstd_out;               // [R], training only
+  Tensor logits;                 // [R, V] f32, inference only: training takes them in pieces
+  bool shared() const { return block.size() == 1; }
+  BlockActs& of(int64_t layer) { return block[shared() ? 0 : size_t(layer)]; }
 };
 
 enum class Keep {
@@ -55,5 +59,14 @@ struct ActsShape {
   Keep keep = Keep::none;
 };
 Acts make_acts(Arena& arena, const Config& config, const ActsShape& shape);
+
+// What the backward needs beside the slots, which it consumes: most gradients are written over the
+// activation they belong to.
+struct BackActs {
+  Tensor dx;    // [N, C] gradient of the residual stream
+  Tensor datt;  // [N, Hq, D]
+  Tensor dqkv;  // [N, (Hq + 2 Hkv) D]
+};
+BackActs make_back_acts(Arena& arena, const Config& config, const ActsShape& shape);
 
 }  // namespace nibble

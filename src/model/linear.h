@@ -3,6 +3,7 @@
 // gets before its product.
 #pragma once
 #include "backend/backend.h"
+#include "model/grads.h"
 
 namespace nibble {
 
@@ -16,6 +17,14 @@ inline Activations activations_for(const LinearWeight& w, Activations wanted) {
 inline void linear_forward(Backend& be, Tensor out, Tensor x, const LinearWeight& w,
                            Activations wanted) {
   be.linear(out, x, w, activations_for(w, wanted));
+}
+
+// dW of every trained run of rows. dy [N, out], x [N, in].
+inline void linear_wgrad(Backend& be, const LinearGrad& g, Tensor dy, Tensor x,
+                         const GradWrite& write) {
+  for (const GradRun& run : g.runs) {
+    be.linear_wgrad(run.dw, dy.columns(run.row_begin, run.dw.dim(0)), x, write);
+  }
 }
 
 }  // namespace nibble

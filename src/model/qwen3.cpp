@@ -1,51 +1,84 @@
 // SPDX-License-Identifier: MIT
 #include "model/qwen3.h"
 
+#include <algorithm>
+
 #include "model/linear.h"
 
 namespace nibble {
 namespace {
 
-// The values of a layer are used as projected: columns of qkv behind q and k.
-Tensor value_heads(const BlockActs& a, const Config& c) {
-  return a.qkv.columns((c.Hq + c.Hkv) * c.D, c.Hkv * c.D).split_inner({a.qkv.dim(0), c.Hkv, c.D});
+// The heads inside the stacked projection [N, (Hq + 2 Hkv) D], as [N, H, D]. Values are used as
+// projected.
+Tensor heads(Tensor qkv, int64_t begin, int64_t count, const Config& c) {
+  return qkv.columns(begin * c.D, count * c.D).split_inner({qkv.dim(0), count, c.D});
 }
+Tensor query_heads(Tensor qkv, const Config& c) { return heads(qkv, 0, c.Hq, c); }
+Tensor key_heads(Tensor qkv, const Config& c) { return heads(qkv, c.Hq, c.Hkv, c); }
+Tensor value_heads(Tensor qkv, const Config& c) { return heads(qkv, c.Hq + c.Hkv, c.Hkv, c); }
 
-// One block from its normalised input a.n1 to the feed-forward output in `out` [N, C], which the
-// caller adds to a.mid. The norm before and the addition after stay outside, so that they fuse
-// with their neighbours and a recompute can stop early.
+// One block from its normalised input a.n1 to the feed-forward activation a.act. The norm before,
+// the down projection and the addition after it stay outside: they fuse with their neighbours, and
+// a recompute needs none of them. `tmp` [N, C] is scratch.
 void block_forward(Backend& be, const Config& c, const BlockWeights& w, const Batch& b, Tensor x,
-                   BlockActs& a, Tensor rope, KvView kv, Tensor out, int64_t layer,
+                   BlockActs& a, Tensor rope, KvView kv, Tensor tmp, int64_t layer,
                    Activations act) {
   const int64_t n = b.n();
-  const int64_t q_cols = c.Hq * c.D, k_cols = c.Hkv * c.D;
   be.note("attn_norm", layer, a.n1);
   linear_forward(be, a.qkv, a.n1, w.qkv, act);
   be.note("qkv", layer, a.qkv);
-  const Tensor q = a.qkv.columns(0, q_cols).split_inner({n, c.Hq, c.D});
-  const Tensor k = a.qkv.columns(q_cols, k_cols).split_inner({n, c.Hkv, c.D});
-  be.norm_rope(a.q, a.q_rstd, q, w.q_norm, rope, c.rms_eps);
-  be.norm_rope(a.k, a.k_rstd, k, w.k_norm, rope, c.rms_eps);
+  be.norm_rope(a.q, a.q_rstd, query_heads(a.qkv, c), w.q_norm, rope, c.rms_eps);
+  be.norm_rope(a.k, a.k_rstd, key_heads(a.qkv, c), w.k_norm, rope, c.rms_eps);
   be.note("q", layer, a.q);
   be.note("k", layer, a.k);
-  be.kv_append(kv, a.k, value_heads(a, c), b.slots);
-  be.attention(a.att, Tensor{}, a.q, kv, b.sequences);
+  be.kv_append(kv, a.k, value_heads(a.qkv, c), b.slots);
+  be.attention(a.att, a.lse, a.q, kv, b.sequences);
   be.note("attn", layer, a.att);
-  linear_forward(be, out, a.att.view({n, q_cols}), w.attn_out, act);
-  be.note("attn_out", layer, out);
-  be.add_rms_norm(a.n2, a.rstd2, a.mid, x, out, w.ffn_norm, c.rms_eps);
+  linear_forward(be, tmp, a.att.view({n, c.Hq * c.D}), w.attn_out, act);
+  be.note("attn_out", layer, tmp);
+  be.add_rms_norm(a.n2, a.rstd2, a.mid, x, tmp, w.ffn_norm, c.rms_eps);
   be.note("ffn_norm", layer, a.n2);
   linear_forward(be, a.gate_up, a.n2, w.gate_up, act);
   be.swiglu(a.act, a.gate_up.columns(0, c.F), a.gate_up.columns(c.F, c.F));
   be.note("ffn_act", layer, a.act);
-  linear_forward(be, out, a.act, w.down, act);
-  be.note("ffn_out", layer, out);
+}
+
+// The mirror of block_forward and what surrounds it: d.dx enters as the gradient of the block's
+// output and leaves as that of its input x. Slots are overwritten once their last reader is done.
+void block_backward(Backend& be, const Config& c, const BlockWeights& w, const Batch& b, Tensor x,
+                    BlockActs& a, Tensor rope, KvView kv, const BackActs& d, const BlockGrads& g,
+                    const GradStream& s, int64_t layer) {
+  const int64_t n = b.n(), att_cols = c.Hq * c.D;
+  const auto stream = [&](ParamSlot slot) { return s.of(slot, layer); };
+  // Feed-forward: out = mid + act . down^T.
+  linear_wgrad(be, g.down, d.dx, a.act, stream(ParamSlot::down));
+  be.linear_dgrad(a.act, d.dx, w.down, Accumulate::no);
+  const Tensor gate = a.gate_up.columns(0, c.F), up = a.gate_up.columns(c.F, c.F);
+  be.swiglu_back(gate, up, a.act, gate, up);
+  linear_wgrad(be, g.gate_up, a.gate_up, a.n2, stream(ParamSlot::gate_up));
+  be.linear_dgrad(a.n2, a.gate_up, w.gate_up, Accumulate::no);
+  be.rms_norm_back(d.dx, g.ffn_norm, a.n2, a.mid, a.rstd2, w.ffn_norm, d.dx, s.accumulate);
+  // Attention: mid = x + att . attn_out^T.
+  linear_wgrad(be, g.attn_out, d.dx, a.att.view({n, att_cols}), stream(ParamSlot::attn_out));
+  be.linear_dgrad(d.datt.view({n, att_cols}), d.dx, w.attn_out, Accumulate::no);
+  const Tensor dq = query_heads(d.dqkv, c), dk = key_heads(d.dqkv, c);
+  be.attention_back(dq, dk, value_heads(d.dqkv, c), d.datt, a.att, a.lse, a.q, kv, b.sequences);
+  be.norm_rope_back(dq, g.q_norm, dq, query_heads(a.qkv, c), a.q_rstd, w.q_norm, rope,
+                    s.accumulate);
+  be.norm_rope_back(dk, g.k_norm, dk, key_heads(a.qkv, c), a.k_rstd, w.k_norm, rope, s.accumulate);
+  linear_wgrad(be, g.qkv, d.dqkv, a.n1, stream(ParamSlot::qkv));
+  be.linear_dgrad(a.n1, d.dqkv, w.qkv, Accumulate::no);
+  be.rms_norm_back(d.dx, g.attn_norm, a.n1, x, a.rstd1, w.attn_norm, d.dx, s.accumulate);
+}
+
+void call(const std::function<void(int64_t)>& hook, int64_t layer) {
+  if (hook) hook(layer);
 }
 
 }  // namespace
 
-void forward(Backend& be, const Config& c, const Weights& w, const Batch& b, Acts& a,
-             std::span<const KvView> kv, Activations act) {
+void forward_hidden(Backend& be, const Config& c, const Weights& w, const Batch& b, Acts& a,
+                    std::span<const KvView> kv, Activations act, const PassHooks& hooks) {
   be.embed(a.x[0], w.embed, b.ids);
   be.note("embed", -1, a.x[0]);
   be.rope_table(a.rope, b.positions, c.rope_theta);
@@ -53,7 +86,11 @@ void forward(Backend& be, const Config& c, const Weights& w, const Batch& b, Act
   for (int64_t l = 0; l < c.L; ++l) {
     BlockActs& slot = a.of(l);
     const Tensor x = a.x[size_t(l)], x_next = a.x[size_t(l + 1)];
-    block_forward(be, c, w.block[size_t(l)], b, x, slot, a.rope, kv[size_t(l)], a.tmp, l, act);
+    const BlockWeights& block = w.block[size_t(l)];
+    call(hooks.weights_needed, l);
+    block_forward(be, c, block, b, x, slot, a.rope, kv[size_t(l)], a.tmp, l, act);
+    linear_forward(be, a.tmp, slot.act, block.down, act);
+    be.note("ffn_out", l, a.tmp);
     if (l + 1 < c.L) {
       BlockActs& next = a.of(l + 1);
       be.add_rms_norm(next.n1, next.rstd1, x_next, slot.mid, a.tmp,
@@ -65,15 +102,51 @@ void forward(Backend& be, const Config& c, const Weights& w, const Batch& b, Act
   }
   if (b.outputs() == 0) return;  // a chunk of a prompt whose logits nobody reads
   be.gather_rows(a.x_out, a.x.back(), b.out_rows);
-  be.rms_norm(a.n_out, Tensor{}, a.x_out, w.final_norm, c.rms_eps);
+  be.rms_norm(a.n_out, a.rstd_out, a.x_out, w.final_norm, c.rms_eps);
   be.note("final_norm", -1, a.n_out);
+}
+
+void forward(Backend& be, const Config& c, const Weights& w, const Batch& b, Acts& a,
+             std::span<const KvView> kv, Activations act) {
+  forward_hidden(be, c, w, b, a, kv, act);
+  if (b.outputs() == 0) return;
   linear_forward(be, a.logits, a.n_out, w.head, act);
   be.note("logits", -1, a.logits);
 }
 
+void backward(Backend& be, const Config& c, const Weights& w, const Batch& b, Acts& a,
+              const BackActs& d, Tensor d_out, const Grads& g, const GradStream& s,
+              const PassHooks& hooks) {
+  const int64_t lowest = lowest_wanted(g);
+  const std::vector<KvView> kv = kv_of_acts(a, c);
+  be.rms_norm_back(a.n_out, g.final_norm, d_out, a.x_out, a.rstd_out, w.final_norm, Tensor{},
+                   s.accumulate);
+  call(hooks.gradients_ready, c.L);
+  if (lowest < c.L) be.scatter_rows(d.dx, a.n_out, b.out_rows);
+  for (int64_t l = c.L - 1; l >= std::max<int64_t>(lowest, 0); --l) {
+    BlockActs& slot = a.of(l);
+    const BlockWeights& block = w.block[size_t(l)];
+    const Tensor x = a.x[size_t(l)];
+    call(hooks.weights_needed, l);
+    // The shared slot still holds the last block's activations after the forward.
+    if (a.shared() && l + 1 < c.L) {
+      be.rms_norm(slot.n1, slot.rstd1, x, block.attn_norm, c.rms_eps);
+      block_forward(be, c, block, b, x, slot, a.rope, kv[size_t(l)], a.tmp, l, Activations::none);
+    }
+    block_backward(be, c, block, b, x, slot, a.rope, kv[size_t(l)], d, g.block[size_t(l)], s, l);
+    call(hooks.gradients_ready, l);
+  }
+  if (g.embed) {
+    GradWrite write = s.of(ParamSlot::embed, -1);
+    if (s.head_wrote_embed) write.accumulate = Accumulate::yes;
+    be.embed_back(g.embed, d.dx, b.ids, b.order, write);
+  }
+  call(hooks.gradients_ready, -1);
+}
+
 std::vector<KvView> kv_of_acts(Acts& a, const Config& c) {
   std::vector<KvView> kv;
-  for (int64_t l = 0; l < c.L; ++l) kv.push_back({a.of(l).k, value_heads(a.of(l), c)});
+  for (int64_t l = 0; l < c.L; ++l) kv.push_back({a.of(l).k, value_heads(a.of(l).qkv, c)});
   return kv;
 }
 

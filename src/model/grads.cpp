@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+#include "model/grads.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace nibble {
+namespace {
+
+// Where a slot's gradient lies: exactly one of the two is set.
+struct GradRef {
+  Tensor* tensor = nullptr;
+  LinearGrad* linear = nullptr;
+};
+
+GradRef ref_of(Grads& g, const ParamSpec& p) {
+  BlockGrads* b = p.layer >= 0 ? &g.block.at(size_t(p.layer)) : nullptr;
+  switch (p.slot) {
+    case ParamSlot::embed: return {&g.embed, nullptr};
+    case ParamSlot::final_norm: return {&g.final_norm, nullptr};
+    case ParamSlot::head: return {nullptr, &g.head};
+    case ParamSlot::attn_norm: return {&b->attn_norm, nullptr};
+    case ParamSlot::q_norm: return {&b->q_norm, nullptr};
+    case ParamSlot::k_norm: return {&b->k_norm, nullptr};
+    case ParamSlot::ffn_norm: return {&b->ffn_norm, nullptr};
+    case ParamSlot::qkv: return {nullptr, &b->qkv};
+    case ParamSlot::attn_out: return {nullptr, &b->attn_out};
+    case ParamSlot::gate_up: return {nullptr, &b->gate_up};
+    case ParamSlot::down: return {nullptr, &b->down};
+  }
+  throw_internal("unknown parameter slot {}", int(p.slot));
+}
+
+class GradMaker {
+ public:
+  GradMaker(Arena& arena, const Config& c, std::span<const ParamSpec> table,
+            std::span<const uint8_t> trained, const GradLayout& layout)
+      : arena_(arena), c_(c), table_(table), trained_(trained), layout_(layout) {}
+
+  Grads make() {
+    grads_.block.resize(size_t(c_.L));
+    if (c_.tied) take_if([](const ParamSpec& p) { return p.slot == ParamSlot::embed; });
+    // In the order of the backward: released gradients lie over each other.
+    const size_t mark = arena_.mark();
+    for (int64_t phase = c_.L; phase >= -1; --phase) {
+      if (layout_.released) arena_.release(mark);
+      take_if([&](const ParamSpec& p) {
+        if (p.slot == ParamSlot::embed) return phase == -1 && !c_.tied;
+        return phase == (p.layer >= 0 ? p.layer : c_.L);
+      });
+    }
+    return std::move(grads_);
+  }
+
+ private:
+  template <class Wanted>
+  void take_if(Wanted wanted) {
+    for (size_t i = 0; i < table_.size(); ++i) {
+      const ParamSpec& p = table_[i];
+      if (!trained_[i] || !wanted(p)) continue;
+      const GradRef ref = ref_of(grads_, p);
+      if (ref.tensor) {
+        *ref.tensor = p.is_matrix() ? arena_.take(layout_.matrix, {p.shape[0], p.shape[1]})
+                                    : arena_.take(layout_.norm, {p.shape[0]});
+      } else {
+        add_rows(*ref.linear, p, i);
+      }
+    }
+  }
+
+  // Joins the parameters that follow each other in a stacked weight: one product for all.
+  void add_rows(LinearGrad& g, const ParamSpec& first, size_t i) {
+    for (const GradRun& run : g.runs) {
+      if (first.row_offset < run.row_begin + run.dw.dim(0)) return;  // part of a run already
+    }
+    int64_t rows = first.shape[0];
+    for (size_t j = i + 1; j < table_.size(); ++j) {
+      const ParamSpec& p = table_[j];
+      const bool next = p.slot == first.slot && p.layer == first.layer && trained_[j] &&
+                        p.row_offset == first.row_offset + rows;
+      if (next) rows += p.shape[0];
+    }
+    g.runs.push_back({first.row_offset, arena_.take(layout_.matrix, {rows, first.shape[1]})});
+  }
+
+  Arena& arena_;
+  const Config& c_;
+  std::span<const ParamSpec> table_;
+  std::span<const uint8_t> trained_;
+  const GradLayout& layout_;
+  Grads grads_;
+};
+
+bool any(const BlockGrads& b) {
+  return b.attn_norm || b.q_norm || b.k_norm || b.ffn_norm || !b.qkv.runs.empty() ||
+         !b.attn_out.runs.empty() || !b.gate_up.runs.empty() || !b.down.runs.empty();
+}
+
+}  // namespace
+
+Grads make_grads(Arena& arena, const Config& c, std::span<const ParamSpec> table,
+                 std::span<const uint8_t> trained, const GradLayout& layout) {
+  if (table.size() != trained.size()) throw_internal("one trained flag per parameter");
+  return GradMaker(arena, c, table, trained, layout).make();
+}
+
+Tensor grad_of(const Grads& grads, const ParamSpec& p) {
+  const GradRef ref = ref_of(const_cast<Grads&>(grads), p);
+  if (ref.tensor) return *ref.tensor;
+  for (const GradRun& run : ref.linear->runs) {
+    const int64_t begin = p.row_offset - run.row_begin;
+    if (begin >= 0 && begin + p.shape[0] <= run.dw.dim(0)) return run.dw.slice(begin, p.shape[0]);
+  }
+  return {};
+}
+
+int64_t lowest_wanted(const Grads& g) {
+  if (g.embed) return -1;
+  const auto first = std::find_if(g.block.begin(), g.block.end(), any);
+  return first - g.block.begin();
+}
+
+}  // namespace nibble

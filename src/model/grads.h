@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+// Gradients in backend memory, in the shape of the weights. Only what is trained has any.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+#include "model/config.h"
+#include "model/params.h"
+
+namespace nibble {
+
+// Consecutive rows of a (stacked) weight that are trained: q and v may be while k is frozen.
+struct GradRun {
+  int64_t row_begin = 0;
+  Tensor dw;  // [rows, in]
+};
+struct LinearGrad {
+  std::vector<GradRun> runs;  // empty: frozen
+};
+
+struct BlockGrads {
+  Tensor attn_norm, q_norm, k_norm, ffn_norm;  // empty: frozen
+  LinearGrad qkv, attn_out, gate_up, down;
+};
+
+struct Grads {
+  Tensor embed;  // [V, C]; of a tied model the sum of both uses
+  std::vector<BlockGrads> block;
+  Tensor final_norm;
+  LinearGrad head;  // no runs when tied
+};
+
+// Which random bits a gradient's sums are rounded with.
+struct GradStream {
+  Accumulate accumulate = Accumulate::no;  // no: the step's first micro-batch
+  uint64_t seed = 0;
+  uint64_t base = 0;              // the low 16 bits are free
+  bool head_wrote_embed = false;  // a tied head put its part into the embedding's gradient first
+  GradWrite of(ParamSlot slot, int64_t layer) const {
+    return {accumulate, seed, base | uint64_t((layer + 1) << 4) | uint64_t(slot)};
+  }
+};
+
+struct GradLayout {
+  DType matrix = DType::bf16;
+  DType norm = DType::f32;
+  // One layer's gradients at a time: they are used up before the next layer's are made. The
+  // embedding of a tied model is the exception; the head writes it first.
+  bool released = false;
+};
+
+// trained[i] != 0: parameter i of the table has a gradient. A tied head must not be listed.
+Grads make_grads(Arena& arena, const Config& config, std::span<const ParamSpec> table,
+                 std::span<const uint8_t> trained, const GradLayout& layout);
+
+// The gradient of one parameter, in its shape; empty when it is frozen.
+Tensor grad_of(const Grads& grads, const ParamSpec& param);
+
+// The lowest layer the backward must reach: -1 embedding, 0 .. L-1 a block, L only the final norm.
+int64_t lowest_wanted(const Grads& grads);
+
+}  // namespace nibble
