@@ -31,8 +31,10 @@ T toy_loss(RefBackend<T>& backend, Model& model, Activations act) {
           upload(rows, {n})};
   Acts acts = make_acts(arena, c, {n, n, dtype_of<T>, dtype_of<T>, Keep::none});
   forward(backend, c, model.weights, b, acts, kv_of_acts(acts, c), act);
-  const Tensor loss = arena.take(dtype_of<T>, {n});
-  backend.cross_entropy(loss, acts.logits, upload(targets, {n}));
+  const Tensor loss = arena.take(dtype_of<T>, {n}), stats = arena.take(dtype_of<T>, {n, 3});
+  const Tensor wanted = upload(targets, {n});
+  backend.softmax_stats(stats, acts.logits, wanted, 0, Accumulate::no);
+  backend.cross_entropy(loss, stats, wanted);
   T sum{};
   for (int64_t i = 0; i < n; ++i) sum += loss.as<T>()[i];
   return sum;
