@@ -31,35 +31,50 @@ BlockPlace block_place(int64_t in, int64_t row, int64_t block) {
   return {tile * kTileBytes + 128 * b + 4 * r, tile * kTileBytes + kTileCodeBytes + 16 * b + r};
 }
 
-}  // namespace
-
-void pack_nvfp4(ThreadPool& pool, uint8_t* packed, int64_t in, int64_t row_begin, int64_t rows,
-                const uint8_t* codes, const uint8_t* scales) {
+void check_scales(int64_t in, int64_t row_begin, int64_t rows, const uint8_t* scales) {
   const int64_t blocks = in / 16;
-  const int64_t bad_count = rows * blocks;
-  for (int64_t i = 0; i < bad_count; ++i) {
+  for (int64_t i = 0; i < rows * blocks; ++i) {
     if ((scales[i] & 0x7f) == kE4m3NanCode) {
       throw_format("NVFP4 weight: the scale of row {}, columns {}.. is NaN (byte {:#04x})",
                    row_begin + i / blocks, i % blocks * 16, scales[i]);
     }
   }
-  const auto pack = [&](int64_t begin, int64_t end, int) {
-    for (int64_t i = begin; i < end; ++i) {
-      for (int64_t b = 0; b < blocks; ++b) {
-        const BlockPlace at = block_place(in, row_begin + i, b);
-        const uint8_t scale = scales[i * blocks + b];
-        const uint32_t flip = scale & 0x80 ? 0x88888888u : 0;
-        for (int64_t h = 0; h < 2; ++h) {
-          uint32_t v;
-          std::memcpy(&v, codes + (i * blocks + b) * 8 + 4 * h, 4);
-          v = interleave(v ^ flip);
-          std::memcpy(packed + at.codes + 64 * h, &v, 4);
-        }
-        packed[at.scale] = scale & 0x7f;
+}
+
+void pack_checked(uint8_t* packed, int64_t in, int64_t row_begin, int64_t rows,
+                  const uint8_t* codes, const uint8_t* scales) {
+  const int64_t blocks = in / 16;
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t b = 0; b < blocks; ++b) {
+      const BlockPlace at = block_place(in, row_begin + i, b);
+      const uint8_t scale = scales[i * blocks + b];
+      const uint32_t flip = scale & 0x80 ? 0x88888888u : 0;
+      for (int64_t h = 0; h < 2; ++h) {
+        uint32_t v;
+        std::memcpy(&v, codes + (i * blocks + b) * 8 + 4 * h, 4);
+        v = interleave(v ^ flip);
+        std::memcpy(packed + at.codes + 64 * h, &v, 4);
       }
+      packed[at.scale] = scale & 0x7f;
     }
-  };
-  pool.parallel_for(rows, 64, pack);
+  }
+}
+
+}  // namespace
+
+void pack_nvfp4(uint8_t* packed, int64_t in, int64_t row_begin, int64_t rows, const uint8_t* codes,
+                const uint8_t* scales) {
+  check_scales(in, row_begin, rows, scales);
+  pack_checked(packed, in, row_begin, rows, codes, scales);
+}
+
+void pack_nvfp4(ThreadPool& pool, uint8_t* packed, int64_t in, int64_t row_begin, int64_t rows,
+                const uint8_t* codes, const uint8_t* scales) {
+  check_scales(in, row_begin, rows, scales);
+  pool.parallel_for(rows, 64, [&](int64_t begin, int64_t end, int) {
+    pack_checked(packed, in, row_begin + begin, end - begin, codes + begin * in / 2,
+                 scales + begin * in / 16);
+  });
 }
 
 void unpack_nvfp4(const uint8_t* packed, int64_t in, int64_t row_begin, int64_t rows,

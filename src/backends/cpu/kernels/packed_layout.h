@@ -28,6 +28,9 @@ constexpr size_t packed_size(int64_t out, int64_t in) {
 // width `in`. Throws FormatError on a NaN scale.
 void pack_nvfp4(ThreadPool& pool, uint8_t* packed, int64_t in, int64_t row_begin, int64_t rows,
                 const uint8_t* codes, const uint8_t* scales);
+// The same without threads.
+void pack_nvfp4(uint8_t* packed, int64_t in, int64_t row_begin, int64_t rows, const uint8_t* codes,
+                const uint8_t* scales);
 void unpack_nvfp4(const uint8_t* packed, int64_t in, int64_t row_begin, int64_t rows,
                   uint8_t* codes, uint8_t* scales);
 
