@@ -57,15 +57,29 @@ TensorSource::TensorSource(std::string format, std::vector<InputFile> files,
       files_(std::move(files)),
       tensors_(std::move(tensors)),
       metadata_(std::move(metadata)) {
+  index_names();
+  for (const TensorInfo& t : tensors_) {
+    const InputFile& file = files_.at(size_t(t.file_index));
+    if (t.file_offset > file.size() || t.n_bytes > file.size() - t.file_offset) {
+      throw_internal("{}: tensor '{}' lies outside the file", file.path().string(), t.name);
+    }
+  }
+}
+
+TensorSource::TensorSource(Virtual, std::string format, std::vector<TensorInfo> tensors,
+                           Metadata metadata)
+    : format_(std::move(format)), tensors_(std::move(tensors)), metadata_(std::move(metadata)) {
+  index_names();
+}
+
+void TensorSource::index_names() {
   by_name_.reserve(tensors_.size());
   for (size_t i = 0; i < tensors_.size(); ++i) {
     const TensorInfo& t = tensors_[i];
-    const InputFile& file = files_.at(size_t(t.file_index));
     if (!by_name_.emplace(t.name, i).second) {
-      throw_format("{}: tensor '{}' occurs twice", file.path().string(), t.name);
-    }
-    if (t.file_offset > file.size() || t.n_bytes > file.size() - t.file_offset) {
-      throw_internal("{}: tensor '{}' lies outside the file", file.path().string(), t.name);
+      throw_format("{}tensor '{}' occurs twice",
+                   files_.empty() ? "" : files_.at(size_t(t.file_index)).path().string() + ": ",
+                   t.name);
     }
   }
 }

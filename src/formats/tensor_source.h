@@ -36,6 +36,7 @@ class TensorSource {
   // The parsers' way in: tensors with unique names whose payloads lie inside their files.
   TensorSource(std::string format, std::vector<InputFile> files, std::vector<TensorInfo> tensors,
                Metadata metadata = {});
+  virtual ~TensorSource() = default;
   TensorSource(const TensorSource&) = delete;  // by_name_ views tensors_
   TensorSource& operator=(const TensorSource&) = delete;
 
@@ -43,7 +44,7 @@ class TensorSource {
   const TensorInfo* find(std::string_view name) const;                 // null when there is none
   const TensorInfo& at(std::string_view name) const;  // throws FormatError naming it
   // Fills `out` from byte `byte_offset` of the tensor's payload. Thread-safe.
-  void read(const TensorInfo& tensor, uint64_t byte_offset, std::span<std::byte> out) const;
+  virtual void read(const TensorInfo& tensor, uint64_t byte_offset, std::span<std::byte> out) const;
 
   const std::string& format() const { return format_; }  // "dat", "safetensors"
   const std::vector<InputFile>& files() const { return files_; }
@@ -51,7 +52,13 @@ class TensorSource {
   uint64_t payload_bytes() const;
   std::string describe() const;  // "models/x.dat: dat, 652 tensors, 2.83 GiB"
 
+ protected:
+  // For sources whose bytes come from elsewhere: they override read().
+  struct Virtual {};
+  TensorSource(Virtual, std::string format, std::vector<TensorInfo> tensors, Metadata metadata);
+
  private:
+  void index_names();
   std::string format_;
   std::vector<InputFile> files_;
   std::vector<TensorInfo> tensors_;
