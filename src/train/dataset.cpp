@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: MIT
+#include "train/dataset.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/log.h"
+#include "core/progress.h"
+#include "core/thread_pool.h"
+#include "tokenizer/vocabulary.h"
+#include "train/dataset_parts.h"
+
+namespace nibble {
+namespace {
+
+template <class T>
+uint64_t hash_values(const std::vector<T>& values, uint64_t h) {
+  return hash_bytes({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)}, h);
+}
+
+// One unit, worked on by any thread; the results are used in the order of the file.
+struct Outcome {
+  DataTokens tokens;
+  std::string error;  // what is wrong with the unit; empty: nothing
+};
+
+Outcome process(const DataUnit& unit, LinePlace place, const Tokenizer& tokenizer,
+                const DatasetOptions& options) {
+  Outcome out;
+  try {
+    check_text(unit);
+    DataRecord record;
+    switch (options.format) {
+      case DataFormat::tsv: record = parse_tsv_line(unit.text, place); break;
+      case DataFormat::jsonl: record = parse_jsonl_line(unit.text, options.use); break;
+      case DataFormat::text: record = parse_document(unit.text); break;
+      case DataFormat::automatic: throw_internal("the data format was not settled");
+    }
+    out.tokens = encode_record(record, tokenizer, options);
+  } catch (const FormatError& e) {
+    out.error = e.what();
+  } catch (const UsageError& e) {
+    out.error = e.what();
+  }
+  return out;
+}
+
+// Everything that can be wrong before a line has been read; fills in what was left to be chosen.
+DatasetOptions settle(DatasetOptions o, const std::string& name, const Tokenizer& tokenizer) {
+  if (o.seq_len < 2 || o.seq_len >= std::numeric_limits<int32_t>::max()) {
+    throw_usage("a window of {} tokens: it must be at least 2 and below 2^31", o.seq_len);
+  }
+  if (o.format == DataFormat::automatic) o.format = format_of(name, o.use);
+  if (o.use == DataUse::fine_tune) {
+    if (o.format == DataFormat::text) {
+      throw_usage("{}: plain text has no prompts and responses; it is for pretraining", name);
+    }
+    require_chat_tokens(tokenizer);
+    return o;
+  }
+  if (o.format == DataFormat::tsv) require_chat_tokens(tokenizer);
+  if (!o.document_end) o.document_end = tokenizer.endoftext();
+  if (!o.document_end) {
+    throw_usage("the tokenizer has no <|endoftext|> to end documents with; name another token");
+  }
+  if (*o.document_end < 0) throw_usage("documents cannot end with token {}", *o.document_end);
+  return o;
+}
+
+}  // namespace
+
+// Puts samples together in the order of the file.
+class DatasetBuilder {
+ public:
+  DatasetBuilder(const std::string& name, const DatasetOptions& options)
+      : name_(name), options_(options) {}
+
+  void add(const DataUnit& unit, const Outcome& outcome) {
+    if (!outcome.error.empty()) return bad(unit, outcome.error);
+    const DataTokens& t = outcome.tokens;
+    if (options_.use == DataUse::pretrain) {
+      append(t, 0);
+      ++counts().documents;
+    } else if (!add_sample(unit, t)) {
+      return;
+    }
+    counts().longest = std::max(counts().longest, int64_t(t.ids.size()));
+    if (!seen_.insert(hash_values(t.ids, 0)).second) ++counts().duplicates;
+  }
+
+  Dataset finish(int64_t lines) {
+    counts().lines = lines;
+    if (options_.use == DataUse::pretrain) cut_windows();
+    if (data_.table_.empty()) {
+      throw_format("{}: nothing to learn from: {} lines, none of them usable{}", name_, lines,
+                   counts().skipped > 0 ? fmt::format(" ({} were bad)", counts().skipped) : "");
+    }
+    for (int64_t i = 0; i < data_.size(); ++i) measure(data_.sample(i));
+    counts().samples = data_.size();
+    data_.hash_ = hash_values(data_.table_, hash_bytes("nibble dataset 1", 0));
+    data_.hash_ = hash_values(data_.flags_, hash_values(data_.ids_, data_.hash_));
+    return std::move(data_);
+  }
+
+ private:
+  DatasetCounts& counts() { return data_.counts_; }
+
+  void bad(const DataUnit& unit, const std::string& what) {
+    const std::string message = fmt::format("{}:{}: {}", name_, unit.line, what);
+    if (options_.bad_lines == BadLines::refuse) throw FormatError(message);
+    constexpr int64_t kShown = 3;
+    if (++counts().skipped <= kShown) log_warning("skipped: {}", message);
+    if (counts().skipped == kShown + 1) log_warning("further bad lines are only counted");
+  }
+
+  void append(const DataTokens& t, size_t from) {
+    data_.ids_.insert(data_.ids_.end(), t.ids.begin() + std::ptrdiff_t(from), t.ids.end());
+    data_.flags_.insert(data_.flags_.end(), t.flags.begin() + std::ptrdiff_t(from), t.flags.end());
+  }
+
+  bool add_sample(const DataUnit& unit, const DataTokens& t) {
+    const size_t window = size_t(options_.seq_len) + 1;
+    const size_t lost = t.ids.size() > window ? t.ids.size() - window : 0;
+    if (t.last_response > options_.seq_len && options_.long_response == LongResponse::refuse) {
+      bad(unit, fmt::format("the response has {} tokens and does not fit the window of {}: use a "
+                            "longer window, or let it lose its beginning (truncate)",
+                            t.last_response, options_.seq_len));
+      return false;
+    }
+    if (lost > 0) {
+      // The first token that is left is only fed: nothing stands before it to predict it from.
+      const auto out = t.flags.begin() + std::ptrdiff_t(lost) + 1;
+      const int64_t unlearned = std::count(t.flags.begin(), out, kScored);
+      ++counts().truncated;
+      counts().lost_tokens += int64_t(lost);
+      counts().truncated_responses += unlearned > 0;
+      counts().lost_response_tokens += unlearned;
+    }
+    data_.table_.push_back({data_.ids_.size(), t.ids.size() - lost});
+    append(t, lost);
+    return true;
+  }
+
+  // Windows share one token: the last target of one is the first input of the next. The last
+  // window is as long as what is left.
+  void cut_windows() {
+    const uint64_t n = data_.ids_.size(), rows = uint64_t(options_.seq_len);
+    for (uint64_t at = 0; at + 1 < n; at += rows) {
+      data_.table_.push_back({at, std::min(rows + 1, n - at)});
+    }
+  }
+
+  void measure(const Sample& s) {
+    int64_t scored = 0, segments = 0;
+    for (int64_t r = 0; r < s.rows(); ++r) {
+      scored += s.row_scored(r);
+      segments += s.row_starts(r);
+    }
+    counts().tokens += s.rows();
+    counts().scored += scored;
+    data_.most_rows_ = std::max(data_.most_rows_, s.rows());
+    data_.most_scored_ = std::max(data_.most_scored_, scored);
+    data_.most_segments_ = std::max(data_.most_segments_, segments);
+  }
+
+  std::string name_;
+  DatasetOptions options_;
+  Dataset data_;
+  std::unordered_set<uint64_t> seen_;
+};
+
+DataFormat parse_data_format(std::string_view name) {
+  if (name == "auto") return DataFormat::automatic;
+  if (name == "tsv") return DataFormat::tsv;
+  if (name == "jsonl") return DataFormat::jsonl;
+  if (name == "text") return DataFormat::text;
+  throw_usage("unknown data format '{}'; known are auto, tsv, jsonl, text", name);
+}
+
+DataFormat format_of(const std::filesystem::path& path, DataUse use) {
+  std::string extension = path.extension().string();
+  for (char& c : extension) c = c >= 'A' && c <= 'Z' ? char(c + 32) : c;
+  if (extension == ".tsv") return DataFormat::tsv;
+  if (extension == ".jsonl" || extension == ".ndjson") return DataFormat::jsonl;
+  if (extension == ".txt") return use == DataUse::pretrain ? DataFormat::text : DataFormat::tsv;
+  throw_usage("{}: the name does not tell the format (.tsv, .jsonl, .txt do); choose tsv, jsonl{}",
+              path.string(), use == DataUse::pretrain ? " or text" : "");
+}
+
+std::string Dataset::summary() const {
+  const DatasetCounts& c = counts_;
+  std::string s = fmt::format("{} samples from {} lines: {} tokens, {} of them scored", c.samples,
+                              c.lines, c.tokens, c.scored);
+  if (c.documents > 0) s += fmt::format("; {} documents", c.documents);
+  s += fmt::format("; the longest has {} tokens", c.longest);
+  if (c.duplicates > 0) s += fmt::format("\n{} are repeated", c.duplicates);
+  if (c.skipped > 0) s += fmt::format("\n{} bad lines were skipped", c.skipped);
+  if (c.truncated > 0) {
+    s += fmt::format("\n{} samples are longer than the window and lose {} tokens from their left",
+                     c.truncated, c.lost_tokens);
+  }
+  if (c.truncated_responses > 0) {
+    s += fmt::format("\n{} of them lose {} tokens of what should be learned", c.truncated_responses,
+                     c.lost_response_tokens);
+  }
+  return s;
+}
+
+Dataset parse_dataset(std::string_view text, const std::string& name, const Tokenizer& tokenizer,
+                      const DatasetOptions& given) {
+  const DatasetOptions options = settle(given, name, tokenizer);
+  const DataUnits split = split_units(text, options.format, options.documents);
+  const std::vector<DataUnit>& units = split.units;
+  DatasetBuilder builder(name, options);
+  constexpr size_t kMostUnits = 4096, kMostBytes = 4 << 20, kGrain = 16;
+  const int threads = options.threads > 0 ? options.threads : default_thread_count();
+  ThreadPool pool(int(std::min<size_t>(size_t(threads), units.size() / kGrain + 1)));
+  Progress progress(fmt::format("tokenising {}", name), text.size());
+  std::vector<Outcome> outcomes;
+  for (size_t begin = 0, end = 0; begin < units.size(); begin = end) {
+    size_t bytes = 0;
+    while (end < units.size() && end - begin < kMostUnits && bytes < kMostBytes) {
+      bytes += units[end++].text.size();
+    }
+    outcomes.resize(end - begin);
+    pool.parallel_for(int64_t(end - begin), kGrain, [&](int64_t from, int64_t to, int) {
+      for (size_t i = size_t(from); i < size_t(to); ++i) {
+        const LinePlace place = begin + i == 0 ? LinePlace::first : LinePlace::later;
+        outcomes[i] = process(units[begin + i], place, tokenizer, options);
+      }
+    });
+    for (size_t i = 0; i < end - begin; ++i) builder.add(units[begin + i], outcomes[i]);
+    progress.advance(bytes);
+  }
+  return builder.finish(split.lines);
+}
+
+Dataset load_dataset(const std::filesystem::path& path, const Tokenizer& tokenizer,
+                     const DatasetOptions& options) {
+  settle(options, path.string(), tokenizer);  // wrong options, before a large file is read
+  return parse_dataset(read_text_file(path, std::numeric_limits<uint64_t>::max()), path.string(),
+                       tokenizer, options);
+}
+
+}  // namespace nibble

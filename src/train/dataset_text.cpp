@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+// Text in general: lines, documents, white space, UTF-8.
+#include <algorithm>
+
+#include "core/error.h"
+#include "tokenizer/unicode.h"
+#include "train/dataset_parts.h"
+
+namespace nibble {
+namespace {
+
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
+// The length of the valid character at an end of `text` if it is white space, else 0.
+size_t space_at_front(std::string_view text) {
+  for (size_t n = 1; n <= std::min<size_t>(4, text.size()); ++n) {
+    if (valid_utf8_prefix(text.substr(0, n)) != n) continue;
+    const char32_t c = decode_valid(text.data()).value;
+    return UnicodeTable::instance().char_class(c) == CharClass::space ? n : 0;
+  }
+  return 0;
+}
+size_t space_at_back(std::string_view text) {
+  for (size_t n = 1; n <= std::min<size_t>(4, text.size()); ++n) {
+    const std::string_view last = text.substr(text.size() - n);
+    if (valid_utf8_prefix(last) != n) continue;
+    const char32_t c = decode_valid(last.data()).value;
+    return UnicodeTable::instance().char_class(c) == CharClass::space ? n : 0;
+  }
+  return 0;
+}
+
+// Calls line(number, offset, text) for every line; a last one without its newline counts.
+template <class Line>
+int64_t for_each_line(std::string_view text, size_t begin, Line&& line) {
+  int64_t number = 0;
+  while (begin < text.size()) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    line(++number, begin, text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return number;
+}
+
+}  // namespace
+
+std::string_view trim_text(std::string_view text) {
+  while (const size_t n = space_at_front(text)) text.remove_prefix(n);
+  while (const size_t n = space_at_back(text)) text.remove_suffix(n);
+  return text;
+}
+
+std::string excerpt(std::string_view text) {
+  constexpr size_t kMostCharacters = 60;
+  const std::string whole = repair_utf8(text.substr(0, 4 * kMostCharacters + 4));
+  std::string out;
+  size_t at = 0;
+  for (size_t n = 0; at < whole.size() && n < kMostCharacters; ++n) {
+    const CodePoint c = decode_valid(whole.data() + at);
+    if (c.value == '\t') {
+      out += "\\t";
+    } else if (c.value < 0x20 || (c.value >= 0x7f && c.value < 0xa0)) {
+      out += '.';  // a message must not steer the terminal
+    } else {
+      out.append(whole, at, c.length);
+    }
+    at += c.length;
+  }
+  return at < whole.size() ? out + "..." : out;
+}
+
+void check_text(const DataUnit& unit) {
+  const size_t valid = valid_utf8_prefix(unit.text);
+  if (valid != unit.text.size()) {
+    const size_t at = unit.offset + valid;
+    const std::string_view start = unit.text.substr(0, 2);
+    const bool utf16 = at == 0 && (start == "\xff\xfe" || start == "\xfe\xff");
+    throw_format("invalid UTF-8 at byte {} of the file (0x{:02x}){}", at,
+                 unsigned(uint8_t(unit.text[valid])),
+                 utf16 ? ": this is UTF-16; save the file as UTF-8" : "; save the file as UTF-8");
+  }
+  const size_t nul = unit.text.find('\0');
+  if (nul != std::string_view::npos) {
+    throw_format("a zero byte at byte {} of the file; is it UTF-16? Save it as UTF-8",
+                 unit.offset + nul);
+  }
+}
+
+DataUnits split_units(std::string_view text, DataFormat format, Documents documents) {
+  const size_t begin = text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
+  DataUnits out;
+  if (format != DataFormat::text) {
+    out.lines = for_each_line(text, begin, [&](int64_t n, size_t at, std::string_view line) {
+      const std::string_view trimmed = trim_text(line);
+      if (trimmed.empty()) return;
+      if (format == DataFormat::tsv && trimmed.front() == '#') return;
+      out.units.push_back({n, at, line});
+    });
+    return out;
+  }
+  bool open = false;  // inside a document
+  out.lines = for_each_line(text, begin, [&](int64_t n, size_t at, std::string_view line) {
+    if (trim_text(line).empty()) {
+      open = open && documents == Documents::whole_file;
+      return;
+    }
+    if (!open) out.units.push_back({n, at, {}});
+    open = true;
+    DataUnit& unit = out.units.back();
+    unit.text = text.substr(unit.offset, at + line.size() - unit.offset);
+  });
+  return out;
+}
+
+DataRecord parse_document(std::string_view text) {
+  DataRecord record;
+  record.text.reserve(text.size());
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool line_end = text[i] == '\r' && (i + 1 == text.size() || text[i + 1] == '\n');
+    if (!line_end) record.text += text[i];
+  }
+  return record;
+}
+
+}  // namespace nibble
