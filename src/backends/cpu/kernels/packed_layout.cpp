@@ -22,45 +22,27 @@ uint32_t gather(uint32_t x) {
 uint32_t interleave(uint32_t v) { return spread(v & 0xffffu) | spread(v >> 16) << 4; }
 uint32_t deinterleave(uint32_t v) { return gather(v) | gather(v >> 4) << 16; }
 
-struct BlockPlace {
-  int64_t codes, scale;  // byte offsets into the packed matrix
-};
-BlockPlace block_place(int64_t in, int64_t row, int64_t block) {
-  const int64_t tile = row / kTileRows * tiles_across(in) + block / 4;
-  const int64_t r = row % kTileRows, b = block % 4;
-  return {tile * kTileBytes + 128 * b + 4 * r, tile * kTileBytes + kTileCodeBytes + 16 * b + r};
-}
-
-void check_scales(int64_t in, int64_t row_begin, int64_t rows, const uint8_t* scales) {
-  const int64_t blocks = in / 16;
-  for (int64_t i = 0; i < rows * blocks; ++i) {
-    if ((scales[i] & 0x7f) == kE4m3NanCode) {
-      throw_format("NVFP4 weight: the scale of row {}, columns {}.. is NaN (byte {:#04x})",
-                   row_begin + i / blocks, i % blocks * 16, scales[i]);
-    }
-  }
-}
-
-void pack_checked(uint8_t* packed, int64_t in, int64_t row_begin, int64_t rows,
-                  const uint8_t* codes, const uint8_t* scales) {
-  const int64_t blocks = in / 16;
-  for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t b = 0; b < blocks; ++b) {
-      const BlockPlace at = block_place(in, row_begin + i, b);
-      const uint8_t scale = scales[i * blocks + b];
-      const uint32_t flip = scale & 0x80 ? 0x88888888u : 0;
-      for (int64_t h = 0; h < 2; ++h) {
-        uint32_t v;
-        std::memcpy(&v, codes + (i * blocks + b) * 8 + 4 * h, 4);
-        v = interleave(v ^ flip);
-        std::memcpy(packed + at.codes + 64 * h, &v, 4);
-      }
-      packed[at.scale] = scale & 0x7f;
-    }
-  }
-}
-
 }  // namespace
+
+void pack_block(uint8_t* packed, BlockPlace at, const uint8_t* codes, uint8_t scale) {
+  for (int64_t h = 0; h < 2; ++h) {
+    uint32_t v;
+    std::memcpy(&v, codes + 4 * h, 4);
+    v = interleave(v);
+    std::memcpy(packed + at.codes + kHalfBytes * h, &v, 4);
+  }
+  packed[at.scale] = scale;
+}
+
+uint8_t unpack_block(const uint8_t* packed, BlockPlace at, uint8_t* codes) {
+  for (int64_t h = 0; h < 2; ++h) {
+    uint32_t v;
+    std::memcpy(&v, packed + at.codes + kHalfBytes * h, 4);
+    v = deinterleave(v);
+    std::memcpy(codes + 4 * h, &v, 4);
+  }
+  return packed[at.scale];
+}
 
 void pack_nvfp4(uint8_t* packed, int64_t in, int64_t row_begin, int64_t rows, const uint8_t* codes,
                 const uint8_t* scales) {
@@ -82,14 +64,8 @@ void unpack_nvfp4(const uint8_t* packed, int64_t in, int64_t row_begin, int64_t 
   const int64_t blocks = in / 16;
   for (int64_t i = 0; i < rows; ++i) {
     for (int64_t b = 0; b < blocks; ++b) {
-      const BlockPlace at = block_place(in, row_begin + i, b);
-      for (int64_t h = 0; h < 2; ++h) {
-        uint32_t v;
-        std::memcpy(&v, packed + at.codes + 64 * h, 4);
-        v = deinterleave(v);
-        std::memcpy(codes + (i * blocks + b) * 8 + 4 * h, &v, 4);
-      }
-      scales[i * blocks + b] = packed[at.scale];
+      scales[i * blocks + b] =
+          unpack_block(packed, block_place(in, row_begin + i, b), codes + (i * blocks + b) * 8);
     }
   }
 }

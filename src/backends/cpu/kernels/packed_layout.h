@@ -24,6 +24,21 @@ constexpr size_t packed_size(int64_t out, int64_t in) {
   return size_t(strips_of(out) * tiles_across(in) * kTileBytes);
 }
 
+// Where block `block` (16 columns) of a row lies, in bytes. Its codes are eight nibbles here and
+// eight kHalfBytes further.
+struct BlockPlace {
+  int64_t codes, scale;
+};
+constexpr int64_t kHalfBytes = 64;
+constexpr BlockPlace block_place(int64_t in, int64_t row, int64_t block) {
+  const int64_t tile = row / kTileRows * tiles_across(in) + block / 4;
+  const int64_t r = row % kTileRows, b = block % 4;
+  return {tile * kTileBytes + 128 * b + 4 * r, tile * kTileBytes + kTileCodeBytes + 16 * b + r};
+}
+// One block from and to its canonical 8 code bytes; the scale is neither negative nor NaN.
+void pack_block(uint8_t* packed, BlockPlace at, const uint8_t* codes, uint8_t scale);
+uint8_t unpack_block(const uint8_t* packed, BlockPlace at, uint8_t* codes);  // returns the scale
+
 // Canonical rows (quant/nvfp4.h) into rows [row_begin, row_begin + rows) of a packed matrix of
 // width `in`. Throws FormatError on a NaN scale.
 void pack_nvfp4(ThreadPool& pool, uint8_t* packed, int64_t in, int64_t row_begin, int64_t rows,
