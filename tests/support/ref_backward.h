@@ -24,7 +24,9 @@ void softmax_stats(Tensor stats, Tensor logits, Tensor targets, int64_t v_begin,
     double largest = before;
     for (int64_t v = 0; v < V; ++v) largest = std::max(largest, real_part(x[v]));
     if (s[1] != T{}) s[1] *= std::exp(T(before - largest));
-    for (int64_t v = 0; v < V; ++v) s[1] += std::exp(x[v] - T(largest));
+    // A piece of nothing but -infinity adds nothing.
+    const double shift = largest == -std::numeric_limits<double>::infinity() ? 0 : largest;
+    for (int64_t v = 0; v < V; ++v) s[1] += std::exp(x[v] - T(shift));
     s[0] = T(largest);
     const int64_t target = targets.as<int32_t>()[n] - v_begin;
     if (targets.as<int32_t>()[n] >= 0 && target >= 0 && target < V) s[2] = x[target];

@@ -16,6 +16,7 @@ struct Context {
   Workspace activations{"quantised activations of a linear layer"};
   Workspace thread_scratch{"per-thread scratch of the CPU backend"};
   Workspace stats{"converted weights and statistics"};
+  Workspace gradients{"partial sums of gradients"};
   size_t stats_used = 0;  // by the FloatInputs and FloatOutputs of the op at hand
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Ops over the vocabulary: argmax and cross entropy.
+// argmax; the loss is in loss.cpp.
 #include "backends/cpu/kernels/kernels.h"
 #include "backends/cpu/simd/targets.h"
 
@@ -8,31 +8,10 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
-#include <cmath>
-
-#include "backends/cpu/simd/vec-inl.h"
+#include "backends/cpu/simd/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace nibble::cpu::HWY_NAMESPACE {
-
-HWY_INLINE VF minus_infinity() { return hn::Set(DF(), -__builtin_inff()); }
-
-// n < kLanes elements, the rest -infinity.
-template <class T>
-HWY_INLINE VF load_tail_low(const T* p, int64_t n) {
-  return hn::IfThenElse(hn::FirstN(DF(), size_t(n)), load_tail(p, n), minus_infinity());
-}
-HWY_INLINE VF without_nan(VF v) { return hn::IfThenElse(hn::IsNaN(v), minus_infinity(), v); }
-
-// Largest element; NaN counts as -infinity.
-template <class T>
-HWY_NOINLINE float row_max(const T* x, int64_t n) {
-  VF m = minus_infinity();
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) m = hn::Max(m, without_nan(load(x + i)));
-  if (i < n) m = hn::Max(m, without_nan(load_tail_low(x + i, n - i)));
-  return max_lanes(m);
-}
 
 // Index of the first element equal to `value`; 0 when there is none.
 template <class T>

@@ -11,7 +11,7 @@
 
 #include <cmath>
 
-#include "backends/cpu/simd/vec-inl.h"
+#include "backends/cpu/simd/rotate-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace nibble::cpu::HWY_NAMESPACE {
@@ -74,35 +74,6 @@ void add_norm_rows(const Tensor& out, float* rstd, const Tensor& sum, const Tens
       if (rstd) rstd[n] = r;
     }
   });
-}
-
-// One head: (a, b) -> (a cos - b sin, b cos + a sin), the halves of the head being a and b.
-// `change` acts on each element before the rotation.
-template <class T, class F>
-void rotate(T* out, const T* x, const float* cos, const float* sin, int64_t half, float sign,
-            F change) {
-  const VF s = hn::Set(DF(), sign);
-  const auto step = [&](VF a, VF b, VF c, VF si, VF* oa, VF* ob) HWY_ATTR {
-    si = hn::Mul(si, s);
-    *oa = hn::NegMulAdd(b, si, hn::Mul(a, c));
-    *ob = hn::MulAdd(a, si, hn::Mul(b, c));
-  };
-  int64_t i = 0;
-  VF oa, ob;
-  for (; i + kLanes <= half; i += kLanes) {
-    step(change(load(x + i), i, kLanes), change(load(x + half + i), half + i, kLanes),
-         load(cos + i), load(sin + i), &oa, &ob);
-    store(oa, out + i);
-    store(ob, out + half + i);
-  }
-  if (i < half) {
-    const int64_t left = half - i;
-    step(change(load_tail(x + i, left), i, left),
-         change(load_tail(x + half + i, left), half + i, left), load_tail(cos + i, left),
-         load_tail(sin + i, left), &oa, &ob);
-    store_tail(oa, out + i, left);
-    store_tail(ob, out + half + i, left);
-  }
 }
 
 void rope_rows(const Tensor& out, const Tensor& x, const float* table, float sign, int64_t begin,
