@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT
+#include "train/memory.h"
+
+#include <algorithm>
+
+namespace nibble {
+namespace {
+
+// A slot is small when any of its parameters is: they share one tensor.
+bool small_slot(const ParamGroups& g, ParamSlot slot, int64_t layer) {
+  return std::ranges::any_of(g.table, [&](const ParamSpec& p) {
+    return p.slot == slot && p.layer == layer && p.numel() < kSmallTensor;
+  });
+}
+
+DType master_type(const ParamGroups& g, const TrainSettings& s, ParamSlot slot, int64_t layer) {
+  // The reference backend computes in one type.
+  const DType wide = s.stat == DType::f32 ? DType::f32 : s.master;
+  return small_slot(g, slot, layer) ? wide : s.master;
+}
+
+WeightLayout master_layout(const Config& c, const ParamGroups& g, const TrainSettings& s) {
+  WeightLayout layout;
+  layout.embed = master_type(g, s, ParamSlot::embed, -1);
+  layout.norm = s.stat == DType::f32 ? DType::f32 : s.master;
+  for (int64_t l = 0; l < c.L; ++l) {
+    for (const ParamSlot slot : kLinearSlots) {
+      layout.linear.push_back({master_type(g, s, slot, l), false});
+    }
+  }
+  layout.head = {master_type(g, s, ParamSlot::head, -1), false};
+  layout.head_is_embed = c.tied;
+  return layout;
+}
+
+LinearWeight* const* linear_slots(BlockWeights& b, LinearWeight* (&slots)[4]) {
+  slots[0] = &b.qkv, slots[1] = &b.attn_out, slots[2] = &b.gate_up, slots[3] = &b.down;
+  return slots;
+}
+
+// A packed weight of the shape of `like`.
+LinearWeight packed_like(Arena& a, const Backend& be, const LinearWeight& like, int64_t rows) {
+  LinearWeight w;
+  w.out = rows;
+  w.in = like.in;
+  w.packed = a.take(DType::u8, {int64_t(be.packed_bytes(rows, like.in))});
+  return w;
+}
+
+// The moments of a parameter; small ones stay exact.
+MomentFormat format_of(const ParamSpec& p, const TrainSettings& s) {
+  return p.numel() < kSmallTensor ? MomentFormat::f32 : s.optimizer.moments;
+}
+
+}  // namespace
+
+std::string_view memory_mode_name(MemoryMode mode) {
+  switch (mode) {
+    case MemoryMode::resident: return "resident";
+    case MemoryMode::release: return "release";
+    case MemoryMode::remake: return "remake";
+  }
+  return "?";
+}
+
+TrainTensors make_train_tensors(TrainArenas& arenas, const Backend& be, const Config& c,
+                                const ParamGroups& g, const TrainSettings& s, bool global_scales) {
+  TrainTensors t;
+  t.master = make_weights(arenas.master, be, c, master_layout(c, g, s));
+  t.forward = t.master;
+  Arena& packed = arenas.nvfp4;
+  const bool remake = s.memory == MemoryMode::remake;
+  const auto row_scale = [&](LinearWeight& w, int64_t rows) {
+    if (global_scales) w.row_scale = packed.take(DType::f32, {rows});
+  };
+  if (s.recipe == Recipe::nvfp4) {
+    for (int64_t l = 0; l < c.L; ++l) {
+      LinearWeight *to[4], *shared[4];
+      linear_slots(t.forward.block[size_t(l)], to);
+      linear_slots(t.forward.block[0], shared);
+      for (int i = 0; i < 4; ++i) {
+        *to[i] = remake && l > 0 ? *shared[i] : packed_like(packed, be, *to[i], to[i]->out);
+        row_scale(*to[i], to[i]->out);
+      }
+    }
+  }
+  if (s.head() == Recipe::nvfp4) {
+    const int64_t piece = vocabulary_piece(c, s, s.max_outputs);
+    const LinearWeight& like = t.master.head;
+    if (remake) {
+      t.head_piece = packed_like(packed, be, like, piece);
+      t.forward.head = {};
+      t.forward.head.out = c.V;
+      t.forward.head.in = c.C;
+      row_scale(t.forward.head, c.V);
+    } else {
+      t.forward.head = packed_like(packed, be, like, c.V);
+      row_scale(t.forward.head, c.V);
+    }
+  }
+  for (size_t i = 0; i < g.table.size(); ++i) {
+    Moments m;
+    m.format = format_of(g.table[i], s);
+    if (g.trained[i]) {
+      const int64_t bytes = int64_t(moment_bytes(m.format, g.table[i].numel()));
+      m.m = arenas.moments.take(DType::u8, {bytes});
+      m.v = arenas.moments.take(DType::u8, {bytes});
+    }
+    t.moments.push_back(m);
+  }
+  GradLayout layout;
+  layout.matrix = s.grad;
+  layout.norm = s.stat;
+  layout.released = s.memory != MemoryMode::resident;
+  t.grads = make_grads(arenas.gradients, c, g.table, g.trained, layout);
+  t.squares = arenas.moments.take(DType::f64, {int64_t(g.table.size())});
+  return t;
+}
+
+int64_t vocabulary_piece(const Config& c, const TrainSettings& s, int64_t outputs) {
+  const int64_t bytes_per_row =
+      std::max<int64_t>(1, outputs) *
+      int64_t(dtype_bytes(s.stat) + (s.compute == s.stat ? 0 : dtype_bytes(s.compute)));
+  const int64_t fit = s.logits_bytes / bytes_per_row / kRowPanel * kRowPanel;
+  return fit >= c.V ? c.V : std::max(kRowPanel, fit);
+}
+
+StepTensors make_step_tensors(Arena& a, const Config& c, const TrainSettings& s,
+                              const StepShape& shape) {
+  const int64_t n = shape.tokens, r = shape.outputs;
+  StepTensors t;
+  t.batch.ids = a.take(DType::i32, {n});
+  t.batch.positions = a.take(DType::i32, {n});
+  t.batch.slots = a.take(DType::i32, {n});
+  t.batch.order = a.take(DType::i32, {n});
+  t.batch.sequences = a.take(DType::i32, {shape.sequences, 4});
+  t.batch.out_rows = a.take(DType::i32, {r});
+  const ActsShape acts{n, r, s.compute, s.stat, s.recompute ? Keep::inputs : Keep::all};
+  t.acts = make_acts(a, c, acts);
+  t.back = make_back_acts(a, c, acts);
+  t.loss.targets = a.take(DType::i32, {r});
+  t.loss.loss = a.take(s.stat, {r});
+  t.loss.d_out = a.take(s.stat, {r, c.C});
+  if (s.loss == LossKind::ce) {
+    // Sized for the largest batch, so that a smaller one is cut the same way.
+    const int64_t piece = vocabulary_piece(c, s, s.max_outputs);
+    t.loss.stats = a.take(s.stat, {r, 3});
+    t.loss.logits = a.take(s.stat, {r, piece});
+    t.loss.dlogits = s.compute == s.stat ? t.loss.logits : a.take(s.compute, {r, piece});
+  }
+  return t;
+}
+
+std::vector<ArenaBytes> plan_arenas(const Backend& be, const Config& c, const ParamGroups& g,
+                                    const TrainSettings& s, bool global_scales) {
+  TrainArenas arenas;
+  make_train_tensors(arenas, be, c, g, s, global_scales);
+  make_step_tensors(arenas.step, c, s, {s.max_tokens, s.max_outputs, s.max_sequences});
+  std::vector<ArenaBytes> bytes;
+  for (const Arena* a : arenas.all()) bytes.push_back({a->name(), a->peak()});
+  return bytes;
+}
+
+}  // namespace nibble

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+// Everything a training run keeps in backend memory, by lifetime. Made twice by the same code: on
+// measuring arenas to learn the sizes (that is what `plan` prints), then for real.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "model/acts.h"
+#include "model/grads.h"
+#include "model/weights.h"
+#include "train/param_groups.h"
+#include "train/settings.h"
+
+namespace nibble {
+
+struct Moments {
+  MomentFormat format = MomentFormat::f32;
+  Tensor m, v;  // u8 [moment_bytes(format, numel)]; empty: frozen
+};
+
+// What lives for the whole run.
+struct TrainTensors {
+  // Dense, in the master's type: norms and small tensors f32. The head of a tied model is the
+  // embedding itself.
+  Weights master;
+  // What the passes read: the master's norms and embedding; linear layers packed, or the master's
+  // own where their recipe is dense. With MemoryMode::remake all blocks share one packed set.
+  Weights forward;
+  LinearWeight head_piece;       // remake: rows of the head made on demand
+  std::vector<Moments> moments;  // per parameter of the table
+  Grads grads;
+  Tensor squares;  // f64 [parameters]: sums of squared gradients
+};
+
+// What one micro-batch needs.
+struct LossTensors {
+  Tensor targets;  // i32 [R]
+  Tensor stats;    // [R, 3]
+  Tensor loss;     // [R]
+  Tensor d_out;    // [R, C] stat: gradient of the normalised rows
+  Tensor logits;   // [R, piece of V] stat; empty with the scalar loss
+  Tensor dlogits;  // act; is `logits` where the types agree
+};
+struct StepTensors {
+  Batch batch;
+  Acts acts;
+  BackActs back;
+  LossTensors loss;
+};
+
+struct StepShape {
+  int64_t tokens = 1, outputs = 1, sequences = 1;
+};
+
+struct TrainArenas {
+  Arena master{"master weights"}, nvfp4{"NVFP4 weights"}, moments{"optimizer state"},
+      gradients{"gradients"}, step{"activations"};
+  std::vector<Arena*> all() { return {&master, &nvfp4, &moments, &gradients, &step}; }
+};
+
+// Whether parameters of `slot` in `layer` have a dense fp32 master (see kSmallTensor).
+TrainTensors make_train_tensors(TrainArenas& arenas, const Backend& backend, const Config& config,
+                                const ParamGroups& groups, const TrainSettings& settings,
+                                bool global_scales);
+StepTensors make_step_tensors(Arena& arena, const Config& config, const TrainSettings& settings,
+                              const StepShape& shape);
+
+// Rows of the head whose logits are made at a time: all of them, or a multiple of kRowPanel.
+int64_t vocabulary_piece(const Config& config, const TrainSettings& settings, int64_t outputs);
+
+// Bytes per arena of a run with these settings, in the order of TrainArenas::all().
+struct ArenaBytes {
+  std::string name;
+  size_t bytes = 0;
+};
+std::vector<ArenaBytes> plan_arenas(const Backend& backend, const Config& config,
+                                    const ParamGroups& groups, const TrainSettings& settings,
+                                    bool global_scales);
+
+}  // namespace nibble

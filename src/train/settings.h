@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+// What a training run is told: arithmetic, memory, optimizer. Values only; defaults here.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/dtype.h"
+#include "quant/adamw.h"
+#include "quant/nvfp4.h"
+#include "quant/recipe.h"
+#include "train/schedule.h"
+
+namespace nibble {
+
+enum class LossKind {
+  ce,      // mean cross entropy over scored tokens
+  scalar,  // mean |h - embedding of the next token|, for debugging
+};
+
+enum class MemoryMode {
+  resident,  // every gradient lives until the update
+  release,   // a layer is updated inside the backward, its gradients make room for the next one's
+  remake,    // release, and the NVFP4 weights are made from the master each time they are read
+};
+std::string_view memory_mode_name(MemoryMode mode);
+
+struct OptimizerSettings {
+  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
+  double weight_decay = 0;
+  bool decay_all = false;  // norms too
+  double grad_clip = 1.0;  // global L2 norm; 0: off
+  MomentFormat moments = MomentFormat::int8;
+  UpdateFrom from = UpdateFrom::master;
+  int64_t chunk_rows = 0;  // rows of a parameter updated at a time; 0: all
+};
+
+// One pattern of --lr-scale: "lm_head", "layers.0-7", "q_proj", ...
+struct LrScale {
+  std::string pattern;
+  double scale = 1;  // 0: frozen
+};
+
+struct TrainSettings {
+  LossKind loss = LossKind::ce;
+  Recipe recipe = Recipe::nvfp4;
+  std::optional<Recipe> head_recipe;  // default: like the others
+  ScaleRule rule = ScaleRule::four_over_six;
+  DType compute = DType::f32;  // bf16; f16 with dynamic loss scaling
+  DType stat = DType::f32;     // wider on the reference backend only
+  DType master = DType::bf16;
+  DType grad = DType::bf16;
+  MemoryMode memory = MemoryMode::resident;
+  bool recompute = false;  // keep only each block's input, run its forward again in the backward
+  bool untie = false;      // two masters for a tied model
+  OptimizerSettings optimizer;
+  Schedule schedule;
+  std::vector<LrScale> lr_scale;
+  int64_t train_last_layers = 0;  // only the projections of the last N blocks; 0: everything
+  uint64_t seed = 0;
+  // The largest micro-batch.
+  int64_t max_tokens = 1, max_outputs = 1, max_sequences = 1;
+  // Bytes of logits that may exist at once; the vocabulary is cut into pieces accordingly.
+  int64_t logits_bytes = 64 << 20;
+
+  Recipe head() const { return head_recipe.value_or(recipe); }
+};
+
+// Tensors below this many elements keep an fp32 master and fp32 moments: they are few, and norms
+// are where rounding hurts most.
+constexpr int64_t kSmallTensor = 4096;
+
+}  // namespace nibble

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+#include "train/state.h"
+
+#include "core/log.h"
+#include "core/progress.h"
+#include "model/param_reader.h"
+#include "model/tied_head.h"
+
+namespace nibble {
+namespace {
+
+// Moves a measured arena onto memory of its size.
+void allocate(Backend& be, Arena& arena) {
+  const std::string name = arena.name();
+  const size_t bytes = arena.peak();
+  arena = Arena(name, be.allocate(bytes, name));
+}
+
+bool is_tied_head(const Config& c, const ParamSpec& p) {
+  return p.slot == ParamSlot::head && c.tied;
+}
+
+}  // namespace
+
+Config training_config(const Config& config, const TensorSource& source, bool untie) {
+  Config c = config;
+  if (!c.tied) return c;
+  const WeightIndex index(source);
+  ThreadPool pool(default_thread_count());
+  if (check_head(index, pool).relation == HeadCheck::Relation::different) {
+    log_info("the stored head is not the embedding: it was trained apart and is trained apart now");
+    c.tied = false;
+  }
+  if (untie) c.tied = false;
+  return c;
+}
+
+bool has_global_scales(const TensorSource& source) {
+  const WeightIndex index(source);
+  for (const LogicalTensor& t : index.tensors()) {
+    if (t.global_scale) return true;
+  }
+  return false;
+}
+
+TrainState::TrainState(Backend& backend, const Config& config, const TensorSource& source,
+                       const TrainSettings& settings)
+    : be_(backend),
+      config_(training_config(config, source, settings.untie)),
+      settings_(settings),
+      groups_(make_param_groups(config_, settings)) {
+  // A file without a head still has one to read when the two are trained apart: the embedding.
+  Config as_stored = config_;
+  as_stored.tied = config.tied;
+  check_parameters(WeightIndex(source), as_stored, groups_.table);
+  const bool global = has_global_scales(source);
+  {
+    TrainArenas measured;
+    make_train_tensors(measured, be_, config_, groups_, settings_, global);
+    make_step_tensors(measured.step, config_, settings_,
+                      {settings_.max_tokens, settings_.max_outputs, settings_.max_sequences});
+    const auto from = measured.all(), to = arenas_.all();
+    for (size_t i = 0; i < to.size(); ++i) {
+      allocate(be_, *from[i]);
+      *to[i] = std::move(*from[i]);
+    }
+  }
+  tensors_ = make_train_tensors(arenas_, be_, config_, groups_, settings_, global);
+  read(source);
+}
+
+Tensor TrainState::master_of(const ParamSpec& p) const {
+  const SlotRef slot = slot_of(const_cast<Weights&>(tensors_.master), p);
+  if (slot.tensor) return *slot.tensor;
+  return slot.linear->dense.slice(p.row_offset, p.shape[0]);
+}
+
+const LinearWeight* TrainState::packed_of(const ParamSpec& p) const {
+  if (settings_.memory == MemoryMode::remake) return nullptr;
+  if (!p.is_linear()) return nullptr;
+  const LinearWeight* w = slot_of(const_cast<Weights&>(tensors_.forward), p).linear;
+  return w->is_packed() ? w : nullptr;
+}
+
+void TrainState::requantize(const ParamSpec& p) {
+  const LinearWeight* w = packed_of(p);
+  if (w) be_.quantize_rows(*w, p.row_offset, master_of(p), settings_.rule);
+}
+
+void TrainState::read(const TensorSource& source) {
+  const WeightIndex index(source);
+  ParameterReader reader(be_, index, settings_.rule);
+  Config stored = config_;
+  stored.tied = true;  // a missing head is read from the embedding, also when trained apart
+  Progress progress("loading", source.payload_bytes());
+  for (const ParamSpec& p : groups_.table) {
+    const LogicalTensor& t = *source_of(index, stored, p);
+    const SlotRef slot = slot_of(tensors_.master, p);
+    if (slot.tensor) {
+      reader.read_tensor(*slot.tensor, t);
+    } else if (!is_tied_head(config_, p)) {
+      reader.read_linear(*slot.linear, p, t);
+    }
+    if (p.is_linear()) {
+      const LinearWeight* forward = slot_of(tensors_.forward, p).linear;
+      if (forward->row_scale) {
+        const std::vector<float> g(size_t(t.rows),
+                                   t.packed() ? read_global_scale(source, t) : 1.0f);
+        be_.upload(forward->row_scale.slice(p.row_offset, t.rows), g.data());
+      }
+      if (const LinearWeight* w = packed_of(p)) {
+        if (t.packed()) {
+          reader.read_linear(*w, p, t);
+        } else {
+          requantize(p);
+        }
+      }
+    }
+    progress.advance(t.packed() ? t.codes->n_bytes + t.scales->n_bytes : t.raw->n_bytes);
+  }
+  be_.sync();
+}
+
+void TrainState::need_weights(int64_t layer) {
+  if (settings_.memory != MemoryMode::remake || settings_.recipe != Recipe::nvfp4) return;
+  const BlockWeights& from = tensors_.master.block[size_t(layer)];
+  const BlockWeights& to = tensors_.forward.block[size_t(layer)];
+  be_.quantize_rows(to.qkv, 0, from.qkv.dense, settings_.rule);
+  be_.quantize_rows(to.attn_out, 0, from.attn_out.dense, settings_.rule);
+  be_.quantize_rows(to.gate_up, 0, from.gate_up.dense, settings_.rule);
+  be_.quantize_rows(to.down, 0, from.down.dense, settings_.rule);
+}
+
+LinearWeight TrainState::head_rows(int64_t begin, int64_t count) {
+  const LinearWeight& head = tensors_.forward.head;
+  if (head.dense || head.packed) return be_.rows_of(head, begin, count);
+  LinearWeight piece = be_.rows_of(tensors_.head_piece, 0, count);
+  if (head.row_scale) piece.row_scale = head.row_scale.slice(begin, count);
+  be_.quantize_rows(piece, 0, tensors_.master.head.dense.slice(begin, count), settings_.rule);
+  return piece;
+}
+
+}  // namespace nibble

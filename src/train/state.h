@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+// A model being trained: masters, the NVFP4 weights the forward sees, moments, gradients.
+#pragma once
+#include <optional>
+
+#include "formats/tensor_source.h"
+#include "train/loss.h"
+#include "train/memory.h"
+
+namespace nibble {
+
+class TrainState {
+ public:
+  // Takes memory and reads the weights. Whatever is NVFP4 in the file is used as stored, until an
+  // update changes its master. Throws FormatError, UsageError, DeviceError.
+  TrainState(Backend& backend, const Config& config, const TensorSource& source,
+             const TrainSettings& settings);
+
+  Backend& backend() const { return be_; }
+  // `tied` says how the model is trained, which need not be how the file declares it.
+  const Config& config() const { return config_; }
+  const TrainSettings& settings() const { return settings_; }
+  const ParamGroups& groups() const { return groups_; }
+  TrainTensors& tensors() { return tensors_; }
+  const TrainTensors& tensors() const { return tensors_; }
+  TrainArenas& arenas() { return arenas_; }
+
+  // The dense master of a parameter, in its shape; a tied head's is the embedding.
+  Tensor master_of(const ParamSpec& param) const;
+  // The NVFP4 weight that holds a parameter and lives as long as the run, or null.
+  const LinearWeight* packed_of(const ParamSpec& param) const;
+
+  // MemoryMode::remake: makes the NVFP4 weights of one block; nothing to do otherwise.
+  void need_weights(int64_t layer);
+  LinearWeight head_rows(int64_t begin, int64_t count);
+  // Makes the NVFP4 rows of a parameter anew from its master.
+  void requantize(const ParamSpec& param);
+
+ private:
+  void read(const TensorSource& source);
+
+  Backend& be_;
+  Config config_;
+  TrainSettings settings_;
+  ParamGroups groups_;
+  TrainArenas arenas_;
+  TrainTensors tensors_;
+};
+
+// How a run treats the head of this model: config.tied, unless the stored head was trained apart
+// or --untie is given. Says so in the log when the two differ.
+Config training_config(const Config& config, const TensorSource& source, bool untie);
+// Whether any tensor of the source has a global (second-level) scale.
+bool has_global_scales(const TensorSource& source);
+
+}  // namespace nibble

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: MIT
+#include "train/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "backend/recording_backend.h"
+#include "core/error.h"
+#include "model/qwen3.h"
+
+namespace nibble {
+namespace {
+
+// Random streams: what is rounded, when, where. GradStream fills the low 16 bits itself.
+enum class StreamUse : uint64_t { gradient = 1, update = 2 };
+uint64_t stream_of(StreamUse use, int64_t counter, uint64_t tensor) {
+  return uint64_t(use) << 60 | uint64_t(counter) << 20 | tensor;
+}
+
+// Dynamic loss scaling, as everyone does it.
+constexpr double kGrowth = 2, kBackoff = 0.5, kLargestScale = 1 << 24;
+constexpr int64_t kGrowthInterval = 2000;
+
+// The layer in the sense of PassHooks.
+int64_t layer_of(const ParamSpec& p, const Config& c) {
+  if (p.layer >= 0) return p.layer;
+  return p.slot == ParamSlot::embed ? -1 : c.L;
+}
+
+}  // namespace
+
+Trainer::Trainer(TrainState& state) : state_(state), be_(state.backend()) {
+  if (state.settings().compute != DType::f16) progress.loss_scale = 1;
+}
+
+StepTensors Trainer::load(const PackedBatch& b) {
+  const TrainSettings& s = state_.settings();
+  const int64_t sequences = int64_t(b.sequences.size());
+  if (b.tokens() > s.max_tokens || b.outputs() > s.max_outputs || sequences > s.max_sequences) {
+    throw_internal("a batch of {} tokens, {} outputs, {} sequences; planned were {}, {}, {}",
+                   b.tokens(), b.outputs(), sequences, s.max_tokens, s.max_outputs,
+                   s.max_sequences);
+  }
+  Arena& arena = state_.arenas().step;
+  arena.release(0);
+  StepTensors t =
+      make_step_tensors(arena, state_.config(), s, {b.tokens(), b.outputs(), sequences});
+  be_.upload(t.batch.ids, b.ids.data());
+  be_.upload(t.batch.positions, b.positions.data());
+  be_.upload(t.batch.slots, b.slots.data());
+  be_.upload(t.batch.order, b.order.data());
+  be_.upload(t.batch.sequences, b.sequences.data());
+  be_.upload(t.batch.out_rows, b.out_rows.data());
+  be_.upload(t.loss.targets, b.targets.data());
+  return t;
+}
+
+GradStream Trainer::grad_stream(bool first) {
+  GradStream g;
+  g.accumulate = first ? Accumulate::no : Accumulate::yes;
+  g.seed = state_.settings().seed;
+  g.base = stream_of(StreamUse::gradient, progress.micro_batches++, 0);
+  g.head_wrote_embed = state_.config().tied && state_.settings().loss == LossKind::ce;
+  return g;
+}
+
+Trainer::PassResult Trainer::forward_loss(StepTensors& t, double scale, WantGradient gradient,
+                                          const GradStream& stream) {
+  const Config& c = state_.config();
+  TrainTensors& w = state_.tensors();
+  PassHooks hooks;
+  hooks.weights_needed = [this](int64_t layer) { state_.need_weights(layer); };
+  forward_hidden(be_, c, w.forward, t.batch, t.acts, kv_of_acts(t.acts, c), Activations::none,
+                 hooks);
+  LossInputs in{.config = c,
+                .head = [this](int64_t b, int64_t n) { return state_.head_rows(b, n); },
+                .embed = w.forward.embed,
+                .n_out = t.acts.n_out,
+                .scale = scale,
+                .gradient = gradient,
+                .d_head = {},
+                .head_write = {}};
+  if (c.tied) {
+    in.d_head = w.grads.embed;
+    in.head_write = stream.of(ParamSlot::head, -1);
+  } else if (!w.grads.head.runs.empty()) {
+    in.d_head = w.grads.head.runs.front().dw;
+    in.head_write = stream.of(ParamSlot::head, -1);
+  }
+  if (state_.settings().loss == LossKind::ce) {
+    cross_entropy_loss(be_, in, t.loss);
+  } else {
+    scalar_loss(be_, in, t.loss);
+  }
+  PassResult r;
+  for (const float loss : download_floats(be_, t.loss.loss)) r.loss_sum += double(loss);
+  r.finite = std::isfinite(r.loss_sum);
+  return r;
+}
+
+void Trainer::run_backward(StepTensors& t, const GradStream& stream, const PassHooks& more) {
+  PassHooks hooks = more;
+  hooks.weights_needed = [this](int64_t layer) { state_.need_weights(layer); };
+  backward(be_, state_.config(), state_.tensors().forward, t.batch, t.acts, t.back, t.loss.d_out,
+           state_.tensors().grads, stream, hooks);
+}
+
+double Trainer::evaluate(const PackedBatch& batch) {
+  StepTensors t = load(batch);
+  return forward_loss(t, 0, WantGradient::no, {}).loss_sum / double(batch.outputs());
+}
+
+double Trainer::accumulate_gradients(std::span<const PackedBatch> micro_batches) {
+  int64_t scored = 0;
+  for (const PackedBatch& b : micro_batches) scored += b.outputs();
+  double sum = 0;
+  for (const PackedBatch& b : micro_batches) {
+    const GradStream stream = grad_stream(&b == micro_batches.data());
+    StepTensors t = load(b);
+    const PassResult pass =
+        forward_loss(t, progress.loss_scale / double(scored), WantGradient::yes, stream);
+    sum += pass.loss_sum;
+    if (!pass.finite) break;  // the step is lost: spare the backward
+    run_backward(t, stream, {});
+  }
+  return sum / double(scored);
+}
+
+double Trainer::squares_of(size_t i) {
+  const Tensor out = state_.tensors().squares.slice(int64_t(i), 1);
+  be_.sum_squares(out, grad_of(state_.tensors().grads, state_.groups().table[i]));
+  double value = 0;
+  be_.download(&value, out);
+  return value;
+}
+
+void Trainer::update(size_t i, double lr, double grad_scale) {
+  const ParamGroups& g = state_.groups();
+  const OptimizerSettings& o = state_.settings().optimizer;
+  const ParamSpec& p = g.table[i];
+  const int64_t t = progress.updates + 1;
+  AdamwStep step;
+  step.lr = float(lr * g.scale[i]);
+  step.beta1 = float(o.beta1);
+  step.beta2 = float(o.beta2);
+  step.eps = float(o.eps);
+  step.weight_decay = p.is_matrix() || o.decay_all ? float(o.weight_decay) : 0.0f;
+  step.bias1 = float(1 - std::pow(o.beta1, double(t)));
+  step.bias2 = float(1 - std::pow(o.beta2, double(t)));
+  step.grad_scale = float(grad_scale);
+  step.seed = state_.settings().seed;
+  step.stream = stream_of(StreamUse::update, t, i);
+  // A tied head is the embedding's NVFP4 copy.
+  Requantize rq;
+  rq.rule = state_.settings().rule;
+  rq.row_offset = p.row_offset;
+  if (p.slot == ParamSlot::embed && state_.config().tied) {
+    rq.weight = state_.packed_of(g.table.back());
+  } else {
+    rq.weight = state_.packed_of(p);
+  }
+  step.from = rq.weight ? o.from : UpdateFrom::master;
+  const Moments& m = state_.tensors().moments[i];
+  const Tensor master = state_.master_of(p), grad = grad_of(state_.tensors().grads, p);
+  const int64_t n = p.numel(), cols = p.is_matrix() ? p.shape[1] : n;
+  int64_t chunk = n;
+  if (o.chunk_rows > 0) {
+    chunk = (o.chunk_rows * cols + kMomentBlock - 1) / kMomentBlock * kMomentBlock;
+  }
+  for (int64_t begin = 0; begin < n; begin += chunk) {
+    be_.adamw_step(master, grad, m.m, m.v, m.format, begin, std::min(chunk, n - begin), step, rq);
+  }
+}
+
+// Returns false when a gradient is not finite; then nothing was updated.
+bool Trainer::update_resident(StepResult& r) {
+  const ParamGroups& g = state_.groups();
+  double squares = 0;
+  for (size_t i = 0; i < g.table.size(); ++i) {
+    if (g.trained[i]) squares += squares_of(i);
+  }
+  r.grad_norm = std::sqrt(squares) / progress.loss_scale;
+  if (!std::isfinite(squares)) {
+    r.problem = "a gradient is not finite";
+    return false;
+  }
+  const double limit = state_.settings().optimizer.grad_clip;
+  // The usual 1e-6 keeps the clipped norm just below the limit.
+  if (limit > 0) r.clip = std::min(1.0, limit / (r.grad_norm + 1e-6));
+  for (size_t i = 0; i < g.table.size(); ++i) {
+    if (g.trained[i]) update(i, r.lr, r.clip / progress.loss_scale);
+  }
+  return true;
+}
+
+void Trainer::release_layer(int64_t layer, StepResult& r, double clip, double& squares) {
+  const ParamGroups& g = state_.groups();
+  for (size_t i = 0; i < g.table.size(); ++i) {
+    if (!g.trained[i] || layer_of(g.table[i], state_.config()) != layer) continue;
+    const double s = squares_of(i);
+    if (std::isfinite(s)) {
+      squares += s;
+      update(i, r.lr, clip / progress.loss_scale);
+    } else {
+      ++r.bad_tensors;
+      r.problem = "the gradient of " + g.table[i].name + " is not finite; it was left as it is";
+    }
+  }
+}
+
+StepResult Trainer::step(std::span<const PackedBatch> micro_batches) {
+  const TrainSettings& s = state_.settings();
+  StepResult r;
+  r.step = progress.step + 1;
+  r.lr = learning_rate(s.schedule, r.step);
+  r.loss_scale = progress.loss_scale;
+  for (const PackedBatch& b : micro_batches) r.tokens += b.tokens(), r.scored += b.outputs();
+  if (r.scored == 0) throw_internal("a step without scored tokens");
+  if (s.memory == MemoryMode::resident) {
+    r.loss = accumulate_gradients(micro_batches);
+    say("backward_done");
+    if (!std::isfinite(r.loss)) {
+      r.problem = "the loss is not finite";
+      r.skipped = true;
+    } else {
+      r.skipped = !update_resident(r);
+    }
+  } else {
+    if (micro_batches.size() != 1) throw_internal("gradient release takes one batch a step");
+    const PackedBatch& b = micro_batches.front();
+    const GradStream stream = grad_stream(true);
+    StepTensors t = load(b);
+    const PassResult pass =
+        forward_loss(t, progress.loss_scale / double(b.outputs()), WantGradient::yes, stream);
+    r.loss = pass.loss_sum / double(b.outputs());
+    if (!pass.finite) {
+      r.problem = "the loss is not finite";
+      r.skipped = true;
+    } else {
+      // This step's norm is known when everything is updated already: clip by the last one's.
+      const double limit = s.optimizer.grad_clip;
+      if (limit > 0 && progress.previous_norm > 0) {
+        r.clip = std::min(1.0, limit / (progress.previous_norm + 1e-6));
+      }
+      double squares = 0;
+      PassHooks hooks;
+      hooks.gradients_ready = [&](int64_t layer) { release_layer(layer, r, r.clip, squares); };
+      run_backward(t, stream, hooks);
+      r.grad_norm = std::sqrt(squares) / progress.loss_scale;
+      if (r.bad_tensors == 0) progress.previous_norm = r.grad_norm;
+    }
+    say("backward_done");
+  }
+  finish_step(r);
+  say("optimizer_step_done");
+  return r;
+}
+
+void Trainer::finish_step(StepResult& r) {
+  ++progress.step;
+  if (r.skipped) {
+    ++progress.skipped;
+  } else {
+    ++progress.updates;
+  }
+  if (state_.settings().compute != DType::f16) return;
+  if (r.skipped || r.bad_tensors > 0) {
+    progress.loss_scale = std::max(1.0, progress.loss_scale * kBackoff);
+    progress.good_steps = 0;
+  } else if (++progress.good_steps >= kGrowthInterval) {
+    progress.loss_scale = std::min(kLargestScale, progress.loss_scale * kGrowth);
+    progress.good_steps = 0;
+  }
+}
+
+}  // namespace nibble

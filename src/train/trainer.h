@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+// One optimizer step after the other: micro-batches, loss, backward, clip, update. Knows nothing
+// of files; data comes as packed batches.
+#pragma once
+#include <functional>
+#include <span>
+#include <string>
+
+#include "train/packing.h"
+#include "train/state.h"
+
+namespace nibble {
+
+struct StepResult {
+  int64_t step = 0;  // 1 is the first
+  double loss = 0;   // mean over scored tokens
+  double lr = 0;
+  double grad_norm = 0;   // before clipping
+  double clip = 1;        // factor applied to the gradients
+  double loss_scale = 1;  // fp16 only
+  int64_t tokens = 0, scored = 0;
+  bool skipped = false;     // nothing was updated
+  int64_t bad_tensors = 0;  // gradient release: tensors left out because of NaN or infinity
+  std::string problem;      // why, in words
+};
+
+// What a checkpoint must hold beside the tensors.
+struct TrainerProgress {
+  int64_t step = 0;     // steps done
+  int64_t updates = 0;  // of these, not skipped: AdamW's t
+  int64_t skipped = 0;
+  int64_t micro_batches = 0;  // numbers the random streams of gradient sums
+  double previous_norm = 0;   // gradient release clips with it; 0: none yet
+  double loss_scale = 65536;  // fp16
+  int64_t good_steps = 0;     // since the loss scale last changed
+};
+
+class Trainer {
+ public:
+  explicit Trainer(TrainState& state);
+
+  // One update from the micro-batches (several are accumulated). Phases call `phase(name)`:
+  // batch_ready, zero_grad_done, backward_done, optimizer_step_done.
+  StepResult step(std::span<const PackedBatch> micro_batches);
+  std::function<void(const char* phase)> phase;
+
+  // Forward and backward only, gradients left in state.tensors().grads; mean loss.
+  double accumulate_gradients(std::span<const PackedBatch> micro_batches);
+  // Mean loss of a batch, nothing else changes. Sums over several: loss * scored.
+  double evaluate(const PackedBatch& batch);
+
+  TrainerProgress progress;
+  TrainState& state() { return state_; }
+
+ private:
+  struct PassResult {
+    double loss_sum = 0;
+    bool finite = true;
+  };
+  StepTensors load(const PackedBatch& batch);
+  PassResult forward_loss(StepTensors& t, double scale, WantGradient gradient,
+                          const GradStream& stream);
+  void run_backward(StepTensors& t, const GradStream& stream, const PassHooks& hooks);
+  GradStream grad_stream(bool first);
+  void update(size_t param, double lr, double grad_scale);
+  void finish_step(StepResult& r);
+  bool update_resident(StepResult& r);
+  void release_layer(int64_t layer, StepResult& r, double clip, double& squares);
+  double squares_of(size_t param);
+  void say(const char* name) {
+    if (phase) phase(name);
+  }
+
+  TrainState& state_;
+  Backend& be_;
+};
+
+}  // namespace nibble
