@@ -22,6 +22,30 @@ uint32_t gather(uint32_t x) {
 uint32_t interleave(uint32_t v) { return spread(v & 0xffffu) | spread(v >> 16) << 4; }
 uint32_t deinterleave(uint32_t v) { return gather(v) | gather(v >> 4) << 16; }
 
+void check_scales(int64_t in, int64_t row_begin, int64_t rows, const uint8_t* scales) {
+  const int64_t blocks = in / 16;
+  for (int64_t i = 0; i < rows * blocks; ++i) {
+    if ((scales[i] & 0x7f) == kE4m3NanCode) {
+      throw_format("NVFP4 weight: the scale of row {}, columns {}.. is NaN (byte {:#04x})",
+                   row_begin + i / blocks, i % blocks * 16, scales[i]);
+    }
+  }
+}
+
+void pack_checked(uint8_t* packed, int64_t in, int64_t row_begin, int64_t rows,
+                  const uint8_t* codes, const uint8_t* scales) {
+  const int64_t blocks = in / 16;
+  for (int64_t i = 0; i < rows * blocks; ++i) {
+    const BlockPlace at = block_place(in, row_begin + i / blocks, i % blocks);
+    uint64_t block;
+    std::memcpy(&block, codes + i * 8, 8);
+    if (scales[i] & 0x80) block ^= 0x8888888888888888u;
+    uint8_t bytes[8];
+    std::memcpy(bytes, &block, 8);
+    pack_block(packed, at, bytes, scales[i] & 0x7f);
+  }
+}
+
 }  // namespace
 
 void pack_block(uint8_t* packed, BlockPlace at, const uint8_t* codes, uint8_t scale) {
