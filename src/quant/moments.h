@@ -172,7 +172,7 @@ NIBBLE_HOST_DEVICE inline void encode_moment(MomentFormat format, const MomentVi
     }
     case MomentFormat::nvfp4: {
       if (kFirst) return encode_nvfp4_moment<kMoment>(x, b, count, in, words);
-      float root[kMomentBlock];
+      float root[kMomentBlock] = {};
       for (int64_t i = 0; i < count; ++i) root[i] = std::sqrt(in[i]);
       return encode_nvfp4_moment<kMoment>(x, b, count, root, words);
     }

@@ -37,7 +37,7 @@ void adamw_block(M* master, Tensor grad, const MomentView& mv, const MomentView&
                  const Requantize& rq) {
   const AdamwTerms<R> terms(step);
   const int64_t block = begin / kMomentBlock;
-  float m[kMomentBlock], v[kMomentBlock];
+  float m[kMomentBlock] = {}, v[kMomentBlock] = {};
   uint32_t words[kMomentBlock] = {};
   std::vector<M> old(master + begin, master + begin + count);
   decode_moment<Moment::first>(format, mv, block, count, m);

@@ -23,7 +23,7 @@ struct Step {
 
   void block(int64_t begin, int64_t count) const {
     const int64_t b = begin / kMomentBlock;
-    float mi[kMomentBlock], vi[kMomentBlock], w[kMomentBlock];
+    float mi[kMomentBlock] = {}, vi[kMomentBlock] = {}, w[kMomentBlock] = {};
     uint32_t words[kMomentBlock] = {};
     uint32_t changed = 0;
     decode_moment<Moment::first>(format, m, b, count, mi);
