@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "model/qwen3.h"
 #include "train/packing.h"
 #include "train/state.h"
 

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+// The input file with trained values in the place of the old ones: same entries, same order, same
+// type codes. What did not change is byte for byte the input's; that is decided per NVFP4 block
+// and per raw element, so a run that changed nothing writes the file it read.
+#pragma once
+#include <mutex>
+#include <unordered_map>
+
+#include "formats/weights.h"
+#include "train/state.h"
+
+namespace nibble {
+
+enum class RawTypes {
+  of_file,    // the types of the input
+  of_master,  // at least the master's precision, for a conversion that quantises
+};
+
+class TrainedSource final : public TensorSource {
+ public:
+  // Both must outlive it; the state is only read.
+  TrainedSource(const TensorSource& base, const TrainState& state, RawTypes types);
+
+  // Throws FormatError for a value the entry's type cannot hold. Thread-safe.
+  void read(const TensorInfo& tensor, uint64_t byte_offset,
+            std::span<std::byte> out) const override;
+
+ private:
+  enum class Part { raw, codes, scales };
+  struct Entry {
+    Part part = Part::raw;
+    const LogicalTensor* stored = nullptr;  // in the base; null: the base has none
+    const LogicalTensor* loaded = nullptr;  // what the master was read from
+    const ParamSpec* param = nullptr;
+  };
+  void add_entries();
+  void read_raw(const Entry& e, const TensorInfo& info, int64_t begin, int64_t count,
+                std::byte* out) const;
+  // Canonical rows of a packed parameter.
+  void packed_rows(const Entry& e, int64_t row, int64_t rows, uint8_t* codes,
+                   uint8_t* scales) const;
+  std::vector<float> master_rows(const Entry& e, int64_t row, int64_t rows) const;
+  std::vector<float> loaded_rows(const LogicalTensor& t, int64_t row, int64_t rows,
+                                 DType master) const;
+
+  const TensorSource& base_;
+  const TrainState& state_;
+  WeightIndex index_;
+  std::unordered_map<std::string, Entry> entries_;
+  mutable std::mutex mutex_;  // the backend has one stream
+};
+
+struct ExportSummary {
+  size_t entries = 0;
+  uint64_t payload_bytes = 0;
+};
+
+// Writes the trained model to `out` (.dat, .safetensors or a directory that exists): the input's
+// own form where the container is the same, converted otherwise (a new .dat holds NVFP4 where the
+// run's recipe says so). `config` is the stored one. Nothing appears under the name before it is
+// whole; writing over the input is refused.
+ExportSummary export_weights(const TensorSource& base, const TrainState& state,
+                             const Config& config, const std::filesystem::path& out,
+                             ThreadPool& pool);
+
+}  // namespace nibble

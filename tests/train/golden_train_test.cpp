@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+// Gradients and five AdamW steps against PyTorch in fp64 (tests/golden), on every backend, at the
+// bounds of numerics.md section 6.
+#include <gtest/gtest.h>
+
+#include "backend/recording_backend.h"
+#include "support/backends.h"
+#include "support/golden.h"
+#include "support/train_toy.h"
+
+namespace nibble::test {
+namespace {
+
+struct GoldenRun {
+  const char* folder;
+  Recipe recipe, head;
+  bool recompute = false;
+  MemoryMode memory = MemoryMode::resident;
+};
+
+struct Bounds {
+  double loss, gradient, after_five;
+};
+
+class GoldenTraining : public testing::TestWithParam<std::tuple<BackendCase, GoldenRun>> {
+ protected:
+  const BackendCase& backend_case() const { return std::get<0>(GetParam()); }
+  const GoldenRun& run() const { return std::get<1>(GetParam()); }
+  bool reference() const { return backend_case().compute == DType::f64; }
+  Bounds bounds() const {
+    return reference() ? Bounds{1e-6, 1e-6, 2e-5} : Bounds{5e-6, 2e-5, 1e-4};
+  }
+
+  void SetUp() override {
+    backend_ = backend_case().make();
+    const auto dir = golden_dir() / run().folder;
+    expected_ = open_tensor_source(dir / "expected.safetensors");
+    source_ = open_tensor_source(dir / "model.safetensors");
+    batch_ = golden_batch();
+    TrainSettings s = wide_settings(backend_case().compute);
+    s.recipe = run().recipe;
+    s.head_recipe = run().head;
+    s.recompute = run().recompute;
+    s.memory = run().memory;
+    s.logits_bytes = 1 << 16;  // several pieces
+    set_capacity(s, batch_.tokens(), int64_t(batch_.sequences.size()));
+    s.schedule.lr = 1e-3;
+    s.optimizer.weight_decay = 0.01;
+    s.optimizer.decay_all = true;
+    state_ = std::make_unique<TrainState>(*backend_, load_config(dir / "config.json"), *source_, s);
+  }
+
+  // Position t predicts label t + 1 of its row; negative labels are not scored.
+  PackedBatch golden_batch() const {
+    const auto ids = read_all<int64_t>(*expected_, "input_ids");
+    const auto labels = read_all<int64_t>(*expected_, "labels");
+    const auto& shape = expected_->at("input_ids").shape;
+    std::vector<std::vector<int32_t>> rows, targets;
+    for (int64_t b = 0; b < shape[0]; ++b) {
+      const auto at = b * shape[1];
+      rows.emplace_back(ids.begin() + at, ids.begin() + at + shape[1]);
+      targets.emplace_back(labels.begin() + at + 1, labels.begin() + at + shape[1]);
+      targets.back().push_back(-1);
+    }
+    return packed_batch(rows, targets);
+  }
+
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<TensorSource> expected_, source_;
+  std::unique_ptr<TrainState> state_;
+  PackedBatch batch_;
+};
+
+TEST_P(GoldenTraining, Gradients) {
+  if (run().memory != MemoryMode::resident) return;  // they are gone when they could be read
+  Trainer trainer(*state_);
+  const double loss = trainer.accumulate_gradients(std::span(&batch_, 1));
+  const double want = double(read_all<float>(*expected_, "loss")[0]);
+  EXPECT_LT(std::abs(loss - want) / want, bounds().loss);
+  double worst = 0;
+  int64_t compared = 0;
+  for (size_t i = 0; i < state_->groups().table.size(); ++i) {
+    const ParamSpec& p = state_->groups().table[i];
+    if (!state_->groups().trained[i]) continue;
+    const auto got = download_floats(*backend_, grad_of(state_->tensors().grads, p));
+    const double error = relative_l2(got, read_all<float>(*expected_, "grad." + p.name));
+    EXPECT_LT(error, bounds().gradient) << p.name;
+    worst = std::max(worst, error);
+    ++compared;
+  }
+  EXPECT_GT(compared, 20);
+  std::printf("worst gradient error %.1e of %ld tensors\n", worst, long(compared));
+}
+
+TEST_P(GoldenTraining, FiveSteps) {
+  if (!expected_->find("adamw_losses")) GTEST_SKIP() << "no AdamW golden for " << run().folder;
+  // Release clips by the previous step's norm, which is not what the golden did.
+  if (run().memory != MemoryMode::resident) GTEST_SKIP() << "another clip";
+  Trainer trainer(*state_);
+  const auto losses = read_all<double>(*expected_, "adamw_losses");
+  for (const double want : losses) {
+    const StepResult r = trainer.step(std::span(&batch_, 1));
+    EXPECT_LT(std::abs(r.loss - want) / want, bounds().after_five) << r.step;
+    EXPECT_FALSE(r.skipped);
+  }
+  double worst = 0;
+  for (size_t i = 0; i < state_->groups().table.size(); ++i) {
+    const ParamSpec& p = state_->groups().table[i];
+    if (!state_->groups().trained[i]) continue;
+    const auto got = download_floats(*backend_, state_->master_of(p));
+    const double error = relative_l2(got, read_all<float>(*expected_, "adamw5." + p.name));
+    EXPECT_LT(error, bounds().after_five) << p.name;
+    worst = std::max(worst, error);
+  }
+  std::printf("worst error after five steps %.1e\n", worst);
+}
+
+std::vector<GoldenRun> golden_runs() {
+  return {{"qwen3_tied", Recipe::bf16, Recipe::bf16},
+          {"qwen3_untied", Recipe::bf16, Recipe::bf16, true},
+          {"qwen3_tied_nvfp4", Recipe::nvfp4, Recipe::bf16}};
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GoldenTraining,
+                         testing::Combine(testing::ValuesIn(backend_cases()),
+                                          testing::ValuesIn(golden_runs())),
+                         [](const auto& info) {
+                           return std::get<0>(info.param).name + "_" +
+                                  std::get<1>(info.param).folder;
+                         });
+
+}  // namespace
+}  // namespace nibble::test
