@@ -24,13 +24,19 @@ uint64_t hash_values(const std::vector<T>& values, uint64_t h) {
 struct Outcome {
   DataTokens tokens;
   std::string error;  // what is wrong with the unit; empty: nothing
+  int64_t line = 0;   // and where
 };
 
 Outcome process(const DataUnit& unit, LinePlace place, const Tokenizer& tokenizer,
                 const DatasetOptions& options) {
   Outcome out;
+  out.line = unit.line;
+  if (std::optional<TextFault> fault = find_fault(unit)) {
+    out.error = std::move(fault->what);
+    out.line = fault->line;
+    return out;
+  }
   try {
-    check_text(unit);
     DataRecord record;
     switch (options.format) {
       case DataFormat::tsv: record = parse_tsv_line(unit.text, place); break;
@@ -77,13 +83,13 @@ class DatasetBuilder {
   DatasetBuilder(const std::string& name, const DatasetOptions& options)
       : name_(name), options_(options) {}
 
-  void add(const DataUnit& unit, const Outcome& outcome) {
-    if (!outcome.error.empty()) return bad(unit, outcome.error);
+  void add(const Outcome& outcome) {
+    if (!outcome.error.empty()) return bad(outcome.line, outcome.error);
     const DataTokens& t = outcome.tokens;
     if (options_.use == DataUse::pretrain) {
       append(t, 0);
       ++counts().documents;
-    } else if (!add_sample(unit, t)) {
+    } else if (!add_sample(outcome.line, t)) {
       return;
     }
     counts().longest = std::max(counts().longest, int64_t(t.ids.size()));
@@ -107,8 +113,8 @@ class DatasetBuilder {
  private:
   DatasetCounts& counts() { return data_.counts_; }
 
-  void bad(const DataUnit& unit, const std::string& what) {
-    const std::string message = fmt::format("{}:{}: {}", name_, unit.line, what);
+  void bad(int64_t line, const std::string& what) {
+    const std::string message = fmt::format("{}:{}: {}", name_, line, what);
     if (options_.bad_lines == BadLines::refuse) throw FormatError(message);
     constexpr int64_t kShown = 3;
     if (++counts().skipped <= kShown) log_warning("skipped: {}", message);
@@ -120,11 +126,11 @@ class DatasetBuilder {
     data_.flags_.insert(data_.flags_.end(), t.flags.begin() + std::ptrdiff_t(from), t.flags.end());
   }
 
-  bool add_sample(const DataUnit& unit, const DataTokens& t) {
+  bool add_sample(int64_t line, const DataTokens& t) {
     const size_t window = size_t(options_.seq_len) + 1;
     const size_t lost = t.ids.size() > window ? t.ids.size() - window : 0;
     if (t.last_response > options_.seq_len && options_.long_response == LongResponse::refuse) {
-      bad(unit, fmt::format("the response has {} tokens and does not fit the window of {}: use a "
+      bad(line, fmt::format("the response has {} tokens and does not fit the window of {}: use a "
                             "longer window, or let it lose its beginning (truncate)",
                             t.last_response, options_.seq_len));
       return false;
@@ -231,7 +237,7 @@ Dataset parse_dataset(std::string_view text, const std::string& name, const Toke
         outcomes[i] = process(units[begin + i], place, tokenizer, options);
       }
     });
-    for (size_t i = 0; i < end - begin; ++i) builder.add(units[begin + i], outcomes[i]);
+    for (const Outcome& outcome : outcomes) builder.add(outcome);
     progress.advance(bytes);
   }
   return builder.finish(split.lines);

@@ -27,8 +27,13 @@ struct DataRecord {
   std::string text;                           // or, without messages, plain text
 };
 enum class LinePlace { first, later };  // a header can only stand in the first data line
+// What is wrong with the text itself: not UTF-8, or a zero byte.
+struct TextFault {
+  int64_t line;
+  std::string what;
+};
+std::optional<TextFault> find_fault(const DataUnit& unit);
 // Throw FormatError or UsageError.
-void check_text(const DataUnit& unit);  // UTF-8, no NUL
 DataRecord parse_tsv_line(std::string_view line, LinePlace place);
 DataRecord parse_jsonl_line(std::string_view line, DataUse use);
 DataRecord parse_document(std::string_view text);

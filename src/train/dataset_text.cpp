@@ -69,21 +69,23 @@ std::string excerpt(std::string_view text) {
   return at < whole.size() ? out + "..." : out;
 }
 
-void check_text(const DataUnit& unit) {
-  const size_t valid = valid_utf8_prefix(unit.text);
-  if (valid != unit.text.size()) {
-    const size_t at = unit.offset + valid;
-    const std::string_view start = unit.text.substr(0, 2);
-    const bool utf16 = at == 0 && (start == "\xff\xfe" || start == "\xfe\xff");
-    throw_format("invalid UTF-8 at byte {} of the file (0x{:02x}){}", at,
-                 unsigned(uint8_t(unit.text[valid])),
-                 utf16 ? ": this is UTF-16; save the file as UTF-8" : "; save the file as UTF-8");
+std::optional<TextFault> find_fault(const DataUnit& unit) {
+  const std::string_view text = unit.text;
+  const size_t valid = valid_utf8_prefix(text);
+  const size_t at = std::min(valid, text.find('\0'));
+  if (at == text.size()) return std::nullopt;
+  const int64_t line =
+      unit.line + std::count(text.begin(), text.begin() + std::ptrdiff_t(at), '\n');
+  const std::string place = fmt::format("byte {} of the file", unit.offset + at);
+  if (at < valid) {
+    return TextFault{line, "a zero byte at " + place + "; is it UTF-16? Save it as UTF-8"};
   }
-  const size_t nul = unit.text.find('\0');
-  if (nul != std::string_view::npos) {
-    throw_format("a zero byte at byte {} of the file; is it UTF-16? Save it as UTF-8",
-                 unit.offset + nul);
-  }
+  const bool utf16 =
+      unit.offset == 0 && (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff"));
+  return TextFault{
+      line,
+      fmt::format("invalid UTF-8 at {} (0x{:02x}){}", place, unsigned(uint8_t(text[at])),
+                  utf16 ? ": this is UTF-16; save the file as UTF-8" : "; save the file as UTF-8")};
 }
 
 DataUnits split_units(std::string_view text, DataFormat format, Documents documents) {
