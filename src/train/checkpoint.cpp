@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: MIT
+#include "train/checkpoint.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "core/progress.h"
+#include "formats/safetensors.h"
+
+namespace nibble {
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+namespace {
+
+constexpr const char* kPrefix = "checkpoint-";
+constexpr const char* kSuffix = ".safetensors";
+constexpr const char* kKey = "nibble_run";
+constexpr int kVersion = 1;
+
+// One tensor of the file and where it lives. NVFP4 weights pass through host memory in the
+// canonical layout, so a checkpoint does not depend on the backend.
+struct Item {
+  std::string name;
+  Tensor tensor;                         // in backend memory; empty: packed
+  const LinearWeight* packed = nullptr;  // rows of it ...
+  const ParamSpec* param = nullptr;      // ... that hold this parameter
+};
+
+std::vector<Item> items_of(const TrainState& state) {
+  const ParamGroups& g = state.groups();
+  std::vector<Item> items;
+  const auto add_packed = [&](const ParamSpec& p) {
+    if (const LinearWeight* w = state.packed_of(p)) {
+      items.push_back({"nvfp4." + p.name, {}, w, &p});
+    }
+  };
+  for (size_t i = 0; i < g.table.size(); ++i) {
+    const ParamSpec& p = g.table[i];
+    if (!g.trained[i]) continue;
+    const Moments& m = state.tensors().moments[i];
+    items.push_back({"master." + p.name, state.master_of(p)});
+    items.push_back({"m." + p.name, m.m});
+    items.push_back({"v." + p.name, m.v});
+    if (p.slot == ParamSlot::embed && state.config().tied) {
+      add_packed(g.table.back());
+    } else {
+      add_packed(p);
+    }
+  }
+  return items;
+}
+
+int64_t packed_row_bytes(const Item& i) { return i.packed->in / 2 + i.packed->in / kNvfp4Block; }
+
+TensorInfo info_of(const Item& i) {
+  TensorInfo info;
+  info.name = i.name;
+  if (i.packed) {
+    info.dtype = DType::u8;
+    info.shape = {i.param->shape[0], packed_row_bytes(i)};
+  } else {
+    info.dtype = i.tensor.dtype;
+    info.shape.assign(i.tensor.shape.begin(), i.tensor.shape.begin() + i.tensor.rank);
+  }
+  return info;
+}
+
+constexpr int64_t kPieceBytes = 8 << 20;
+
+// Calls body(row_begin, rows) for pieces of about kPieceBytes.
+template <class Body>
+void for_pieces(int64_t rows, int64_t row_bytes, Body&& body) {
+  const int64_t step = std::max<int64_t>(1, kPieceBytes / std::max<int64_t>(1, row_bytes));
+  for (int64_t r = 0; r < rows; r += step) body(r, std::min(step, rows - r));
+}
+
+void write_item(Backend& be, const Item& i, SafetensorsWriter& writer, Progress& progress) {
+  std::vector<std::byte> bytes;
+  const auto append = [&] {
+    writer.append(bytes);
+    progress.advance(bytes.size());
+  };
+  if (!i.packed) {
+    const Tensor flat = i.tensor.view({i.tensor.numel()});
+    for_pieces(flat.dim(0), int64_t(dtype_bytes(flat.dtype)), [&](int64_t begin, int64_t count) {
+      bytes.resize(size_t(count) * dtype_bytes(flat.dtype));
+      be.download(bytes.data(), flat.slice(begin, count));
+      append();
+    });
+    return;
+  }
+  const int64_t row_bytes = packed_row_bytes(i), code_bytes = i.packed->in / 2;
+  std::vector<uint8_t> codes, scales;
+  for_pieces(i.param->shape[0], row_bytes, [&](int64_t row, int64_t rows) {
+    codes.resize(size_t(rows * code_bytes));
+    scales.resize(size_t(rows * (row_bytes - code_bytes)));
+    be.unpack_rows(*i.packed, i.param->row_offset + row, rows, codes, scales);
+    bytes.resize(size_t(rows * row_bytes));
+    for (int64_t r = 0; r < rows; ++r) {  // a row's codes, then its scales
+      std::copy_n(std::as_bytes(std::span(codes)).begin() + r * code_bytes, code_bytes,
+                  bytes.begin() + r * row_bytes);
+      std::copy_n(std::as_bytes(std::span(scales)).begin() + r * (row_bytes - code_bytes),
+                  row_bytes - code_bytes, bytes.begin() + r * row_bytes + code_bytes);
+    }
+    append();
+  });
+}
+
+void read_item(Backend& be, const Item& i, const TensorSource& file, Progress& progress) {
+  const TensorInfo want = info_of(i);
+  const TensorInfo& have = file.at(i.name);
+  if (have.dtype != want.dtype || have.shape != want.shape) {
+    throw_format("{}: '{}' is {}, this run needs {}", file.describe(), i.name, have.describe(),
+                 want.describe());
+  }
+  std::vector<std::byte> bytes;
+  if (!i.packed) {
+    const Tensor flat = i.tensor.view({i.tensor.numel()});
+    const int64_t size = int64_t(dtype_bytes(flat.dtype));
+    for_pieces(flat.dim(0), size, [&](int64_t begin, int64_t count) {
+      bytes.resize(size_t(count * size));
+      file.read(have, uint64_t(begin * size), bytes);
+      be.upload(flat.slice(begin, count), bytes.data());
+    });
+  } else {
+    const int64_t row_bytes = packed_row_bytes(i), code_bytes = i.packed->in / 2;
+    std::vector<uint8_t> codes, scales;
+    for_pieces(i.param->shape[0], row_bytes, [&](int64_t row, int64_t rows) {
+      bytes.resize(size_t(rows * row_bytes));
+      file.read(have, uint64_t(row * row_bytes), bytes);
+      codes.clear(), scales.clear();
+      for (int64_t r = 0; r < rows; ++r) {
+        const auto* b = reinterpret_cast<const uint8_t*>(bytes.data() + r * row_bytes);
+        codes.insert(codes.end(), b, b + code_bytes);
+        scales.insert(scales.end(), b + code_bytes, b + row_bytes);
+      }
+      be.pack_rows(*i.packed, i.param->row_offset + row, rows, codes, scales);
+    });
+  }
+  progress.advance(have.n_bytes);
+}
+
+Json to_json(const RunPosition& p) {
+  const TrainerProgress& t = p.trainer;
+  // Doubles as hexadecimal text: a resumed run must have the very same bits.
+  return {{"step", t.step},
+          {"updates", t.updates},
+          {"skipped", t.skipped},
+          {"micro_batches", t.micro_batches},
+          {"previous_norm", fmt::format("{:a}", t.previous_norm)},
+          {"loss_scale", fmt::format("{:a}", t.loss_scale)},
+          {"good_steps", t.good_steps},
+          {"data_position", p.data_position}};
+}
+
+double hex_double(const std::string& text) {
+  char* end = nullptr;
+  const double v = std::strtod(text.c_str(), &end);
+  if (end == text.c_str() || *end != '\0') throw_format("'{}' is not a number", text);
+  return v;
+}
+
+RunPosition position_from(const Json& j) {
+  RunPosition p;
+  p.trainer.step = j.at("step");
+  p.trainer.updates = j.at("updates");
+  p.trainer.skipped = j.at("skipped");
+  p.trainer.micro_batches = j.at("micro_batches");
+  p.trainer.previous_norm = hex_double(j.at("previous_norm"));
+  p.trainer.loss_scale = hex_double(j.at("loss_scale"));
+  p.trainer.good_steps = j.at("good_steps");
+  p.data_position = j.at("data_position");
+  return p;
+}
+
+void check_identity(const fs::path& file, const RunIdentity& saved, const RunIdentity& now) {
+  std::string differences;
+  const auto differ = [&](const std::string& key, const std::string& a, const std::string& b) {
+    differences += fmt::format("\n  {}: the checkpoint has {}, this run {}", key, a, b);
+  };
+  for (const auto& [key, value] : saved) {
+    const auto it = now.find(key);
+    if (it == now.end()) {
+      differ(key, value, "nothing");
+    } else if (it->second != value) {
+      differ(key, value, it->second);
+    }
+  }
+  for (const auto& [key, value] : now) {
+    if (!saved.contains(key)) differ(key, "nothing", value);
+  }
+  if (differences.empty()) return;
+  throw_usage(
+      "{} belongs to another run:{}\nResume with the same settings, or start anew without "
+      "--resume and in another --checkpoint-dir",
+      file.string(), differences);
+}
+
+// What a killed save left: the temporary names of AtomicFile.
+void remove_leftovers(const fs::path& directory) {
+  std::error_code ec;
+  for (const auto& entry : fs::directory_iterator(directory, ec)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(kPrefix) && name.find(std::string(kSuffix) + ".tmp.") != name.npos) {
+      fs::remove(entry.path(), ec);
+    }
+  }
+}
+
+}  // namespace
+
+std::string checkpoint_name(int64_t step) {
+  return fmt::format("{}{:08}{}", kPrefix, step, kSuffix);
+}
+
+std::vector<CheckpointFile> list_checkpoints(const fs::path& directory) {
+  std::vector<CheckpointFile> found;
+  std::error_code ec;
+  for (const auto& entry : fs::directory_iterator(directory, ec)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) continue;
+    const char *begin = name.data() + std::strlen(kPrefix),
+               *end = name.data() + name.size() - std::strlen(kSuffix);
+    int64_t step = 0;
+    const auto [stop, error] = std::from_chars(begin, end, step);
+    if (error == std::errc() && stop == end) found.push_back({entry.path(), step});
+  }
+  std::ranges::sort(found, {}, &CheckpointFile::step);
+  return found;
+}
+
+fs::path save_checkpoint(const fs::path& directory, const TrainState& state,
+                         const RunPosition& position, const RunIdentity& identity, int64_t keep) {
+  std::error_code ec;
+  fs::create_directories(directory, ec);
+  if (ec) throw_format("cannot create {}: {}", directory.string(), ec.message());
+  const std::vector<Item> items = items_of(state);
+  std::vector<TensorInfo> infos;
+  for (const Item& i : items) infos.push_back(info_of(i));
+  const Json meta = {
+      {"version", kVersion}, {"position", to_json(position)}, {"identity", identity}};
+  const fs::path path = directory / checkpoint_name(position.trainer.step);
+  SafetensorsWriter writer(path, std::move(infos), {{kKey, meta.dump()}});
+  Progress progress("saving checkpoint", writer.payload_bytes());
+  for (const Item& i : items) write_item(state.backend(), i, writer, progress);
+  writer.finish();
+  remove_leftovers(directory);
+  const std::vector<CheckpointFile> all = list_checkpoints(directory);
+  for (size_t i = 0; keep > 0 && i + size_t(keep) < all.size(); ++i) fs::remove(all[i].path, ec);
+  return path;
+}
+
+RunPosition load_checkpoint(const fs::path& file, TrainState& state, const RunIdentity& identity) {
+  const auto source = open_safetensors(file);
+  const auto meta = source->metadata().find(kKey);
+  if (meta == source->metadata().end()) {
+    throw_format("{} is not a checkpoint of nibble: it lacks the entry '{}'", file.string(), kKey);
+  }
+  RunPosition position;
+  try {
+    const Json j = Json::parse(meta->second);
+    if (j.at("version") != kVersion) {
+      throw_format("{}: checkpoint version {}, this program reads {}", file.string(),
+                   j.at("version").dump(), kVersion);
+    }
+    check_identity(file, j.at("identity").get<RunIdentity>(), identity);
+    position = position_from(j.at("position"));
+  } catch (const Json::exception& e) {
+    throw_format("{}: the checkpoint's description is damaged: {}", file.string(), e.what());
+  }
+  Progress progress("reading checkpoint", source->payload_bytes());
+  for (const Item& i : items_of(state)) read_item(state.backend(), i, *source, progress);
+  state.backend().sync();
+  return position;
+}
+
+}  // namespace nibble

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+// A run on disk: masters, NVFP4 weights, moments, counters, and what the run was told. One
+// safetensors file, which appears whole or not at all.
+#pragma once
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "train/trainer.h"
+
+namespace nibble {
+
+// What must be the same for a run to go on: model, data and every setting that changes results.
+// Keys are the flags' names.
+using RunIdentity = std::map<std::string, std::string>;
+// Of the settings and the input file; data and sampling are added by who reads them.
+RunIdentity run_identity(const Config& config, const TensorSource& source,
+                         const TrainSettings& settings);
+
+// Where the run stands; weights and moments are in the state.
+struct RunPosition {
+  TrainerProgress trainer;
+  uint64_t data_position = 0;  // samples taken so far
+};
+
+// "checkpoint-00000120.safetensors"
+std::string checkpoint_name(int64_t step);
+struct CheckpointFile {
+  std::filesystem::path path;
+  int64_t step = 0;
+};
+// Complete checkpoints of a directory, oldest first; none when it does not exist.
+std::vector<CheckpointFile> list_checkpoints(const std::filesystem::path& directory);
+
+// Writes directory/checkpoint_name(step), then removes all but the newest `keep` (0: keeps all) and
+// what an interrupted save left behind. Throws FormatError; the older ones then are still there.
+std::filesystem::path save_checkpoint(const std::filesystem::path& directory,
+                                      const TrainState& state, const RunPosition& position,
+                                      const RunIdentity& identity, int64_t keep);
+
+// Reads one into `state`. Throws UsageError that lists every difference when it belongs to another
+// run, FormatError when the file is damaged; the state is then not to be used.
+RunPosition load_checkpoint(const std::filesystem::path& file, TrainState& state,
+                            const RunIdentity& identity);
+
+}  // namespace nibble
