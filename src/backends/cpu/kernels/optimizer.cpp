@@ -1,114 +1,211 @@
 // SPDX-License-Identifier: MIT
-// AdamW, block by block of 256 elements, and the sum of squares of a gradient.
+// AdamW, block by block of 256 elements, and the sum of squares of a gradient. All of it gives the
+// same bits on every target: elements do not meet, and sums have a fixed number of partial sums.
+#include "backends/cpu/kernels/adamw_args.h"
 #include "backends/cpu/kernels/kernels.h"
-#include "backends/cpu/kernels/packed_layout.h"
-#include "quant/moments.h"
+#include "backends/cpu/simd/targets.h"
 
-#include <cstring>
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/kernels/optimizer.cpp"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
 
-namespace nibble::cpu {
-namespace {
+#include <algorithm>
 
-float load_float(const Tensor& t, int64_t i) {
-  return t.dtype == DType::bf16 ? to_float(t.as<bf16_t>()[i]) : t.as<float>()[i];
-}
+#include "backends/cpu/simd/moments-inl.h"
+#include "backends/cpu/simd/philox-inl.h"
+#include "backends/cpu/simd/quantize-inl.h"
 
-struct Step {
-  Tensor master, grad;
-  MomentView m, v;
-  MomentFormat format;
-  const AdamwStep& step;
-  const Requantize& rq;
-  AdamwTerms<float> terms;
+HWY_BEFORE_NAMESPACE();
+namespace nibble::cpu::HWY_NAMESPACE {
 
-  void block(int64_t begin, int64_t count) const {
-    const int64_t b = begin / kMomentBlock;
-    float mi[kMomentBlock] = {}, vi[kMomentBlock] = {}, w[kMomentBlock] = {};
-    uint32_t words[kMomentBlock] = {};
-    uint32_t changed = 0;
-    decode_moment<Moment::first>(format, m, b, count, mi);
-    decode_moment<Moment::second>(format, v, b, count, vi);
-    for (int64_t i = 0; i < count; ++i) w[i] = load_float(master, begin + i);
-    if (step.from == UpdateFrom::quantised) load_quantised(begin, count, w);
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t e = begin + i;
-      adamw_element(terms, load_float(grad, e), mi[i], vi[i], w[i]);
-      words[i] = random_bits(step.seed, step.stream, uint64_t(e));
-      if (master.dtype == DType::bf16) {
-        const bf16_t next = stochastic_bf16(w[i], words[i]);
-        changed |= uint32_t(next.bits != master.as<bf16_t>()[e].bits) << (i / 16);
-        master.as<bf16_t>()[e] = next;
-        w[i] = to_float(next);
-      } else {
-        changed |= uint32_t(std::memcmp(&w[i], &master.as<float>()[e], 4) != 0) << (i / 16);
-        master.as<float>()[e] = w[i];
-      }
-    }
-    if (moment_stream(format, step.stream) != step.stream) {
-      for (int64_t i = 0; i < count; ++i) {
-        words[i] = random_bits(step.seed, moment_stream(format, step.stream), uint64_t(begin + i));
-      }
-    }
-    encode_moment<Moment::first>(format, m, b, count, mi, words);
-    encode_moment<Moment::second>(format, v, b, count, vi, words);
-    if (rq.weight) requantise(begin, count, changed, w);
-  }
-
-  void load_quantised(int64_t begin, int64_t count, float* w) const {
-    for (int64_t i = 0; i < count; i += kNvfp4Block) {
-      uint8_t codes[8], scale;
-      const int64_t row = row_of(begin + i);
-      scale = unpack_block(rq.weight->packed.as<uint8_t>(), place(begin + i), codes);
-      dequantize_rows(codes, &scale, 1, kNvfp4Block, global_scale(row), w + i);
-    }
-  }
-  void requantise(int64_t begin, int64_t count, uint32_t changed, const float* w) const {
-    for (int64_t i = 0; i < count; i += kNvfp4Block) {
-      if (!(changed >> (i / 16) & 1)) continue;
-      uint8_t codes[8], scale;
-      const int64_t row = row_of(begin + i);
-      quantize_block(w + i, rq.rule, global_scale(row), codes, &scale);
-      if (scale == kE4m3NanCode) throw_nan(row);
-      pack_block(rq.weight->packed.as<uint8_t>(), place(begin + i), codes, scale);
-    }
-  }
-  int64_t row_of(int64_t element) const { return rq.row_offset + element / rq.weight->in; }
-  BlockPlace place(int64_t element) const {
-    return block_place(rq.weight->in, row_of(element), element % rq.weight->in / kNvfp4Block);
-  }
-  float global_scale(int64_t row) const {
-    return rq.weight->row_scale ? rq.weight->row_scale.as<float>()[row] : 1.0f;
-  }
-  [[noreturn]] static void throw_nan(int64_t row) {
-    throw_usage(
-        "row {} of a weight became NaN in an optimizer step: go back to the last checkpoint and "
-        "lower the learning rate",
-        row);
-  }
+struct BlockBuffers {
+  alignas(64) float m[kMomentBlock], v[kMomentBlock], w[kMomentBlock];
+  alignas(64) uint32_t words[kMomentBlock];
 };
 
-}  // namespace
-
-void sum_squares(Context&, Tensor out, Tensor x) {
-  double sum = 0;
-  for (int64_t i = 0; i < x.numel(); ++i) {
-    const double v = double(load_float(x, i));
-    sum += v * v;
+// Moments to m', v' with their largest magnitudes, the master to its new value.
+struct Updated {
+  float m_amax, v_amax;
+  uint32_t changed;  // bit i: NVFP4 block i holds an element of the master that changed
+};
+template <class M, class G>
+HWY_NOINLINE Updated update_block(const AdamwArgs& a, int64_t begin, BlockBuffers& x) {
+  const DF df;
+  const DI di;
+  const AdamwTerms<float>& t = a.terms;
+  const auto set = [&](float s) HWY_ATTR { return hn::Set(df, s); };
+  const VF grad_scale = set(t.grad_scale), beta1 = set(t.beta1), beta2 = set(t.beta2);
+  const VF rest1 = set(t.rest1), rest2 = set(t.rest2), eps = set(t.eps), lr = set(t.lr);
+  const VF bias1 = set(t.inverse_bias1), bias2 = set(t.inverse_bias2), decay = set(t.decay);
+  const G* grad = reinterpret_cast<const G*>(a.grad.data) + begin;
+  M* master = reinterpret_cast<M*>(a.master.data) + begin;
+  const bool from_quantised = a.step.from == UpdateFrom::quantised;
+  VI m_top = hn::Zero(di), v_top = m_top;
+  uint32_t changed = 0;
+  for (int64_t i = 0; i < kMomentBlock; i += kLanes) {
+    const VF g = hn::Mul(load(grad + i), grad_scale);
+    const VF m = hn::Add(hn::Mul(beta1, load(x.m + i)), hn::Mul(rest1, g));
+    const VF v = hn::Add(hn::Mul(beta2, load(x.v + i)), hn::Mul(rest2, hn::Mul(g, g)));
+    const VF w = from_quantised ? load(x.w + i) : load(master + i);
+    const VF ratio = hn::Div(hn::Mul(m, bias1), hn::Add(hn::Sqrt(hn::Mul(v, bias2)), eps));
+    const VF next = hn::Sub(w, hn::Mul(lr, hn::Add(ratio, hn::Mul(decay, w))));
+    store(m, x.m + i);
+    store(v, x.v + i);
+    m_top = hn::Max(m_top, magnitude_bits(m));
+    v_top = hn::Max(v_top, magnitude_bits(v));
+    bool same;
+    if constexpr (std::is_same_v<M, bf16_t>) {
+      auto* p = reinterpret_cast<uint16_t*>(master + i);
+      const auto bits = stochastic_bf16_bits(next, random16<Moment::first>(x.words + i));
+      same = hn::AllTrue(D16(), hn::Eq(bits, hn::LoadU(D16(), p)));
+      hn::StoreU(bits, D16(), p);
+      store(from_bf16(bits), x.w + i);
+    } else {
+      same = hn::AllTrue(di, hn::Eq(hn::BitCast(di, next), hn::BitCast(di, load(master + i))));
+      store(next, master + i);
+      store(next, x.w + i);
+    }
+    changed |= uint32_t(!same) << (i / kNvfp4Block);
   }
+  return {float_of_max(m_top), float_of_max(v_top), changed};
+}
+
+void requantize(const AdamwArgs& a, int64_t begin, uint32_t changed, const float* w) {
+#if HWY_NATIVE_FMA
+  if (a.rq.rule == ScaleRule::four_over_six) {
+    alignas(64) float g[16];
+    BlockWalk walk(a.rq, begin);
+    for (float& s : g) s = a.global_scale(walk.row()), walk.next();
+    QuantisedBlocks q;
+    if (a.master.dtype == DType::bf16 && !a.rq.weight->row_scale) {
+      four_over_six<Quotient::short_values>(w, g, &q);
+    } else {
+      four_over_six<Quotient::exact>(w, g, &q);
+    }
+    auto* packed = reinterpret_cast<uint8_t*>(a.rq.weight->packed.data);
+    walk = BlockWalk(a.rq, begin);
+    for (int b = 0; b < 16; ++b, walk.next()) {
+      if ((changed >> b & 1) == 0) continue;
+      if (q.scale[b] == kE4m3NanCode) throw_nan_master(walk.row());
+      const BlockPlace at = walk.place();
+      std::memcpy(packed + at.codes, &q.low[b], 4);
+      std::memcpy(packed + at.codes + kHalfBytes, &q.high[b], 4);
+      packed[at.scale] = uint8_t(q.scale[b]);
+    }
+    return;
+  }
+#endif
+  a.requantize_scalar(begin, changed, w);
+}
+
+template <class M, class G>
+void adamw_blocks_as(const AdamwArgs& a, int64_t begin, int64_t end) {
+  BlockBuffers x;
+  const bool master_random = std::is_same_v<M, bf16_t>;
+  const bool v_random = a.format == MomentFormat::int8 || a.format == MomentFormat::nvfp4;
+  for (int64_t b = begin / kMomentBlock; b < end / kMomentBlock; ++b) {
+    const int64_t at = b * kMomentBlock;
+    if (master_random || v_random) {
+      random_words(a.step.seed, a.step.stream, uint64_t(at), kMomentBlock, x.words);
+    }
+    decode_block<Moment::first>(a.format, a.m, b, x.m);
+    decode_block<Moment::second>(a.format, a.v, b, x.v);
+    if (a.step.from == UpdateFrom::quantised) a.load_quantised(at, kMomentBlock, x.w);
+    const Updated u = update_block<M, G>(a, at, x);
+    if (a.format == MomentFormat::bf16) {
+      random_words(a.step.seed, moment_stream(a.format, a.step.stream), uint64_t(at), kMomentBlock,
+                   x.words);
+    }
+    encode_block<Moment::first>(a.format, a.m, b, x.m, u.m_amax, x.words);
+    encode_block<Moment::second>(a.format, a.v, b, x.v, u.v_amax, x.words);
+    if (a.rq.weight && u.changed != 0) requantize(a, at, u.changed, x.w);
+  }
+}
+
+// Whole moment blocks.
+void adamw_blocks(const AdamwArgs& a, int64_t begin, int64_t end) {
+  const bool master16 = a.master.dtype == DType::bf16, grad16 = a.grad.dtype == DType::bf16;
+  if (master16 && grad16) {
+    adamw_blocks_as<bf16_t, bf16_t>(a, begin, end);
+  } else if (master16) {
+    adamw_blocks_as<bf16_t, float>(a, begin, end);
+  } else if (grad16) {
+    adamw_blocks_as<float, bf16_t>(a, begin, end);
+  } else {
+    adamw_blocks_as<float, float>(a, begin, end);
+  }
+}
+
+// 16 partial sums, whatever the vector: element i belongs to number i % 16. A float's square is
+// exact in double.
+double squares(const Tensor& x, int64_t begin, int64_t end) {
+  using D64 = hn::ScalableTag<double>;
+  using DHalf = hn::Rebind<float, D64>;
+  constexpr int kWide = int(HWY_LANES(double)), kVectors = 16 / kWide;
+  const D64 d;
+  hn::Vec<D64> sum[kVectors];
+  for (auto& s : sum) s = hn::Zero(d);
+  alignas(64) float values[256];
+  with_type(x.dtype, [&](auto* t) {
+    const auto* p = reinterpret_cast<const std::remove_pointer_t<decltype(t)>*>(x.data);
+    for (int64_t i = begin; i < end; i += 256) {
+      const int64_t n = std::min<int64_t>(256, end - i);
+      convert(values, p + i, n);
+      if (n < 256) std::fill(values + n, values + 256, 0.0f);
+      for (int k = 0; k < 256; k += 16) {
+        for (int j = 0; j < kVectors; ++j) {
+          const auto v = hn::PromoteTo(d, hn::Load(DHalf(), values + k + j * kWide));
+          sum[j] = hn::Add(sum[j], hn::Mul(v, v));
+        }
+      }
+    }
+  });
+  alignas(64) double parts[16];
+  for (int j = 0; j < kVectors; ++j) hn::Store(sum[j], d, parts + j * kWide);
+  double total = 0;
+  for (const double part : parts) total += part;
+  return total;
+}
+
+}  // namespace nibble::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace nibble::cpu {
+
+HWY_EXPORT(adamw_blocks);
+HWY_EXPORT(squares);
+
+void sum_squares(Context& c, Tensor out, Tensor x) {
+  constexpr int64_t kChunk = 1 << 16;  // part of the result's definition: its order of summation
+  const int64_t n = x.numel(), chunks = (n + kChunk - 1) / kChunk;
+  double* parts = c.thread_scratch.get_as<double>(size_t(chunks));
+  c.pool.parallel_for(chunks, 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) {
+      parts[i] = HWY_DYNAMIC_DISPATCH(squares)(x, i * kChunk, std::min(n, i * kChunk + kChunk));
+    }
+  });
+  double sum = 0;
+  for (int64_t i = 0; i < chunks; ++i) sum += parts[i];
   *out.as<double>() = sum;
 }
 
 void adamw_step(Context& c, Tensor master, Tensor grad, Tensor m, Tensor v, MomentFormat format,
                 int64_t begin, int64_t count, const AdamwStep& step, const Requantize& requantize) {
-  const int64_t n = master.numel(), blocks = (count + kMomentBlock - 1) / kMomentBlock;
-  const Step s{
+  const int64_t n = master.numel();
+  const AdamwArgs args{
       master, grad,       MomentView(format, m.data, n), MomentView(format, v.data, n), format,
       step,   requantize, AdamwTerms<float>(step)};
-  c.pool.parallel_for(blocks, 64, [&](int64_t from, int64_t to, int) {
-    for (int64_t b = from; b < to; ++b) {
-      s.block(begin + b * kMomentBlock, std::min(kMomentBlock, count - b * kMomentBlock));
-    }
+  const int64_t whole = count / kMomentBlock;
+  c.pool.parallel_for(whole, 64, [&](int64_t from, int64_t to, int) {
+    HWY_DYNAMIC_DISPATCH(adamw_blocks)
+    (args, begin + from * kMomentBlock, begin + to * kMomentBlock);
   });
+  if (count % kMomentBlock != 0) {
+    args.scalar_block(begin + whole * kMomentBlock, count % kMomentBlock);
+  }
 }
 
 }  // namespace nibble::cpu
+#endif
