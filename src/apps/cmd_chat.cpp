@@ -2,12 +2,11 @@
 // nibble chat: a conversation, typed, piped or scripted.
 #include <unistd.h>
 
-#include <atomic>
-#include <csignal>
 #include <iostream>
 
 #include "apps/command.h"
 #include "apps/generate_options.h"
+#include "apps/interrupt.h"
 #include "apps/reply_report.h"
 #include "apps/runtime.h"
 #include "apps/watchdog.h"
@@ -100,23 +99,6 @@ void ChatCommandOptions::visit_fields(Fields& f) {
                     .aliases = {"--tee-object-chat-session-json"}});
 }
 
-// Ctrl+C ends the reply, not the program; a second one in the same reply ends the program.
-std::atomic<int> g_interrupts{0};
-extern "C" void count_interrupt(int) {
-  if (++g_interrupts > 1) std::_Exit(130);
-}
-class InterruptGuard {
- public:
-  InterruptGuard() {
-    g_interrupts = 0;
-    previous_ = std::signal(SIGINT, count_interrupt);
-  }
-  ~InterruptGuard() { std::signal(SIGINT, previous_); }
-
- private:
-  void (*previous_)(int);
-};
-
 class Conversation {
  public:
   Conversation(const ChatCommandOptions& o, const Runtime& rt, Io& io)
@@ -138,12 +120,13 @@ class Conversation {
     const size_t already = session_.messages().size();
     TurnResult r;
     {
-      const InterruptGuard interrupts;
+      // Ctrl+C ends the reply, not the program; a second one in the same reply ends the program.
+      const InterruptGuard interrupts(TerminateIs::end);
       const Watchdog watchdog(Watchdog::hard_limit(o_.generate.timeout_ms));
       r = session_.turn(user, o_.generate.options(rt_.stop_ids(), o_.cache.use_kvc),
                         [&](std::string_view piece) {
                           io_.out << piece << std::flush;
-                          return g_interrupts == 0;
+                          return !InterruptGuard::requested();
                         });
     }
     io_.out << "\n";

@@ -24,16 +24,6 @@ const std::vector<std::pair<std::string, RecipeChoice>> kRecipeNames = {
     {"bf16", RecipeChoice::bf16},
     {"nvfp4", RecipeChoice::nvfp4}};
 
-DType float_type(FloatChoice choice, DType automatic) {
-  switch (choice) {
-    case FloatChoice::automatic: return automatic;
-    case FloatChoice::fp32: return DType::f32;
-    case FloatChoice::bf16: return DType::bf16;
-    case FloatChoice::fp16: return DType::f16;
-  }
-  return automatic;
-}
-
 std::optional<Recipe> recipe_of(RecipeChoice choice) {
   if (choice == RecipeChoice::automatic) return std::nullopt;
   return choice == RecipeChoice::bf16 ? Recipe::bf16 : Recipe::nvfp4;
@@ -69,6 +59,43 @@ void check_quant_hint(QuantHint hint, const TensorSource& source) {
 
 }  // namespace
 
+DType float_type(FloatChoice choice, DType automatic) {
+  switch (choice) {
+    case FloatChoice::automatic: return automatic;
+    case FloatChoice::fp32: return DType::f32;
+    case FloatChoice::bf16: return DType::bf16;
+    case FloatChoice::fp16: return DType::f16;
+  }
+  return automatic;
+}
+
+void add_device(Fields& f, Device& device, int32_t& threads) {
+  f.add_choice(device,
+               {.flag = "--device", .help = "Where to run; auto takes a GPU when there is one"},
+               {{"auto", Device::automatic}, {"cpu", Device::cpu}, {"cuda", Device::cuda}});
+  f.add(threads, {.flag = "--threads",
+                  .help = "CPU threads; 0 takes every CPU this process may use",
+                  .value = "N",
+                  .least = 0,
+                  .most = 1024});
+}
+
+void add_compute_type(Fields& f, FloatChoice& compute, const std::string& what_auto_is) {
+  f.add_choice(compute,
+               {.flag = "--compute-dtype",
+                .help = "Type of the activations between layers; " + what_auto_is,
+                .aliases = {"--dtype"}},
+               kFloatNames);
+}
+
+void add_scale_rule(Fields& f, ScaleRule& rule, const std::string& help) {
+  f.add_choice(rule, {.flag = "--scale-rule", .help = help},
+               {{"four-over-six", ScaleRule::four_over_six},
+                {"absmax", ScaleRule::absmax},
+                {"search", ScaleRule::search},
+                {"torchao", ScaleRule::torchao}});
+}
+
 bool any_packed(const Weights& w) {
   return std::any_of(w.block.begin(), w.block.end(), [](const BlockWeights& b) {
     return b.qkv.is_packed() || b.attn_out.is_packed() || b.gate_up.is_packed() ||
@@ -79,19 +106,8 @@ bool any_packed(const Weights& w) {
 void RuntimeOptions::visit_fields(Fields& f) {
   model.visit_fields(f);
   f.section("Execution");
-  f.add_choice(device,
-               {.flag = "--device", .help = "Where to run; auto takes a GPU when there is one"},
-               {{"auto", Device::automatic}, {"cpu", Device::cpu}, {"cuda", Device::cuda}});
-  f.add(threads, {.flag = "--threads",
-                  .help = "CPU threads; 0 takes every CPU this process may use",
-                  .value = "N",
-                  .least = 0,
-                  .most = 1024});
-  f.add_choice(compute,
-               {.flag = "--compute-dtype",
-                .help = "Type of the activations between layers; auto is fp32 on a CPU",
-                .aliases = {"--dtype"}},
-               kFloatNames);
+  add_device(f, device, threads);
+  add_compute_type(f, compute, "auto is fp32 on a CPU");
   f.add_choice(activations,
                {.flag = "--activations",
                 .help = "Inputs of linear layers: bf16 leaves them in the compute type, int8 and "
@@ -107,13 +123,7 @@ void RuntimeOptions::visit_fields(Fields& f) {
   f.add_choice(head_recipe,
                {.flag = "--head-recipe", .help = "The head alone; auto follows --recipe"},
                kRecipeNames);
-  f.add_choice(
-      scale_rule,
-      {.flag = "--scale-rule", .help = "How dense weights are quantised under --recipe nvfp4"},
-      {{"four-over-six", ScaleRule::four_over_six},
-       {"absmax", ScaleRule::absmax},
-       {"search", ScaleRule::search},
-       {"torchao", ScaleRule::torchao}});
+  add_scale_rule(f, scale_rule, "How dense weights are quantised under --recipe nvfp4");
   f.add_choice(quant,
                {.flag = "--quant",
                 .help = "What the weight file is expected to be; another kind is an error"},

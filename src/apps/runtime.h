@@ -61,6 +61,12 @@ struct Runtime {
   EngineOptions engine_options(const CacheOptions& cache) const;
 };
 
+// Flags that several option structs have.
+void add_device(Fields& f, Device& device, int32_t& threads);
+void add_compute_type(Fields& f, FloatChoice& compute, const std::string& what_auto_is);
+void add_scale_rule(Fields& f, ScaleRule& rule, const std::string& help);
+DType float_type(FloatChoice choice, DType automatic);
+
 bool any_packed(const Weights& weights);  // a linear layer held as NVFP4
 std::unique_ptr<Backend> make_backend(Device device, int32_t threads);
 // Opens, checks and loads everything; logs what was chosen.

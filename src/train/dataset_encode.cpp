@@ -39,12 +39,11 @@ DataTokens encode_conversation(const DataRecord& record, const Tokenizer& tokeni
   const ChatOptions asking{options.style, GenerationPrompt::yes};
   const std::span<const Message> messages = record.messages;
   const int32_t im_end = *tokenizer.im_end();
-  const auto after_end = tokenizer.encode(kTurnEnd.substr(kTurnEnd.find('>') + 1));
   DataTokens out;
   size_t from = 0;  // the first message not yet written
   for (size_t i = 0; i < messages.size(); ++i) {
     if (messages[i].role != Role::assistant) continue;
-    if (from > 0) append(out, after_end, 0);
+    if (from > 0) append(out, tokenizer.encode(kTurnEnd.substr(kTurnEnd.find('>') + 1)), 0);
     const auto tools =
         from == 0 ? std::span(record.tools) : std::span<const nlohmann::ordered_json>();
     const auto prompt = messages.subspan(from, i - from);

@@ -56,6 +56,7 @@ TrainedSource::TrainedSource(const TensorSource& base, const TrainState& state, 
     : TensorSource(Virtual{}, base.format(), listed(base, state, types), base.metadata()),
       base_(base),
       state_(state),
+      types_(types),
       index_(base) {
   add_entries();
 }
@@ -165,13 +166,13 @@ void TrainedSource::read_raw(const Entry& e, const TensorInfo& info, int64_t beg
   const std::vector<float> now =
       download_floats(state_.backend(), master.view({master.numel()}).slice(begin, count));
   std::vector<float> file(now.size());
-  if (flat.packed()) {  // a head read from a packed ... cannot be: embeddings are dense
-    throw_internal("{} is stored dense but was read from packed values", info.name);
-  }
   read_rows_f32(base_, flat, begin, count, file.data());
   std::vector<float> chosen = now;
-  for (size_t i = 0; i < now.size(); ++i) {
-    if (rounded_to(file[i], master.dtype) == now[i]) chosen[i] = file[i];
+  // In a conversion the master itself is what is quantised next, as in training.
+  if (types_ == RawTypes::of_file) {
+    for (size_t i = 0; i < now.size(); ++i) {
+      if (rounded_to(file[i], master.dtype) == now[i]) chosen[i] = file[i];
+    }
   }
   const CastLoss loss = cast_from_f32(chosen.data(), count, info.dtype, out);
   if (loss.overflow > 0) {

@@ -45,6 +45,7 @@ class TrainedSource final : public TensorSource {
 
   const TensorSource& base_;
   const TrainState& state_;
+  RawTypes types_;
   WeightIndex index_;
   std::unordered_map<std::string, Entry> entries_;
   mutable std::mutex mutex_;  // the backend has one stream

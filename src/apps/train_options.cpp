@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: MIT
+#include "apps/train_options.h"
+
+#include <numeric>
+
+#include "core/log.h"
+#include "core/memory_info.h"
+#include "train/memory.h"
+#include "train/param_groups.h"
+
+namespace nibble {
+namespace {
+
+const std::vector<std::pair<std::string, DType>> kStorageNames = {{"bf16", DType::bf16},
+                                                                  {"fp32", DType::f32},
+                                                                  {"bfloat16", DType::bf16},
+                                                                  {"float32", DType::f32}};
+
+uint64_t total_bytes(const std::vector<ArenaBytes>& arenas) {
+  return std::accumulate(arenas.begin(), arenas.end(), uint64_t(0),
+                         [](uint64_t sum, const ArenaBytes& a) { return sum + a.bytes; });
+}
+
+struct MemoryPlan {
+  MemoryMode mode;
+  bool recompute;
+};
+
+// From the fastest to the smallest.
+std::vector<MemoryPlan> candidates(const TrainFlags& f, int64_t accumulate) {
+  std::vector<MemoryMode> modes;
+  switch (f.memory) {
+    case MemoryChoice::resident: modes = {MemoryMode::resident}; break;
+    case MemoryChoice::release: modes = {MemoryMode::release}; break;
+    case MemoryChoice::remake: modes = {MemoryMode::remake}; break;
+    case MemoryChoice::automatic:
+      modes = {MemoryMode::resident};
+      if (accumulate == 1) modes.insert(modes.end(), {MemoryMode::release, MemoryMode::remake});
+  }
+  std::vector<MemoryPlan> plans;
+  for (const MemoryMode m : modes) {
+    if (f.recompute != Switch::on) plans.push_back({m, false});
+    if (f.recompute != Switch::off) plans.push_back({m, true});
+  }
+  return plans;
+}
+
+}  // namespace
+
+void TrainFlags::visit_fields(Fields& f) {
+  f.section("Arithmetic");
+  add_device(f, device, threads);
+  add_compute_type(f, compute, "auto is fp32 on a CPU, bf16 on a GPU; fp16 scales the loss");
+  f.add_choice(loss,
+               {.flag = "--loss",
+                .help = "ce scores the response; scalar is for debugging",
+                .aliases = {"--loss-mode"}},
+               {{"ce", LossKind::ce},
+                {"scalar", LossKind::scalar},
+                {"cross-entropy", LossKind::ce},
+                {"token-ce", LossKind::ce},
+                {"l1", LossKind::scalar},
+                {"scalar-l1", LossKind::scalar}});
+  f.add_choice(recipe,
+               {.flag = "--recipe",
+                .help = "What the linear layers compute with: NVFP4, or the master itself (bf16)"},
+               {{"nvfp4", Recipe::nvfp4}, {"bf16", Recipe::bf16}});
+  f.add_choice<std::optional<Recipe>>(
+      head_recipe, {.flag = "--head-recipe", .help = "The head alone; default: like --recipe"},
+      {{"nvfp4", Recipe::nvfp4}, {"bf16", Recipe::bf16}});
+  add_scale_rule(f, rule, "How changed blocks are quantised");
+  f.section("Optimizer");
+  f.add(lr, {.flag = "--lr", .help = "Learning rate, the peak of the schedule", .least = 0});
+  f.add_choice(schedule, {.flag = "--lr-schedule", .help = "How the rate goes after the warm-up"},
+               {{"constant", ScheduleShape::constant},
+                {"linear", ScheduleShape::linear},
+                {"cosine", ScheduleShape::cosine}});
+  f.add(warmup, {.flag = "--warmup-steps", .help = "Steps of linear rise", .least = 0});
+  f.add(final_lr_share, {.flag = "--final-lr-share",
+                         .help = "Share of --lr left at the last step (linear, cosine)",
+                         .least = 0,
+                         .most = 1});
+  f.add(optimizer.beta1, {.flag = "--beta1", .help = "AdamW's first decay", .least = 0, .most = 1});
+  f.add(optimizer.beta2,
+        {.flag = "--beta2", .help = "AdamW's second decay", .least = 0, .most = 1});
+  f.add(optimizer.eps, {.flag = "--eps", .help = "AdamW's epsilon", .above = 0});
+  f.add(optimizer.weight_decay,
+        {.flag = "--weight-decay", .help = "Decoupled decay of matrices", .least = 0});
+  f.add(optimizer.decay_all,
+        {.flag = "--decay-all", .help = "Decay norms, too", .needs = "--weight-decay"});
+  f.add(optimizer.grad_clip,
+        {.flag = "--grad-clip", .help = "Largest global norm of the gradient; 0: off", .least = 0});
+  f.add_choice(optimizer.moments,
+               {.flag = "--optimizer-state-mode",
+                .help = "How AdamW's moments are stored; int8-linear shows how it fails"},
+               {{"int8", MomentFormat::int8},
+                {"fp32", MomentFormat::f32},
+                {"bf16", MomentFormat::bf16},
+                {"nvfp4", MomentFormat::nvfp4},
+                {"int8-linear", MomentFormat::int8_linear},
+                {"8bit", MomentFormat::int8},
+                {"8-bit", MomentFormat::int8},
+                {"fp4", MomentFormat::nvfp4}});
+  f.add_choice(optimizer.from,
+               {.flag = "--update-from",
+                .help = "quantised updates the 4-bit copy, which learns nothing: an experiment"},
+               {{"master", UpdateFrom::master}, {"quantised", UpdateFrom::quantised}});
+  f.add_choice(master,
+               {.flag = "--master-dtype",
+                .help = "Type of the trained weights; bf16 is rounded stochastically"},
+               kStorageNames);
+  f.add_choice(grad, {.flag = "--grad-dtype", .help = "Type of the gradients"}, kStorageNames);
+  f.add(lr_scale,
+        {.flag = "--lr-scale",
+         .help = "Rates of parts, e.g. lm_head=5,embed_tokens=0.5,layers.0-7=0.1; 0 freezes",
+         .value = "LIST"});
+  f.add(train_last_layers,
+        {.flag = "--train-last-layers",
+         .help = "Train only the projections of the last N layers; 0: everything",
+         .value = "N",
+         .least = 0});
+  f.add(untie, {.flag = "--untie", .help = "Train the head of a tied model as its own matrix"});
+  f.add(optimizer.chunk_rows, {.flag = "--step-chunk-rows",
+                               .help = "Rows updated at a time; 0: all. Never changes a result",
+                               .aliases = {"--optimizer-step-chunk-rows"},
+                               .least = 0});
+  f.add(seed, {.flag = "--seed", .help = "Of sampling and of stochastic rounding"});
+  f.section("Memory");
+  f.add_choice(memory,
+               {.flag = "--memory-mode",
+                .help = "Gradients kept, released layer by layer, or released with NVFP4 weights "
+                        "made on demand; auto takes the first that fits"},
+               {{"auto", MemoryChoice::automatic},
+                {"resident", MemoryChoice::resident},
+                {"release", MemoryChoice::release},
+                {"remake", MemoryChoice::remake},
+                {"A", MemoryChoice::resident},
+                {"B", MemoryChoice::release},
+                {"C", MemoryChoice::remake}});
+  f.add_choice(
+      recompute,
+      {.flag = "--recompute",
+       .help = "Keep only each layer's input and compute the rest again; auto: if need be"},
+      {{"auto", Switch::automatic},
+       {"on", Switch::on},
+       {"off", Switch::off},
+       {"true", Switch::on},
+       {"false", Switch::off}});
+  f.add(logits_mib, {.flag = "--logits-mib",
+                     .help = "Memory for logits; the vocabulary is cut into pieces that fit",
+                     .value = "MIB",
+                     .least = 1,
+                     .most = 1 << 20});
+}
+
+DType TrainFlags::compute_type() const { return float_type(compute, DType::f32); }
+
+TrainSettings TrainFlags::settings() const {
+  TrainSettings s;
+  s.loss = loss;
+  s.recipe = recipe;
+  s.head_recipe = head_recipe;
+  s.rule = rule;
+  s.compute = compute_type();
+  s.master = master;
+  s.grad = grad;
+  s.untie = untie;
+  s.optimizer = optimizer;
+  s.schedule = {schedule, lr, final_lr_share, warmup, 1};
+  s.lr_scale = parse_lr_scales(lr_scale);
+  s.train_last_layers = train_last_layers;
+  s.seed = seed;
+  s.logits_bytes = logits_mib << 20;
+  if (s.optimizer.from == UpdateFrom::quantised && recipe != Recipe::nvfp4) {
+    throw_usage("--update-from quantised needs --recipe nvfp4: there is no 4-bit copy to update");
+  }
+  if (s.optimizer.from == UpdateFrom::quantised && memory == MemoryChoice::remake) {
+    throw_usage(
+        "--update-from quantised needs a 4-bit copy that stays; --memory-mode remake has "
+        "none");
+  }
+  return s;
+}
+
+void BatchFlags::visit_fields(Fields& f) {
+  f.add(seq_len, {.flag = "--seq-len",
+                  .help = "Window: tokens of a sample that are fed at most",
+                  .least = 2,
+                  .most = 1 << 24});
+  f.add(batch_size, {.flag = "--batch-size",
+                     .help = "Samples that go through the model together, packed without padding",
+                     .least = 1,
+                     .most = 1 << 20});
+  f.add(accumulate, {.flag = "--accumulate",
+                     .help = "Micro-batches whose gradients are summed for one update",
+                     .aliases = {"--grad-accum"},
+                     .least = 1,
+                     .most = 1 << 20});
+}
+
+void DataFlags::visit_fields(Fields& f, DataUse use) {
+  f.add(train_data,
+        {.flag = "--train-data",
+         .help = use == DataUse::fine_tune
+                     ? "Training data: .tsv (prompt<TAB>target) or .jsonl (chat messages)"
+                     : "Training text: .txt (documents apart by blank lines) or .jsonl",
+         .value = "FILE",
+         .required = true});
+  f.add(eval_data,
+        {.flag = "--eval-data", .help = "Held-out data whose loss is reported", .value = "FILE"});
+  std::vector<std::pair<std::string, DataFormat>> formats = {{"auto", DataFormat::automatic},
+                                                             {"jsonl", DataFormat::jsonl}};
+  if (use == DataUse::fine_tune) {
+    formats.push_back({"tsv", DataFormat::tsv});
+  } else {
+    formats.push_back({"text", DataFormat::text});
+  }
+  f.add_choice(format, {.flag = "--data-format", .help = "auto goes by the file's name"}, formats);
+  f.add_choice(sample_mode,
+               {.flag = "--sample-mode",
+                .help = "random: each sample once per epoch, shuffled; sequential: as in the file"},
+               {{"random", SampleMode::random}, {"sequential", SampleMode::sequential}});
+  f.add(skip_bad_lines, {.flag = "--skip-bad-lines",
+                         .help = "Count lines that cannot be used instead of stopping"});
+  if (use == DataUse::pretrain) {
+    f.add(whole_file,
+          {.flag = "--one-document", .help = "A .txt is one document, blank lines and all"});
+    return;
+  }
+  f.add(truncate, {.flag = "--truncate",
+                   .help = "Cut responses that alone do not fit the window instead of stopping"});
+  f.add(end_token, {.flag = "--end-token",
+                    .help = "Teach the <|im_end|> that closes a response; false leaves it out"});
+  f.add_choice(
+      style,
+      {.flag = "--template", .help = "The chat template; predecessor adds its extra newline"},
+      {{"qwen3", TemplateStyle::qwen3}, {"predecessor", TemplateStyle::predecessor}});
+}
+
+DatasetOptions DataFlags::dataset(DataUse use, int64_t seq_len) const {
+  DatasetOptions d;
+  d.format = format;
+  d.use = use;
+  d.seq_len = seq_len;
+  d.style = style;
+  d.end_token = end_token ? EndToken::learn : EndToken::leave_out;
+  d.long_response = truncate ? LongResponse::cut : LongResponse::refuse;
+  d.bad_lines = skip_bad_lines ? BadLines::skip : BadLines::refuse;
+  d.documents = whole_file ? Documents::whole_file : Documents::paragraphs;
+  return d;
+}
+
+void choose_memory(TrainSettings& s, const TrainFlags& flags, const Backend& be, const Config& c,
+                   bool global_scales, int64_t accumulate) {
+  if (accumulate > 1 &&
+      (flags.memory == MemoryChoice::release || flags.memory == MemoryChoice::remake)) {
+    throw_usage("--memory-mode {}: released gradients cannot be accumulated; use --accumulate 1",
+                flags.memory == MemoryChoice::release ? "release" : "remake");
+  }
+  const ParamGroups groups = make_param_groups(c, s);
+  const std::vector<MemoryPlan> plans = candidates(flags, accumulate);
+  const uint64_t available = be.available_memory();
+  uint64_t need = 0;
+  for (const MemoryPlan& p : plans) {
+    s.memory = p.mode;
+    s.recompute = p.recompute;
+    need = total_bytes(plan_arenas(be, c, groups, s, global_scales));
+    if (need <= available) break;
+  }
+  log_info("memory mode {}{}: {} of {} available", memory_mode_name(s.memory),
+           s.recompute ? ", recomputing activations" : "", format_bytes(need),
+           format_bytes(available));
+  if (s.memory != MemoryMode::resident && s.optimizer.grad_clip > 0) {
+    log_info("released gradients are clipped by the norm of the step before");
+  }
+}
+
+}  // namespace nibble

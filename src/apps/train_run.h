@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+// A training run from its first step to its last: batches, log lines, checkpoints, held-out loss,
+// the run's folder. What comes before (model, data) and after (export, self-test) is the command's.
+#pragma once
+#include <filesystem>
+#include <optional>
+
+#include "apps/batch_source.h"
+#include "apps/command.h"
+#include "apps/run_folder.h"
+#include "train/checkpoint.h"
+#include "train/trainer.h"
+
+namespace nibble {
+
+struct RunFlags {
+  int64_t log_every = 10;
+  std::filesystem::path run_dir;         // empty: a new folder under nibble-runs
+  std::filesystem::path checkpoint_dir;  // empty: in the run's folder
+  int64_t save_every = 0;
+  int64_t keep = 2;
+  bool resume = false;
+  std::filesystem::path vram_report;
+
+  void visit_fields(Fields& f);
+};
+
+struct RunPlan {
+  int64_t steps = 1;
+  int64_t accumulate = 1;
+  int64_t eval_every = 0;       // 0: at the end only
+  int64_t steps_per_epoch = 0;  // for the memory report's columns; 0: one epoch
+};
+
+enum class RunEnd { finished, interrupted };
+
+class TrainRun {
+ public:
+  TrainRun(Trainer& trainer, BatchSource& batches, const RunPlan& plan, const RunFlags& flags,
+           RunRecorder& recorder, RunIdentity identity);
+
+  // Continues from the newest checkpoint when --resume is given; says what it does.
+  void resume();
+  // Until the last step, or until an interrupt: then the step is finished and saved.
+  RunEnd run(BatchSource* held_out);
+  // Mean loss of the first (at most `samples`) held-out samples.
+  double held_out_loss(BatchSource& held_out);
+  void save();
+
+  const RunPosition& position() const { return position_; }
+  std::filesystem::path checkpoint_directory() const { return checkpoints_; }
+
+ private:
+  void record(const StepResult& r, double seconds);
+  std::string log_line(const StepResult& r, double seconds) const;
+
+  Trainer& trainer_;
+  BatchSource& batches_;
+  RunPlan plan_;
+  RunFlags flags_;
+  RunRecorder& recorder_;
+  RunIdentity identity_;
+  RunPosition position_;
+  std::filesystem::path checkpoints_;
+  double smoothed_ = 0;
+  double seconds_ = 0;  // of the steps of this process
+  int64_t done_ = 0;    // steps of this process
+  std::vector<PackedBatch> micro_;
+};
+
+}  // namespace nibble
