@@ -8,6 +8,7 @@
 #include "apps/output_files.h"
 #include "apps/runtime.h"
 #include "apps/trace_compare.h"
+#include "apps/trace_grads.h"
 #include "apps/trace_io.h"
 #include "backend/recording_backend.h"
 #include "core/log.h"
@@ -43,7 +44,8 @@ struct TraceOptions {
     f.section("Output");
     f.add(dump, {.flag = "--dump",
                  .help = "What to write, separated by commas: logits, loss, acts (every named "
-                         "intermediate); default logits, and loss where there are labels",
+                         "intermediate), grads (of every parameter); default logits, and loss "
+                         "where there are labels",
                  .value = "LIST"});
     f.add(out, {.flag = "--out", .help = "The .safetensors file to write", .value = "FILE"});
     f.add(top, {.flag = "--top",
@@ -64,7 +66,7 @@ struct TraceOptions {
 };
 
 struct Dump {
-  bool logits = false, loss = false, acts = false;
+  bool logits = false, loss = false, acts = false, grads = false;
 };
 
 Dump parse_dump(const std::string& list, const TraceInput& input) {
@@ -81,14 +83,15 @@ Dump parse_dump(const std::string& list, const TraceInput& input) {
     } else if (item == "acts") {
       d.acts = true;
     } else if (item == "grads") {
-      throw_usage("--dump grads: gradients come with training, in a later version of nibble");
+      d.grads = true;
     } else {
-      throw_usage("--dump: '{}' is none of logits, loss, acts", item);
+      throw_usage("--dump: '{}' is none of logits, loss, acts, grads", item);
     }
     begin = end + 1;
   }
-  if (d.loss && input.labels.empty()) {
-    throw_usage("--dump loss needs labels: put int64 'labels' [B, T] into --input");
+  if ((d.loss || d.grads) && input.labels.empty()) {
+    throw_usage("--dump {} needs labels: put int64 'labels' [B, T] into --input",
+                d.loss ? "loss" : "grads");
   }
   return d;
 }
@@ -185,6 +188,9 @@ ExitCode run_trace(const TraceOptions& o, Io& io) {
   }
   const float loss = float(e.loss);
   if (dump.loss) tensors.push_back({"loss", {1}, std::span(&loss, 1)});
+  std::vector<NamedGradient> grads;
+  if (dump.grads) grads = trace_gradients(runtime, options, input);
+  for (const NamedGradient& g : grads) tensors.push_back({g.name, g.shape, g.values});
   write_trace(o.out, tensors,
               {{"backend", runtime.backend->name()},
                {"compute_dtype", std::string(dtype_name(runtime.compute))},

@@ -101,7 +101,7 @@ TrainTensors make_train_tensors(TrainArenas& arenas, const Backend& be, const Co
   for (size_t i = 0; i < g.table.size(); ++i) {
     Moments m;
     m.format = format_of(g.table[i], s);
-    if (g.trained[i]) {
+    if (g.trained[i] && s.updates) {
       const int64_t bytes = int64_t(moment_bytes(m.format, g.table[i].numel()));
       m.m = arenas.moments.take(DType::u8, {bytes});
       m.v = arenas.moments.take(DType::u8, {bytes});

@@ -55,6 +55,7 @@ struct TrainSettings {
   MemoryMode memory = MemoryMode::resident;
   bool recompute = false;  // keep only each block's input, run its forward again in the backward
   bool untie = false;      // two masters for a tied model
+  bool updates = true;     // false: gradients are wanted, nothing else; no moments are kept
   OptimizerSettings optimizer;
   Schedule schedule;
   std::vector<LrScale> lr_scale;
