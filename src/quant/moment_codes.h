@@ -145,7 +145,9 @@ NIBBLE_HOST_DEVICE inline void adamw_element(const AdamwTerms<R>& t, R gradient,
   m = t.beta1 * m + t.rest1 * g;
   v = t.beta2 * v + t.rest2 * (g * g);
   const R update = m * t.inverse_bias1 / (std::sqrt(v * t.inverse_bias2) + t.eps) + t.decay * w;
-  w = w - t.lr * update;
+  // A step of nothing leaves the bits alone: -0 - (-0) would be +0.
+  const R step = t.lr * update;
+  if (step != R(0)) w = w - step;
 }
 
 }  // namespace nibble

@@ -49,7 +49,8 @@ HWY_NOINLINE Updated update_block(const AdamwArgs& a, int64_t begin, BlockBuffer
     const VF v = hn::Add(hn::Mul(beta2, load(x.v + i)), hn::Mul(rest2, hn::Mul(g, g)));
     const VF w = from_quantised ? load(x.w + i) : load(master + i);
     const VF ratio = hn::Div(hn::Mul(m, bias1), hn::Add(hn::Sqrt(hn::Mul(v, bias2)), eps));
-    const VF next = hn::Sub(w, hn::Mul(lr, hn::Add(ratio, hn::Mul(decay, w))));
+    const VF step = hn::Mul(lr, hn::Add(ratio, hn::Mul(decay, w)));
+    const VF next = hn::IfThenElse(hn::Ne(step, hn::Zero(df)), hn::Sub(w, step), w);
     store(m, x.m + i);
     store(v, x.v + i);
     m_top = hn::Max(m_top, magnitude_bits(m));
