@@ -2,6 +2,7 @@
 #include "train/dataset.h"
 
 #include <algorithm>
+#include <limits>
 #include <unordered_set>
 
 #include "core/error.h"

@@ -4,7 +4,6 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
-#include <limits>
 #include <optional>
 #include <span>
 #include <string>

@@ -2,6 +2,8 @@
 // What becomes of good data: template, scored tokens, window, documents, counts, hash.
 #include "train/dataset.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <fstream>
 #include <numeric>
@@ -304,7 +306,7 @@ TEST(Pretrain, ParagraphsAreDocuments) {
   EXPECT_EQ(all_text(d.sample(0)), "  ab\n cd<|endoftext|># e\tf<|endoftext|>gh<|endoftext|>");
   DatasetOptions o;
   o.documents = Documents::whole_file;
-  const Dataset whole = pretrain("ab\n\ncd\n\n", 100, "d.txt", o);
+  const Dataset whole = pretrain("\n \nab\n\ncd\n\n", 100, "d.txt", o);
   EXPECT_EQ(whole.counts().documents, 1);
   EXPECT_EQ(all_text(whole.sample(0)), "ab\n\ncd<|endoftext|>");
 }
@@ -367,7 +369,8 @@ TEST(Pretrain, AnotherTokenCanEndDocuments) {
 }
 
 TEST(Dataset, ReadsFiles) {
-  const auto path = std::filesystem::temp_directory_path() / "nibble_dataset_test.tsv";
+  const auto path = std::filesystem::temp_directory_path() /
+                    fmt::format("nibble_dataset_test.{}.tsv", ::getpid());
   std::ofstream(path, std::ios::binary) << "a\tb\n";
   EXPECT_EQ(load_dataset(path, mini(), {}).content_hash(), read_tsv("a\tb\n").content_hash());
   std::filesystem::remove(path);
