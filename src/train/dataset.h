@@ -31,11 +31,11 @@ struct Sample {
 
 enum class DataFormat { automatic, tsv, jsonl, text };
 DataFormat parse_data_format(std::string_view name);  // throws UsageError naming the choices
-// What `automatic` means for this file name. Throws UsageError where the name does not tell.
 enum class DataUse {
   fine_tune,  // one sample a line, scored on the responses
   pretrain,   // documents end to end, cut into windows, scored everywhere
 };
+// What `automatic` means for this file name. Throws UsageError where the name does not tell.
 DataFormat format_of(const std::filesystem::path& path, DataUse use);
 
 enum class BadLines { refuse, skip };             // skip: they are counted instead
