@@ -261,7 +261,7 @@ void Backend::cross_entropy_back(Tensor dlogits, Tensor logits, Tensor stats, Te
                                  int64_t v_begin, double scale) {
   require(is_act(logits) && logits.rank == 2 && is_act(dlogits) && same_shape(dlogits, logits) &&
               v_begin >= 0 && is_stats(stats, logits) && is_ids(targets, logits.dim(0)) &&
-              (dlogits.data != logits.data || dlogits.dtype == logits.dtype),
+              (!dlogits.data || dlogits.data != logits.data || dlogits.dtype == logits.dtype),
           "cross_entropy_back", "shapes", dlogits, logits, stats, targets);
   do_cross_entropy_back(dlogits, logits, stats, targets, v_begin, scale);
 }

@@ -137,9 +137,108 @@ std::vector<BadCall> bad_calls() {
          const std::vector<uint8_t> codes(16), scales(2);
          b.pack_rows(w, 3, 2, codes, scales);
        }},
+      {"softmax_stats", "three numbers per row",
+       [](Backend& b) {
+         b.softmax_stats(f32({3, 2}), f32({3, 8}), i32({3}), 0, Accumulate::no);
+       }},
+      {"softmax_stats", "one target per row",
+       [](Backend& b) {
+         b.softmax_stats(f32({3, 3}), f32({3, 8}), i32({2}), 0, Accumulate::no);
+       }},
+      {"softmax_stats", "negative first column",
+       [](Backend& b) {
+         b.softmax_stats(f32({3, 3}), f32({3, 8}), i32({3}), -1, Accumulate::no);
+       }},
       {"cross_entropy", "one target per row",
        [](Backend& b) {
-         b.cross_entropy(f32({3}), f32({3, 8}), i32({2}));
+         b.cross_entropy(f32({3}), f32({3, 3}), i32({2}));
+       }},
+      {"cross_entropy", "logits instead of stats",
+       [](Backend& b) {
+         b.cross_entropy(f32({3}), f32({3, 8}), i32({3}));
+       }},
+      {"cross_entropy_back", "widths differ",
+       [](Backend& b) {
+         b.cross_entropy_back(f32({3, 7}), f32({3, 8}), f32({3, 3}), i32({3}), 0, 1.0);
+       }},
+      {"cross_entropy_back", "in place with another type",
+       [](Backend& b) {
+         float memory[24] = {};
+         b.cross_entropy_back(make_tensor(memory, DType::bf16, {3, 8}),
+                              make_tensor(memory, DType::f32, {3, 8}), f32({3, 3}), i32({3}), 0,
+                              1.0);
+       }},
+      {"l1_loss", "table width",
+       [](Backend& b) {
+         b.l1_loss(f32({3}), f32({3, 8}), f32({3, 8}), f32({9, 7}), i32({3}), 1.0);
+       }},
+      {"l1_loss", "one loss per row",
+       [](Backend& b) {
+         b.l1_loss(f32({2}), f32({3, 8}), f32({3, 8}), f32({9, 8}), i32({3}), 1.0);
+       }},
+      {"rms_norm_back", "shapes differ",
+       [=](Backend& b) {
+         b.rms_norm_back(f32({3, 8}), none, f32({2, 8}), f32({3, 8}), f32({3}), f32({8}), none,
+                         Accumulate::no);
+       }},
+      {"rms_norm_back", "rstd is missing",
+       [=](Backend& b) {
+         b.rms_norm_back(f32({3, 8}), none, f32({3, 8}), f32({3, 8}), none, f32({8}), none,
+                         Accumulate::no);
+       }},
+      {"rms_norm_back", "width of dw",
+       [=](Backend& b) {
+         b.rms_norm_back(f32({3, 8}), f32({7}), f32({3, 8}), f32({3, 8}), f32({3}), f32({8}), none,
+                         Accumulate::no);
+       }},
+      {"rms_norm_back", "rows of base",
+       [=](Backend& b) {
+         b.rms_norm_back(f32({3, 8}), none, f32({3, 8}), f32({3, 8}), f32({3}), f32({8}),
+                         f32({2, 8}), Accumulate::no);
+       }},
+      {"norm_rope_back", "table width",
+       [=](Backend& b) {
+         b.norm_rope_back(f32({3, 2, 8}), none, f32({3, 2, 8}), f32({3, 2, 8}), f32({6}), f32({8}),
+                          f32({3, 6}), Accumulate::no);
+       }},
+      {"norm_rope_back", "rstd per head",
+       [=](Backend& b) {
+         b.norm_rope_back(f32({3, 2, 8}), none, f32({3, 2, 8}), f32({3, 2, 8}), f32({3}), f32({8}),
+                          f32({3, 8}), Accumulate::no);
+       }},
+      {"attention_back", "heads do not divide",
+       [](Backend& b) {
+         b.attention_back(f32({3, 3, 8}), f32({3, 2, 8}), f32({3, 2, 8}), f32({3, 3, 8}),
+                          f32({3, 3, 8}), f32({3, 3}), f32({3, 3, 8}),
+                          {f32({3, 2, 8}), f32({3, 2, 8})}, i32({1, 4}));
+       }},
+      {"attention_back", "lse is missing",
+       [=](Backend& b) {
+         b.attention_back(f32({3, 4, 8}), f32({3, 2, 8}), f32({3, 2, 8}), f32({3, 4, 8}),
+                          f32({3, 4, 8}), none, f32({3, 4, 8}), {f32({3, 2, 8}), f32({3, 2, 8})},
+                          i32({1, 4}));
+       }},
+      {"attention_back", "keys of a cache",
+       [](Backend& b) {
+         b.attention_back(f32({3, 4, 8}), f32({9, 2, 8}), f32({9, 2, 8}), f32({3, 4, 8}),
+                          f32({3, 4, 8}), f32({3, 4}), f32({3, 4, 8}),
+                          {f32({9, 2, 8}), f32({9, 2, 8})}, i32({1, 4}));
+       }},
+      {"swiglu_back", "widths differ",
+       [](Backend& b) {
+         b.swiglu_back(f32({3, 8}), f32({3, 8}), f32({3, 8}), f32({3, 4}), f32({3, 8}));
+       }},
+      {"embed_back", "one row number per id",
+       [](Backend& b) {
+         b.embed_back(f32({9, 8}), f32({3, 8}), i32({3}), i32({2}), {});
+       }},
+      {"embed_back", "integer gradient",
+       [](Backend& b) {
+         b.embed_back(i32({9, 8}), f32({3, 8}), i32({3}), i32({3}), {});
+       }},
+      {"scatter_rows", "more rows than there are",
+       [](Backend& b) {
+         b.scatter_rows(f32({2, 8}), f32({3, 8}), i32({3}));
        }},
       {"copy", "types differ", [](Backend& b) { b.copy(f32({3}), i32({3})); }},
       {"upload", "strided",

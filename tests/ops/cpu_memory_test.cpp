@@ -71,7 +71,14 @@ TEST(CpuMemory, SteadyStateAllocatesNothing) {
   Operand attended(DType::bf16, {20, 4, 64}), table(DType::i32, {1, 4}),
       angles(DType::f32, {20, 64}), positions(DType::i32, {20});
   Operand ids(DType::i32, {20}), best(DType::i32, {20}), loss(DType::f32, {20});
-  x.normal(1), w.normal(2), dense.normal(3), k.normal(4), v.normal(5);
+  Operand stats(DType::f32, {20, 3}), wide(DType::bf16, {20, 256}), dx(DType::bf16, {20, 256});
+  Operand dw(DType::bf16, {256});
+  Operand rstd(DType::f32, {20}), rstd_heads(DType::f32, {80}), lse(DType::f32, {20, 4});
+  Operand dk(DType::bf16, {20, 2, 64}), dv(DType::bf16, {20, 2, 64});
+  Operand packed_table(DType::i32, {2, 4});
+  x.normal(1), w.normal(2), dense.normal(3), k.normal(4), v.normal(5), wide.normal(6);
+  rstd.normal(7), rstd_heads.normal(8), lse.normal(9), dw.normal(10);
+  packed_table.fill([](int64_t i) { return std::array{0, 12, 0, 12, 12, 8, 12, 8}[size_t(i)]; });
   ids.fill([](int64_t i) { return double(i); }),
       positions.fill([](int64_t i) { return double(i); });
   table.fill([](int64_t i) { return std::array{0.0, 20.0, 0.0, 90.0}[size_t(i)]; });
@@ -91,7 +98,19 @@ TEST(CpuMemory, SteadyStateAllocatesNothing) {
     backend->linear(out.cpu, x.cpu, dense_w, Activations::none);
     backend->swiglu(out.cpu, out.cpu, out.cpu);
     backend->argmax(best.cpu, out.cpu);
-    backend->cross_entropy(loss.cpu, out.cpu, ids.cpu);
+    backend->softmax_stats(stats.cpu, out.cpu, ids.cpu, 0, Accumulate::no);
+    backend->cross_entropy(loss.cpu, stats.cpu, ids.cpu);
+    backend->cross_entropy_back(out.cpu, out.cpu, stats.cpu, ids.cpu, 0, 0.1);
+    backend->l1_loss(loss.cpu, dx.cpu, x.cpu, wide.cpu, ids.cpu, 0.1);
+    backend->rms_norm_back(x.cpu, dw.cpu, x.cpu, wide.cpu, rstd.cpu, w.cpu, x.cpu, Accumulate::yes);
+    backend->norm_rope_back(q, dw.cpu.slice(0, 64), q, wide.cpu.split_inner({20, 4, 64}),
+                            rstd_heads.cpu, w.cpu.slice(0, 64), angles.cpu, Accumulate::yes);
+    backend->attention_back(dx.cpu.split_inner({20, 4, 64}), dk.cpu, dv.cpu, attended.cpu,
+                            attended.cpu, lse.cpu, q, {k.cpu.slice(0, 20), v.cpu.slice(0, 20)},
+                            packed_table.cpu);
+    backend->swiglu_back(wide.cpu, x.cpu, dx.cpu, wide.cpu, x.cpu);
+    backend->embed_back(dense.cpu, x.cpu, ids.cpu, ids.cpu, {Accumulate::yes, 1, 2});
+    backend->scatter_rows(x.cpu, wide.cpu, ids.cpu);
   };
   step();
   const uint64_t memory = cpu::allocation_count(), heap = heap_allocations.load();

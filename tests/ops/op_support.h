@@ -26,7 +26,9 @@ inline double storage_roundoff(DType t) {
   return t == DType::bf16 ? 0x1p-8 : t == DType::f16 ? 0x1p-11 : 0.0;
 }
 // Below this the relative error of a stored value is larger: half the smallest step.
-inline double storage_floor(DType t) { return t == DType::f16 ? 0x1p-25 : 0x1p-150; }
+inline double storage_floor(DType t) {
+  return t == DType::f16 ? 0x1p-25 : t == DType::bf16 ? 0x1p-134 : 0x1p-150;
+}
 
 inline double read_element(const Tensor& t, int64_t row, int64_t i) {
   switch (t.dtype) {
