@@ -2,7 +2,7 @@
 // Times the CPU backend's ops at the shapes of a 4B Qwen3: bytes and flops each must move, and its
 // share of the read bandwidth and the fp32 FMA rate measured in the same run.
 //
-//   ops_bench [--threads N] [--target NAME] [--samples N] [--only TEXT]
+//   ops_bench [--threads N] [--target NAME] [--samples N] [--only TEXT] [--clock wall|cpu]
 #include "backends/cpu/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -55,15 +55,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cpu/simd/target_control.h"
+#include "core/half.h"
 #include "core/rng.h"
 #include "core/thread_pool.h"
 
@@ -74,7 +75,17 @@ HWY_EXPORT(multiply_adds);
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
+// Wall time, or this process's processor time per thread: on a machine that is busy with other
+// things the latter still says what a kernel costs.
+enum class Clock { wall, cpu };
+Clock clock_used = Clock::wall;
+int clock_threads = 1;
+double seconds_now() {
+  timespec t;
+  clock_gettime(clock_used == Clock::wall ? CLOCK_MONOTONIC : CLOCK_PROCESS_CPUTIME_ID, &t);
+  const double s = double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
+  return clock_used == Clock::wall ? s : s / clock_threads;
+}
 
 struct Timing {
   double p10, median, p90;
@@ -84,9 +95,9 @@ Timing time_samples(int samples, const std::function<void()>& f) {
   f();
   std::vector<double> t;
   for (int i = 0; i < samples; ++i) {
-    const auto begin = Clock::now();
+    const double begin = seconds_now();
     f();
-    t.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+    t.push_back(seconds_now() - begin);
   }
   std::sort(t.begin(), t.end());
   return {t[t.size() / 10], t[t.size() / 2], t[t.size() * 9 / 10]};
@@ -107,7 +118,8 @@ class Bench {
     measure_peaks();
     std::printf("\n%-34s %10s %10s | %9s %9s %9s | %7s %6s | %8s %6s\n", "op", "MB", "Mflop",
                 "p10 us", "median", "p90", "GB/s", "of bw", "Gflop/s", "of fma");
-    linears();
+    if (wants("linear")) linears();
+    if (wants("train")) training();
     others();
   }
 
@@ -144,6 +156,10 @@ class Bench {
         flops / fma.p10 / 1e9);
   }
 
+  // Rows of a section whose names begin with `section`.
+  bool wants(const std::string& section) const {
+    return o_.only.find(section) != std::string::npos || o_.only.empty();
+  }
   double row(const std::string& name, double bytes, double flops, const std::function<void()>& f) {
     if (name.find(o_.only) == std::string::npos) return 0;
     const Timing t = time_samples(o_.samples, f);
@@ -174,10 +190,16 @@ class Bench {
     }
     return r;
   }
-  Buffer random_floats(int64_t n) {
+  Buffer random_floats(int64_t n, DType type = DType::f32) {
     Buffer b = backend_->allocate(size_t(n) * 4, "activations");
-    auto* p = reinterpret_cast<float*>(b.data());
-    for (int64_t i = 0; i < n; ++i) p[i] = float(normal_pair(philox(2, 0, uint64_t(i)))[0]);
+    for (int64_t i = 0; i < n; ++i) {
+      const float v = float(normal_pair(philox(2, 0, uint64_t(i)))[0]);
+      if (type == DType::f32) {
+        reinterpret_cast<float*>(b.data())[i] = v;
+      } else {
+        reinterpret_cast<bf16_t*>(b.data())[i] = to_bf16(v);
+      }
+    }
     return b;
   }
 
@@ -249,6 +271,55 @@ class Bench {
     }
   }
 
+  // Linear layers as training calls them: a model of width 320 and one of 1024.
+  void training() {
+    struct Kind {
+      const char* name;
+      int64_t n, out, in;
+    };
+    const Kind kinds[] = {{"320 qkv", 512, 640, 320},         {"320 gate_up", 512, 1792, 320},
+                          {"320 down", 512, 320, 896},        {"320 gate_up", 2048, 1792, 320},
+                          {"320 down", 2048, 320, 896},       {"320 head", 2048, 4096, 320},
+                          {"1024 qkv", 1024, 4096, 1024},     {"1024 o", 1024, 1024, 2048},
+                          {"1024 gate_up", 1024, 6144, 1024}, {"1024 down", 1024, 1024, 3072}};
+    for (const Kind& k : kinds) {
+      Weight w = random_weight(k.out, k.in);
+      Buffer matrix = random_floats(k.out * k.in, DType::bf16);
+      LinearWeight dense;
+      dense.out = k.out;
+      dense.in = k.in;
+      dense.dense = make_tensor(matrix.data(), DType::bf16, {k.out, k.in});
+      const double flops = 2.0 * double(k.n) * double(k.out) * double(k.in);
+      const double acts = double(k.n * (k.in + k.out)), weights = double(k.out * k.in);
+      const std::string tail = std::string(k.name) + " n=" + std::to_string(k.n);
+      for (DType t : {DType::f32, DType::bf16}) {
+        Buffer x = random_floats(k.n * k.in, t), y = random_floats(k.n * k.out, t),
+               g = random_floats(k.out * k.in, t);
+        const Tensor xt = make_tensor(x.data(), t, {k.n, k.in});
+        const Tensor yt = make_tensor(y.data(), t, {k.n, k.out});
+        const std::string type = std::string(dtype_name(t)) + " ";
+        const double bytes = double(dtype_bytes(t)) * acts;
+        row("train fwd " + type + tail, bytes + weights * 9 / 16, flops,
+            [&] { backend_->linear(yt, xt, w.w, Activations::none); });
+        row("train fwd dense " + type + tail, bytes + weights * 2, flops,
+            [&] { backend_->linear(yt, xt, dense, Activations::none); });
+        row("train dgrad " + type + tail, bytes + weights * 9 / 16, flops,
+            [&] { backend_->linear_dgrad(xt, yt, w.w, Accumulate::no); });
+        row("train dgrad dense " + type + tail, bytes + weights * 2, flops,
+            [&] { backend_->linear_dgrad(xt, yt, dense, Accumulate::no); });
+        const Tensor dw = make_tensor(g.data(), t, {k.out, k.in});
+        row("train wgrad " + type + tail, bytes + weights * double(dtype_bytes(t)), flops,
+            [&] { backend_->linear_wgrad(dw, yt, xt, {}); });
+        row("train wgrad+ " + type + tail, bytes + 2 * weights * double(dtype_bytes(t)), flops,
+            [&] {
+              backend_->linear_wgrad(dw, yt, xt, {Accumulate::yes, 1, 2});
+            });
+      }
+      row("train quantize_rows bf16 " + tail, weights * (2 + 9.0 / 16), 0,
+          [&] { backend_->quantize_rows(w.w, 0, dense.dense, ScaleRule::four_over_six); });
+    }
+  }
+
   void others() {
     constexpr int64_t kC = 2560, kF = 9728, kHq = 32, kHkv = 8, kD = 128, kV = 151936,
                       kContext = 32768;
@@ -307,8 +378,9 @@ class Bench {
       backend_->argmax(make_tensor(out.data(), DType::i32, {1}), f32(logits, {1, kV}));
     });
     row("cross_entropy n=4", 16.0 * kV, 15.0 * 4 * kV, [&] {
-      backend_->cross_entropy(f32(w, {4}), f32(logits, {4, kV}),
-                              make_tensor(targets.data(), DType::i32, {4}));
+      const Tensor ids4 = make_tensor(targets.data(), DType::i32, {4}), stats = f32(w, {4, 3});
+      backend_->softmax_stats(stats, f32(logits, {4, kV}), ids4, 0, Accumulate::no);
+      backend_->cross_entropy(f32(c, {4}), stats, ids4);
     });
   }
 
@@ -331,11 +403,15 @@ int main(int argc, char** argv) {
       o.samples = std::max(3, std::stoi(value));
     else if (key == "--target")
       o.target = value;
+    else if (key == "--clock")
+      nibble::bench::clock_used =
+          value == "cpu" ? nibble::bench::Clock::cpu : nibble::bench::Clock::wall;
     else if (key == "--only")
       o.only = value;
     else
       return std::fprintf(stderr, "unknown option %s\n", argv[i]), 2;
   }
+  nibble::bench::clock_threads = o.threads;
   if (!o.target.empty()) nibble::cpu::select_target(o.target);
   nibble::bench::Bench(o).run();
   return 0;

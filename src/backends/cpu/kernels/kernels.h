@@ -17,6 +17,7 @@ struct Context {
   Workspace thread_scratch{"per-thread scratch of the CPU backend"};
   Workspace stats{"converted weights and statistics"};
   Workspace gradients{"partial sums of gradients"};
+  Workspace panels{"panels of a matrix product"};
   size_t stats_used = 0;  // by the FloatInputs and FloatOutputs of the op at hand
 };
 

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+// One matrix product for many rows: C [M, N] = A . B with both factors copied into contiguous fp32
+// panels (converted, transposed or decoded on the way) and a register-blocked kernel over them.
+//
+// An element of C is always the same sequence of operations: fused multiply-adds along K from zero
+// in chunks of kGemmChunk, the chunks added in order. So it depends neither on M and N, nor on
+// where in C it lies, nor on threads; targets with fused multiply-adds agree bit for bit.
+#pragma once
+#include <cstdint>
+
+#include "backend/backend.h"
+
+namespace nibble::cpu {
+
+struct Context;
+
+constexpr int64_t kGemmChunk = 256;
+
+// A factor seen as [outer, K]: outer are the rows of A or the columns of B, K is summed over.
+struct GemmFactor {
+  enum class Layout {
+    outer_by_k,  // dense [outer, K]
+    k_by_outer,  // dense [K, outer]
+    // NVFP4 with K along its rows (W of dx = dy . W). Only for B.
+    packed_k_by_outer,
+    // NVFP4 with K along its columns (W of y = x . W^T). Only for B. Then the sums are those of
+    // nvfp4_strips: from zero within each block of 16, the block's scale applied to its sum.
+    packed_outer_by_k,
+  };
+  Layout layout;
+  int64_t outer, k;
+  Tensor dense;                     // f32, bf16 or f16; rows may be strided
+  const uint8_t* packed = nullptr;  // kernels/packed_layout.h
+  const float* k_scale = nullptr;   // [K]: multiplies the factor; for packed_k_by_outer
+};
+
+// What becomes of the products: c = scale * sum, or added to c.
+struct GemmOutput {
+  Tensor c;                             // f32, bf16 or f16 [M, N]; rows may be strided
+  const float* column_scale = nullptr;  // [N]
+  Accumulate accumulate = Accumulate::no;
+  // With Accumulate::yes and bf16: stochastic by the random bits of (seed, stream, element), which
+  // needs a contiguous c. Otherwise to nearest.
+  enum class Rounding { nearest, stochastic } rounding = Rounding::nearest;
+  uint64_t seed = 0, stream = 0;
+};
+
+void gemm(Context& c, const GemmOutput& out, const GemmFactor& a, const GemmFactor& b);
+
+// --- Between gemm.cpp (blocking, threads) and gemm_kernels.cpp (SIMD) ---
+struct GemmTile {
+  int64_t rows, cols;  // of C that one call of the inner kernel computes
+};
+GemmTile gemm_tile();
+// Floats of a panel of B: tile.cols columns, all of K.
+int64_t gemm_panel_floats(const GemmFactor& b);
+void gemm_pack_b(const GemmFactor& b, int64_t panel_begin, int64_t panel_end, float* panels);
+
+// One thread's share: rows and columns of C in units of tiles. The panels of B begin at
+// `panels`, for column tile `first_panel`.
+struct GemmTask {
+  int64_t row_begin, row_end, col_begin, col_end;
+  const float* panels;
+  int64_t first_panel;
+  float *a_panels, *tiles;  // scratch, gemm_scratch_floats
+};
+// For A and for sums, of a task of this many tiles.
+struct GemmScratch {
+  int64_t a_panels, tiles;
+};
+GemmScratch gemm_scratch(const GemmFactor& a, int64_t tile_rows, int64_t tile_cols);
+void gemm_task(const GemmOutput& out, const GemmFactor& a, const GemmFactor& b,
+               const GemmTask& task);
+
+}  // namespace nibble::cpu
