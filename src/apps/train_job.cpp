@@ -7,6 +7,7 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "core/memory_info.h"
+#include "core/thread_pool.h"
 #include "nlohmann/json.hpp"
 #include "train/trained_source.h"
 
@@ -123,7 +124,7 @@ ExitCode run_train_job(const TrainJobOptions& o, TrainInputs in, DataUse use,
   choose_memory(settings, o.train, *backend, as_trained, has_global_scales(*in.source),
                 o.batch.accumulate);
 
-  RunRecorder recorder(o.run.run_dir, command, io.config, o.run.vram_report,
+  RunRecorder recorder(create_run_folder(o.run.folder, command), command, io.config,
                        settings.schedule.steps);
   const fs::path out = output_path(o, *in.source, recorder.directory());
   const Container container = container_for(out);
@@ -134,6 +135,7 @@ ExitCode run_train_job(const TrainJobOptions& o, TrainInputs in, DataUse use,
     refuse_replacing_input(out, in.paths, {o.data.train_data, o.data.eval_data});
     place = check_output(out, container, overwrite);
   }
+  if (!o.run.vram_report.empty()) recorder.also_report_memory_to(o.run.vram_report);
   recorder.phase("start", 0);
 
   SelfTestReference reference;

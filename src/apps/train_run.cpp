@@ -26,14 +26,10 @@ std::string duration_text(double seconds) {
 }  // namespace
 
 void RunFlags::visit_fields(Fields& f) {
-  f.section("Run");
+  folder.visit_fields(f);
   f.add(log_every, {.flag = "--log-every",
                     .help = "Steps between log lines; first and last always",
                     .least = 1});
-  f.add(run_dir, {.flag = "--run-dir",
-                  .help = "Folder for configuration, metrics and plots; default: a new one in "
-                          "nibble-runs",
-                  .value = "DIR"});
   f.add(checkpoint_dir, {.flag = "--checkpoint-dir",
                          .help = "Where checkpoints are kept; default: in the run's folder",
                          .value = "DIR"});
@@ -76,8 +72,8 @@ void TrainRun::resume() {
     }
     return;
   }
-  if (flags_.checkpoint_dir.empty() && flags_.run_dir.empty()) {
-    throw_usage("--resume needs --checkpoint-dir or --run-dir: where the checkpoints are");
+  if (flags_.checkpoint_dir.empty()) {
+    throw_usage("--resume needs --checkpoint-dir: where the checkpoints of the run are");
   }
   if (found.empty()) {
     log_info("--resume: no checkpoint in {} yet, starting at step 1", checkpoints_.string());
@@ -122,6 +118,7 @@ std::string TrainRun::log_line(const StepResult& r, double seconds) const {
 }
 
 void TrainRun::record(const StepResult& r, double seconds) {
+  last_loss_ = r.loss;
   if (std::isfinite(r.loss)) {
     // The mean of about the last twenty steps.
     const double weight = std::max(0.05, 1.0 / double(done_));
@@ -139,7 +136,7 @@ void TrainRun::record(const StepResult& r, double seconds) {
   s.tokens_per_second = double(r.tokens) / seconds;
   s.skipped = r.skipped;
   s.loss_scale = r.loss_scale;
-  s.resident_bytes = process_resident_bytes();
+  s.rss_bytes = process_resident_bytes();
   recorder_.step(s);
   if (r.skipped) {
     log_warning("step {} skipped: {} (skipped {} so far)", r.step, r.problem,

@@ -8,6 +8,7 @@
 #include "apps/batch_source.h"
 #include "apps/command.h"
 #include "apps/run_folder.h"
+#include "apps/run_recorder.h"
 #include "train/checkpoint.h"
 #include "train/trainer.h"
 
@@ -15,7 +16,7 @@ namespace nibble {
 
 struct RunFlags {
   int64_t log_every = 10;
-  std::filesystem::path run_dir;         // empty: a new folder under nibble-runs
+  RunFolderOptions folder;
   std::filesystem::path checkpoint_dir;  // empty: in the run's folder
   int64_t save_every = 0;
   int64_t keep = 2;
@@ -28,8 +29,7 @@ struct RunFlags {
 struct RunPlan {
   int64_t steps = 1;
   int64_t accumulate = 1;
-  int64_t eval_every = 0;       // 0: at the end only
-  int64_t steps_per_epoch = 0;  // for the memory report's columns; 0: one epoch
+  int64_t eval_every = 0;  // 0: at the end only
 };
 
 enum class RunEnd { finished, interrupted };
@@ -49,6 +49,7 @@ class TrainRun {
 
   const RunPosition& position() const { return position_; }
   std::filesystem::path checkpoint_directory() const { return checkpoints_; }
+  double last_loss() const { return last_loss_; }
 
  private:
   void record(const StepResult& r, double seconds);
@@ -62,7 +63,7 @@ class TrainRun {
   RunIdentity identity_;
   RunPosition position_;
   std::filesystem::path checkpoints_;
-  double smoothed_ = 0;
+  double smoothed_ = 0, last_loss_ = 0;
   double seconds_ = 0;  // of the steps of this process
   int64_t done_ = 0;    // steps of this process
   std::vector<PackedBatch> micro_;

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+// nibble profile: one training step, phase by phase: time, memory, bytes per arena.
+#include <chrono>
+#include <ostream>
+
+#include "apps/command.h"
+#include "apps/train_options.h"
+#include "apps/train_run.h"
+#include "core/log.h"
+#include "core/memory_info.h"
+
+namespace nibble {
+namespace {
+
+namespace fs = std::filesystem;
+
+enum class Phase {
+  none,
+  start,
+  model_loaded,
+  state_initialized,
+  batch_ready,
+  zero_grad_done,
+  backward_done,
+  optimizer_step_done,
+  cleanup_done
+};
+const std::vector<std::pair<std::string, Phase>> kPhases = {
+    {"none", Phase::none},
+    {"start", Phase::start},
+    {"model_loaded", Phase::model_loaded},
+    {"state_initialized", Phase::state_initialized},
+    {"batch_ready", Phase::batch_ready},
+    {"zero_grad_done", Phase::zero_grad_done},
+    {"backward_done", Phase::backward_done},
+    {"optimizer_step_done", Phase::optimizer_step_done},
+    {"cleanup_done", Phase::cleanup_done}};
+
+struct ProfileOptions {
+  ModelOptions model;
+  fs::path train_data;
+  int64_t sample_index = 0;
+  BatchFlags batch;
+  TrainFlags train;
+  Phase stop_after = Phase::none;
+  int64_t warmup = 0;
+  fs::path vram_report;
+
+  void visit_fields(Fields& f) {
+    model.visit_fields(f);
+    f.section("Batch");
+    f.add(train_data, {.flag = "--train-data",
+                       .help = "A sample of this file (.tsv, .jsonl); default: random tokens",
+                       .value = "FILE"});
+    f.add(sample_index, {.flag = "--sample-index",
+                         .help = "Which sample; counts on from the start after the last",
+                         .least = 0,
+                         .needs = "--train-data"});
+    batch.visit_fields(f);
+    train.visit_fields(f);
+    f.section("Profile");
+    f.add_choice(stop_after, {.flag = "--stop-after", .help = "End after this phase"}, kPhases);
+    f.add(warmup, {.flag = "--warmup",
+                   .help = "Steps before the one that is measured",
+                   .least = 0,
+                   .most = 1000});
+    f.add(vram_report, {.flag = "--vram-report",
+                        .help = "Write the memory of each phase as JSON",
+                        .value = "FILE"});
+  }
+};
+
+struct StopHere {};
+
+// Prints a line per phase and collects the report.
+class PhaseTable {
+ public:
+  PhaseTable(const ProfileOptions& o, std::ostream& out) : o_(o), out_(out) {
+    out_ << fmt::format("{:<22}{:>12}{:>14}\n", "phase", "ms", "resident");
+  }
+  void quiet(bool quiet) { quiet_ = quiet; }
+  void reached(const std::string& name) {
+    const auto now = std::chrono::steady_clock::now();
+    const double ms = std::chrono::duration<double, std::milli>(now - last_).count();
+    last_ = now;
+    if (quiet_) return;
+    report_.sample(name, 0, 0, 0);
+    out_ << fmt::format("{:<22}{:>12.2f}{:>14}\n", name, ms,
+                        format_bytes(process_resident_bytes()));
+    for (const auto& [text, phase] : kPhases) {
+      if (text == name && phase == o_.stop_after) throw StopHere();
+    }
+  }
+  MemoryReport& report() { return report_; }
+
+ private:
+  const ProfileOptions& o_;
+  std::ostream& out_;
+  MemoryReport report_;
+  bool quiet_ = false;
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+void profile(const ProfileOptions& o, PhaseTable& phases, std::ostream& out) {
+  phases.reached("start");
+  const ModelPaths paths = resolve_model(
+      o.model, o.train_data.empty() ? TokenizerNeed::optional : TokenizerNeed::required);
+  const Config config = load_config(paths.config);
+  const auto source = open_tensor_source(paths.weights);
+  const auto backend = make_backend(o.train.device, o.train.threads);
+  std::vector<PackedBatch> micro(static_cast<size_t>(o.batch.accumulate));
+  if (o.train_data.empty()) {
+    RandomBatches random(config.V, o.batch.seq_len, o.batch.batch_size, o.train.seed);
+    uint64_t position = 0;
+    for (PackedBatch& b : micro) position = random.next(b, position);
+  } else {
+    const Tokenizer tokenizer = Tokenizer::load(paths.tokenizer);
+    DataFlags flags;
+    flags.truncate = true;
+    const Dataset data =
+        load_dataset(o.train_data, tokenizer, flags.dataset(DataUse::fine_tune, o.batch.seq_len));
+    SampleOrder order(SampleMode::sequential, data.size(), 0);
+    uint64_t position = uint64_t(o.sample_index);
+    for (PackedBatch& b : micro) {
+      position = pack_next(b, data, order, position, {o.batch.batch_size, 0});
+    }
+  }
+  TrainSettings s = o.train.settings();
+  for (const PackedBatch& b : micro) {
+    s.max_tokens = std::max(s.max_tokens, b.tokens());
+    s.max_outputs = std::max(s.max_outputs, b.outputs());
+    s.max_sequences = std::max(s.max_sequences, int64_t(b.sequences.size()));
+  }
+  s.schedule.steps = o.warmup + 1;
+  choose_memory(s, o.train, *backend, training_config(config, *source, s.untie),
+                has_global_scales(*source), o.batch.accumulate);
+  TrainState state(*backend, config, *source, s);
+  phases.report().set_arenas(state.arenas());
+  phases.reached("model_loaded");
+  Trainer trainer(state);
+  phases.reached("state_initialized");
+  phases.quiet(true);
+  for (int64_t i = 0; i < o.warmup; ++i) trainer.step(micro);
+  phases.reached("");
+  phases.quiet(false);
+  phases.reached("batch_ready");
+  phases.reached("zero_grad_done");  // gradients are overwritten, never cleared
+  trainer.phase = [&](const char* name) { phases.reached(name); };
+  const auto start = std::chrono::steady_clock::now();
+  const StepResult r = trainer.step(micro);
+  const double ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  for (Arena* a : state.arenas().all()) {
+    out << fmt::format("{:<22}{:>12}{:>14}\n", a->name(), "", format_bytes(a->capacity()));
+  }
+  out << fmt::format("loss={:.6f} grad_l2={:.6g} tokens={} scored={} elapsed={:.1f}ms\n", r.loss,
+                     r.grad_norm, r.tokens, r.scored, ms);
+  if (r.skipped) out << fmt::format("skipped: {}\n", r.problem);
+}
+
+ExitCode run_profile(const ProfileOptions& o, Io& io) {
+  PhaseTable phases(o, io.out);
+  const auto write = [&] {
+    if (!o.vram_report.empty()) phases.report().write(o.vram_report);
+  };
+  try {
+    profile(o, phases, io.out);
+    phases.reached("cleanup_done");
+  } catch (const StopHere&) {
+    for (const auto& [text, phase] : kPhases) {
+      if (phase == o.stop_after) io.out << fmt::format("stopped after {}\n", text);
+    }
+  } catch (...) {
+    write();
+    throw;
+  }
+  write();
+  return ExitCode::ok;
+}
+
+}  // namespace
+
+Command profile_command() {
+  return make_command<ProfileOptions>(
+      "profile", "Run one training step, phase by phase: time, memory, bytes per arena",
+      "The step is a real one; nothing is written but the report.", run_profile);
+}
+
+}  // namespace nibble

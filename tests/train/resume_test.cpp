@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MIT
+// Checkpoints: a run killed in the middle of a save goes on as if nothing had happened, and files
+// that do not belong to the run are refused.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+
+#include "backends/cpu/cpu_backend.h"
+#include "core/file.h"
+#include "support/damage.h"
+#include "support/train_toy.h"
+#include "train/checkpoint.h"
+
+namespace nibble::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+Config resume_config() {
+  Config c = toy_config();
+  c.Hkv = 4;
+  c.F = 128;
+  return c;
+}
+
+TrainSettings resume_settings() {
+  TrainSettings s;
+  s.schedule.lr = 1e-3;
+  s.seed = 11;
+  set_capacity(s, 64, 8);
+  return s;
+}
+
+// One process's part of a run, from what is in `checkpoints` on.
+struct PartialRun {
+  std::unique_ptr<Backend> backend = make_cpu_backend(1);
+  std::unique_ptr<TensorSource> source;
+  std::unique_ptr<TrainState> state;
+  std::unique_ptr<Trainer> trainer;
+  RunIdentity identity;
+  fs::path checkpoints;
+
+  PartialRun(const fs::path& weights, fs::path directory,
+             const TrainSettings& s = resume_settings())
+      : source(open_tensor_source(weights)), checkpoints(std::move(directory)) {
+    state = std::make_unique<TrainState>(*backend, resume_config(), *source, s);
+    trainer = std::make_unique<Trainer>(*state);
+    identity = run_identity(resume_config(), *source, s);
+    const auto found = list_checkpoints(checkpoints);
+    if (!found.empty()) {
+      trainer->progress = load_checkpoint(found.back().path, *state, identity).trainer;
+    }
+  }
+  void steps(int64_t n) {
+    for (int64_t i = 0; i < n; ++i) {
+      const PackedBatch b =
+          random_batch({9, 17}, resume_config().V, uint64_t(trainer->progress.step + 1));
+      trainer->step(std::span(&b, 1));
+    }
+  }
+  void save() {
+    save_checkpoint(checkpoints, *state, {trainer->progress, uint64_t(trainer->progress.step)},
+                    identity, 2);
+  }
+};
+
+std::string file_bytes(const fs::path& p) { return read_text_file(p); }
+
+class Checkpoints : public testing::Test {
+ protected:
+  void SetUp() override { write_toy_weights(resume_config(), weights_); }
+  TemporaryDirectory directory_{"checkpoints"};
+  fs::path weights_ = directory_.path() / "model.safetensors";
+  fs::path saved_ = directory_.path() / "saved";
+};
+
+extern "C" void kill_myself(int) { ::raise(SIGKILL); }
+
+// 20 steps against 10 + kill -9 during the next save + resume + 10.
+TEST_F(Checkpoints, KilledDuringASave) {
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    PartialRun run(weights_, saved_);
+    run.steps(10);
+    run.save();
+    run.steps(4);
+    // The next file may have half the size: the write that would exceed it raises a signal, and
+    // its handler is a kill -9 at exactly that point.
+    const auto size = fs::file_size(saved_ / checkpoint_name(10));
+    std::signal(SIGXFSZ, kill_myself);
+    const rlimit limit{size / 2, size / 2};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    run.save();
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
+  // A torn file is there, under a name that is not a checkpoint's.
+  EXPECT_EQ(std::distance(fs::directory_iterator(saved_), fs::directory_iterator{}), 2);
+  ASSERT_EQ(list_checkpoints(saved_).size(), 1u);
+
+  PartialRun resumed(weights_, saved_);
+  EXPECT_EQ(resumed.trainer->progress.step, 10);
+  resumed.steps(10);
+  resumed.save();
+  PartialRun whole(weights_, directory_.path() / "whole");
+  whole.steps(20);
+  whole.save();
+  // The files hold every bit of a run, counters included.
+  EXPECT_TRUE(file_bytes(saved_ / checkpoint_name(20)) ==
+              file_bytes(directory_.path() / "whole" / checkpoint_name(20)));
+  // The next save took the torn file away.
+  EXPECT_EQ(std::distance(fs::directory_iterator(saved_), fs::directory_iterator{}), 2);
+}
+
+TEST_F(Checkpoints, OldOnesAreRemovedAfterTheNewOneIsThere) {
+  PartialRun run(weights_, saved_);
+  for (int i = 0; i < 4; ++i) run.steps(1), run.save();
+  const auto found = list_checkpoints(saved_);
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].step, 3);
+  EXPECT_EQ(found[1].step, 4);
+}
+
+TEST_F(Checkpoints, AnotherRunIsRefusedWithEveryDifference) {
+  {
+    PartialRun run(weights_, saved_);
+    run.steps(1);
+    run.save();
+  }
+  TrainSettings s = resume_settings();
+  s.schedule.lr = 2e-3;
+  s.optimizer.moments = MomentFormat::f32;
+  try {
+    PartialRun other(weights_, saved_, s);
+    FAIL() << "no error";
+  } catch (const UsageError& e) {
+    const std::string text = e.what();
+    EXPECT_NE(text.find("lr: the checkpoint has 0.001, this run 0.002"), std::string::npos) << text;
+    EXPECT_NE(text.find("optimizer-state-mode: the checkpoint has int8, this run fp32"),
+              std::string::npos)
+        << text;
+  }
+  const fs::path foreign = directory_.path() / "other.safetensors";
+  write_toy_weights(resume_config(), foreign, 99);
+  try {
+    PartialRun other(foreign, saved_);
+    FAIL() << "no error";
+  } catch (const UsageError& e) {
+    EXPECT_NE(std::string(e.what()).find("input file"), std::string::npos) << e.what();
+  }
+}
+
+TEST_F(Checkpoints, DamagedFilesAreRefused) {
+  {
+    PartialRun run(weights_, saved_);
+    run.steps(1);
+    run.save();
+  }
+  const fs::path file = saved_ / checkpoint_name(1);
+  const std::string good = file_bytes(file);
+  const auto expect_refused = [&](const std::string& bytes, const char* what) {
+    write_text_file_atomic(file, bytes);
+    EXPECT_THROW(PartialRun(weights_, saved_), Error) << what;
+  };
+  for (const size_t length :
+       {size_t(0), size_t(7), size_t(100), good.size() / 2, good.size() - 1}) {
+    expect_refused(good.substr(0, length), "truncated");
+  }
+  std::string other = good;
+  other.replace(other.find("\\\"version\\\":1"), 13, "\\\"version\\\":7");
+  expect_refused(other, "another version");
+  other = good;
+  other.replace(other.find("nibble_run"), 10, "nibble_ran");
+  expect_refused(other, "not ours");
+  other = good;
+  other.replace(other.find("loss_scale\\\":\\\"0x1"), 18, "loss_scale\\\":\\\"zz1");
+  expect_refused(other, "a number that is none");
+  // A model file is not a checkpoint.
+  write_text_file_atomic(file, file_bytes(weights_));
+  EXPECT_THROW(PartialRun(weights_, saved_), FormatError);
+  write_text_file_atomic(file, good);
+  EXPECT_NO_THROW(PartialRun(weights_, saved_));
+}
+
+// A full disk (here: a limit on file sizes) is an error, and the older checkpoint is still there.
+TEST_F(Checkpoints, FullDisk) {
+  PartialRun run(weights_, saved_);
+  run.steps(1);
+  run.save();
+  run.steps(1);
+  struct Limit {
+    rlimit before{};
+    explicit Limit(rlim_t bytes) {
+      std::signal(SIGXFSZ, SIG_IGN);
+      ::getrlimit(RLIMIT_FSIZE, &before);
+      const rlimit now{bytes, before.rlim_max};
+      ::setrlimit(RLIMIT_FSIZE, &now);
+    }
+    ~Limit() {
+      ::setrlimit(RLIMIT_FSIZE, &before);
+      std::signal(SIGXFSZ, SIG_DFL);
+    }
+  };
+  {
+    const Limit limit(fs::file_size(saved_ / checkpoint_name(1)) / 2);
+    EXPECT_THROW(run.save(), FormatError);
+  }
+  ASSERT_EQ(list_checkpoints(saved_).size(), 1u);
+  EXPECT_EQ(std::distance(fs::directory_iterator(saved_), fs::directory_iterator{}), 1);
+  run.save();
+  EXPECT_EQ(list_checkpoints(saved_).size(), 2u);
+}
+
+}  // namespace
+}  // namespace nibble::test
