@@ -104,7 +104,7 @@ std::string help_of(const Command& command) {
   const auto body = command.make();
   CommonOptions common;
   common.visit_fields(body->fields());
-  std::string s = fmt::format("nibble {}: {}\n\nUsage: nibble {}{} [options]\n", command.name,
+  std::string s = fmt::format("nibble {}: {}\n\nUsage: nibble {}{}\n", command.name,
                               command.summary, command.name, usage_arguments(body->fields()));
   if (!command.description.empty()) s += "\n" + command.description + "\n";
   return s + help_text(body->fields());
@@ -120,8 +120,7 @@ ExitCode run_command(const Command& command, std::span<const std::string> args, 
     return explain_unknown(flag, command.name, fields);
   };
   // --help wins over mistakes elsewhere on the line: whoever asks for help may have made some.
-  for (const std::string& a : args) {
-    if (a == "--") break;
+  for (const std::string& a : args.first(count_before_rest(fields, args))) {
     if (a == "--help" || a == "-h") {
       io.out << help_of(command);
       return ExitCode::ok;

@@ -84,7 +84,7 @@ std::string help_sentence(const Field& f) {
   std::vector<std::string> notes;
   const std::string range = describe_range(f.info);
   if (!range.empty()) notes.push_back(range);
-  if (f.kind == FieldKind::repeated) notes.push_back("may be repeated");
+  if (f.kind == FieldKind::repeated && !f.info.rest) notes.push_back("may be repeated");
   const bool shows_default = !f.positional() && !f.info.required && !f.default_toml.empty() &&
                              f.default_toml != "\"\"" && f.default_toml != "false" &&
                              f.default_toml != "[]";
@@ -191,13 +191,14 @@ void parse_arguments(Fields& fields, std::span<const std::string> args,
     Field& f = *positional[next_positional];
     set_field(f, f.info.flag, text);
     if (f.kind != FieldKind::repeated) ++next_positional;
+    return f.info.rest;
   };
 
   bool flags_ended = false;
   for (size_t i = 0; i < args.size(); ++i) {
     const std::string& token = args[i];
     if (flags_ended || token == "-" || !token.starts_with("-")) {
-      take_positional(token);
+      flags_ended = take_positional(token) || flags_ended;
       continue;
     }
     if (token == "--") {
@@ -224,6 +225,21 @@ void parse_arguments(Fields& fields, std::span<const std::string> args,
   }
 }
 
+size_t count_before_rest(Fields& fields, std::span<const std::string> args) {
+  const bool takes_rest =
+      std::ranges::any_of(fields.all(), [](const Field& f) { return f.info.rest; });
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (args[i] == "--") return i;
+    if (!takes_rest) continue;
+    if (args[i] == "-" || !args[i].starts_with("-")) return i;
+    const Field* f = fields.find(args[i]);  // not found: written --key=value, or a mistake
+    const bool value =
+        f && i + 1 < args.size() && (f->kind != FieldKind::boolean || is_boolean_word(args[i + 1]));
+    if (value) ++i;
+  }
+  return args.size();
+}
+
 void check_required(const Fields& fields, const std::string& command) {
   for (const Field& f : fields.all()) {
     if (f.info.required && !f.given()) {
@@ -238,9 +254,11 @@ void check_required(const Fields& fields, const std::string& command) {
 }
 
 std::string usage_arguments(const Fields& fields) {
-  std::string s;
+  std::string s, rest;
   for (const Field& f : fields.all()) {
-    if (f.positional()) {
+    if (f.info.rest) {
+      rest = fmt::format(" [--] {} [ARGUMENTS...]", f.info.flag);
+    } else if (f.positional()) {
       const char* dots = f.kind == FieldKind::repeated ? "..." : "";
       s += f.info.required ? fmt::format(" {}{}", f.info.flag, dots)
                            : fmt::format(" [{}{}]", f.info.flag, dots);
@@ -249,7 +267,7 @@ std::string usage_arguments(const Fields& fields) {
   for (const Field& f : fields.all()) {
     if (!f.positional() && f.info.required) s += fmt::format(" {} {}", f.info.flag, value_name(f));
   }
-  return s;
+  return s + " [options]" + rest;
 }
 
 std::string help_text(const Fields& fields) {

@@ -27,6 +27,7 @@ struct FieldInfo {
   std::optional<double> above = {};  // like least, but the end itself is not allowed
   bool required = false;
   std::string needs = {};  // a flag without which this one says nothing: "--needle"
+  bool rest = false;       // a repeated positional: from its first word on, everything is its value
 };
 
 // Text -> value. Return "" or what is wrong with the text ("is not a whole number").
@@ -163,9 +164,12 @@ class Fields {
 using ExplainUnknown = std::function<std::string(const std::string& flag)>;
 
 // Reads `--key value`, `--key=value`, `--flag`, `--flag false` and positional arguments into
-// `fields`; `--` ends the flags. Throws UsageError.
+// `fields`; `--`, or the first word of a field that takes the rest, ends the flags. Throws
+// UsageError.
 void parse_arguments(Fields& fields, std::span<const std::string> args,
                      const ExplainUnknown& explain);
+// How many of `args` come before `--` or the first word of a field that takes the rest.
+size_t count_before_rest(Fields& fields, std::span<const std::string> args);
 // Keys of a TOML file, for fields the command line did not give. `file` names it in errors.
 void apply_run_config(Fields& fields, const std::filesystem::path& file, const std::string& command,
                       const ExplainUnknown& explain);
@@ -174,7 +178,7 @@ void apply_run_config(Fields& fields, const std::filesystem::path& file, const s
 void check_required(const Fields& fields, const std::string& command);
 
 std::string help_text(const Fields& fields);        // the option list of --help
-std::string usage_arguments(const Fields& fields);  // "IN OUT [--text T]"
+std::string usage_arguments(const Fields& fields);  // " IN OUT --text T [options]"
 
 // The nearest of `candidates` by edit distance, or "" when nothing is near.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates);

@@ -231,5 +231,49 @@ TEST_F(RunConfig, ThePrintedConfigurationReadsBack) {
   EXPECT_EQ(g.to_toml(), printed);
 }
 
+// A command of its own inside the command line: what follows its name is not ours.
+struct Wrapper {
+  std::vector<std::string> program;
+  bool flag = false;
+  int32_t count = 0;
+  void visit_fields(Fields& f) {
+    f.add(program, {.flag = "PROGRAM", .help = "what to run", .required = true, .rest = true});
+    f.add(flag, {.flag = "--flag", .help = "a switch"});
+    f.add(count, {.flag = "--count", .help = "a count"});
+  }
+};
+
+TEST(Options, TheRestBelongsToTheProgram) {
+  using Words = std::vector<std::string>;
+  const auto parse_wrapper = [](const Words& args) {
+    Wrapper w;
+    Fields f;
+    w.visit_fields(f);
+    parse_arguments(f, args, [](const std::string& flag) { return "unknown " + flag; });
+    EXPECT_EQ(f.all()[0].given(), !w.program.empty());
+    return w;
+  };
+  const Wrapper plain = parse_wrapper({"--count", "2", "prog", "--count", "3", "--", "-x", "--no"});
+  EXPECT_EQ(plain.count, 2);
+  EXPECT_EQ(plain.program, (Words{"prog", "--count", "3", "--", "-x", "--no"}));
+  EXPECT_EQ(parse_wrapper({"--", "--odd", "--flag"}).program, (Words{"--odd", "--flag"}));
+  EXPECT_TRUE(parse_wrapper({"--flag", "prog"}).flag);
+  EXPECT_THROW(parse_wrapper({"--nope", "prog"}), UsageError);
+
+  Wrapper w;
+  Fields f;
+  w.visit_fields(f);
+  EXPECT_EQ(count_before_rest(f, Words{"--count", "2", "prog", "--help"}), 2u);
+  EXPECT_EQ(count_before_rest(f, Words{"--count=2", "prog", "--help"}), 1u);
+  EXPECT_EQ(count_before_rest(f, Words{"--flag", "false", "--", "--help"}), 2u);
+  EXPECT_EQ(count_before_rest(f, Words{"--flag", "--help"}), 2u);
+  EXPECT_EQ(usage_arguments(f), " [options] [--] PROGRAM [ARGUMENTS...]");
+  Sample sample;
+  Fields g;
+  sample.visit_fields(g);
+  EXPECT_EQ(count_before_rest(g, Words{"in", "--help", "--", "x"}), 2u);
+  EXPECT_EQ(usage_arguments(g), " IN [options]");
+}
+
 }  // namespace
 }  // namespace nibble
