@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+// nibble guard: a command under a memory limit.
+#include <algorithm>
+#include <cstdlib>
+
+#include "apps/command.h"
+#include "apps/gpu_memory.h"
+#include "apps/guard.h"
+#include "core/log.h"
+
+namespace nibble {
+namespace {
+
+constexpr double kShortestPoll = 0.05, kMostGb = 1e6, kMostSecs = 1e6;
+
+struct GuardOptions {
+  std::vector<std::string> program;
+  std::optional<double> ram_limit_gb, gpu_limit_gb, over_secs, poll_secs;
+  double grace_secs = 2, report_secs = 10;
+
+  void visit_fields(Fields& f) {
+    f.add(program, {.flag = "PROGRAM",
+                    .help = "What to run; everything after it belongs to it. Write -- before one "
+                            "whose name starts with a dash",
+                    .required = true,
+                    .rest = true});
+    f.section("Limits");
+    f.add(ram_limit_gb,
+          {.flag = "--ram-limit-gb",
+           .help = "Memory the program and everything it starts may have together, resident and "
+                   "swapped, in units of 1024 MiB",
+           .value = "GB",
+           .most = kMostGb,
+           .above = 0});
+    f.add(gpu_limit_gb,
+          {.flag = "--gpu-limit-gb",
+           .help = "GPU memory that may be in use, by the program or by all processes together; "
+                   "default: GPU_LIMIT_GB in the environment, or no limit",
+           .value = "GB",
+           .aliases = {"-l"},
+           .most = kMostGb,
+           .above = 0});
+    f.add(over_secs,
+          {.flag = "--gpu-over-secs",
+           .help = "How long a limit (RAM, too) may be exceeded, 0: not at all; default: "
+                   "GPU_OVER_SECS in the environment, or 0",
+           .value = "S",
+           .aliases = {"--over-secs", "-o"},
+           .least = 0,
+           .most = kMostSecs});
+    f.add(poll_secs, {.flag = "--gpu-poll-secs",
+                      .help = "Time between two looks at the memory, at least 0.05; default: "
+                              "GPU_POLL_SECS in the environment, or 0.5",
+                      .value = "S",
+                      .aliases = {"--poll-secs", "-p"},
+                      .most = kMostSecs,
+                      .above = 0});
+    f.section("Output and end");
+    f.add(report_secs, {.flag = "--report-secs",
+                        .help = "Time between two lines on usage; 0: none",
+                        .value = "S",
+                        .least = 0,
+                        .most = kMostSecs});
+    f.add(grace_secs, {.flag = "--grace-secs",
+                       .help = "Time the processes have to end by themselves (SIGTERM) before they "
+                               "are killed (SIGKILL); 0: none",
+                       .value = "S",
+                       .least = 0,
+                       .most = kMostSecs});
+  }
+};
+
+struct Range {
+  double least, most;
+  bool least_itself;  // allowed
+};
+
+// The option, or the environment variable of the predecessor's guard.
+std::optional<double> option_or_environment(const std::optional<double>& option, const char* name,
+                                            const Range& range) {
+  const char* text = std::getenv(name);
+  if (option || !text || !*text) return option;
+  double value = 0;
+  const std::string wrong = parse_value(text, value);
+  const bool inside =
+      (value > range.least || (range.least_itself && value == range.least)) && value <= range.most;
+  if (!wrong.empty() || !inside) {
+    throw_usage("{}={} in the environment {}: expected a number {} {}", name, text,
+                wrong.empty() ? "is out of range" : wrong, range.least_itself ? ">=" : ">",
+                range.least);
+  }
+  return value;
+}
+
+std::filesystem::path working_nvidia_smi(bool limit) {
+  std::filesystem::path smi = find_nvidia_smi();
+  std::string problem;
+  if (smi.empty()) {
+    problem = "there is no nvidia-smi in PATH";
+  } else if (!read_gpu_memory(smi, std::chrono::seconds(10))) {
+    problem = smi.string() + " gives no numbers";
+  }
+  if (problem.empty()) return smi;
+  if (limit) throw_usage("guard: the GPU limit cannot be watched: {}", problem);
+  log_info("[guard] GPU memory is not watched: {}", problem);
+  return {};
+}
+
+std::optional<int64_t> mib(const std::optional<double>& gb) {
+  if (!gb) return std::nullopt;
+  return std::max<int64_t>(1, int64_t(*gb * 1024));
+}
+
+ExitCode run_guard(const GuardOptions& o, Io& io) {
+  const auto gpu_gb = option_or_environment(o.gpu_limit_gb, "GPU_LIMIT_GB", {0, kMostGb, false});
+  const double over =
+      option_or_environment(o.over_secs, "GPU_OVER_SECS", {0, kMostSecs, true}).value_or(0);
+  const double poll =
+      option_or_environment(o.poll_secs, "GPU_POLL_SECS", {0, kMostSecs, false}).value_or(0.5);
+  if (!gpu_gb && !o.ram_limit_gb) {
+    throw_usage("guard: no limit is given; use --ram-limit-gb or --gpu-limit-gb");
+  }
+  GuardSettings s;
+  s.program = o.program;
+  s.ram_limit_mib = mib(o.ram_limit_gb);
+  s.gpu_limit_mib = mib(gpu_gb);
+  s.over = std::chrono::duration<double>(over);
+  s.poll = std::chrono::duration<double>(std::max(poll, kShortestPoll));
+  s.grace = std::chrono::duration<double>(o.grace_secs);
+  s.report = std::chrono::duration<double>(o.report_secs);
+  s.nvidia_smi = working_nvidia_smi(gpu_gb.has_value());
+  const auto line = [&](const char* what, double gb, int64_t limit_mib) {
+    log_info("[guard] {}limit={:g}GB ({}MiB), over={:g}s, poll={:g}s", what, gb, limit_mib, over,
+             s.poll.count());
+  };
+  if (gpu_gb) line("", *gpu_gb, *s.gpu_limit_mib);
+  if (o.ram_limit_gb) line("ram ", *o.ram_limit_gb, *s.ram_limit_mib);
+  io.out.flush();
+  return run_guarded(s);
+}
+
+}  // namespace
+
+Command guard_command() {
+  return make_command<GuardOptions>(
+      "guard", "Run a program under a memory limit",
+      "Watches the memory of a program and of everything it starts, in RAM and on NVIDIA GPUs. "
+      "When a limit is\nexceeded, all of it is killed and the exit code is 124; else it is the "
+      "program's own (128 + N when signal N\nended it). Processes the program leaves running are "
+      "ended with it, daemons included.",
+      run_guard);
+}
+
+}  // namespace nibble
