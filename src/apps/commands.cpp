@@ -5,6 +5,7 @@
 namespace nibble {
 
 #define NIBBLE_COMMANDS(X) \
+  X(train)                 \
   X(chat)                  \
   X(generate)              \
   X(convert)               \
@@ -13,7 +14,13 @@ namespace nibble {
   X(tokenize)              \
   X(bench)                 \
   X(check)                 \
-  X(trace)
+  X(trace)                 \
+  X(pretrain)              \
+  X(plan)                  \
+  X(profile)               \
+  X(smoke)                 \
+  X(guard)                 \
+  X(runs)
 
 #define X(name) Command name##_command();
 NIBBLE_COMMANDS(X)
@@ -28,15 +35,8 @@ const std::vector<Command>& commands() {
 
 const LaterCommand* find_later_command(std::string_view name) {
   static constexpr LaterCommand kLater[] = {
-      {"train", "fine-tuning on text"},
-      {"profile", "one training step, phase by phase"},
-      {"smoke", "training on random data, checkpoint and resume"},
-      {"pretrain", "training from random initialisation"},
-      {"plan", "what a run will need, before anything is loaded"},
       {"serve", "an HTTP API and a web page"},
       {"data", "making training sets"},
-      {"guard", "running a command under a memory limit"},
-      {"runs", "the experiment log"},
   };
   for (const LaterCommand& c : kLater) {
     if (c.name == name) return &c;

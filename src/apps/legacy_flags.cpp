@@ -153,15 +153,12 @@ constexpr LegacyFlag kFlags[] = {
     {"--output", "making training sets comes with a later version: it will be an option of data"},
     {"--target", "making training sets comes with a later version: it will be an option of data"},
     {"--count", "making training sets comes with a later version: it will be an option of data"},
-    {"--gpu-limit-gb",
-     "the memory guard comes with a later version: it will be an option of guard"},
-    {"--gpu-over-secs",
-     "the memory guard comes with a later version: it will be an option of guard"},
-    {"--gpu-poll-secs",
-     "the memory guard comes with a later version: it will be an option of guard"},
-    {"-l", "the memory guard comes with a later version: there it will be --gpu-limit-gb"},
-    {"-o", "the memory guard comes with a later version: there it will be --gpu-over-secs"},
-    {"-p", "the memory guard comes with a later version: there it will be --gpu-poll-secs"},
+    {"--gpu-limit-gb", "accepted by guard"},
+    {"--gpu-over-secs", "accepted by guard; it holds for its limit on RAM, too"},
+    {"--gpu-poll-secs", "accepted by guard; it holds for its limit on RAM, too"},
+    {"-l", "use guard --gpu-limit-gb, for which it is accepted there"},
+    {"-o", "use guard --gpu-over-secs, for which it is accepted there"},
+    {"-p", "use guard --gpu-poll-secs, for which it is accepted there"},
 };
 
 }  // namespace

@@ -50,8 +50,7 @@ TEST(Cli, HelpIsTheGoldenFile) {
 }
 
 TEST(Cli, CommandsOfOtherVersionsAndTypos) {
-  for (const char* later :
-       {"train", "profile", "smoke", "pretrain", "plan", "serve", "data", "guard", "runs"}) {
+  for (const char* later : {"serve", "data"}) {
     cli_fails({later}, 2, "is not in this version");
   }
   cli_fails({"convrt"}, 2, "did you mean 'convert'?");
