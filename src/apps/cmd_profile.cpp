@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // nibble profile: one training step, phase by phase: time, memory, bytes per arena.
+#include <algorithm>
 #include <chrono>
 #include <ostream>
 
@@ -43,7 +44,7 @@ struct ProfileOptions {
   BatchFlags batch;
   TrainFlags train;
   Phase stop_after = Phase::none;
-  int64_t warmup = 0;
+  int64_t warmup = 0, repeat = 0;
   fs::path vram_report;
 
   void visit_fields(Fields& f) {
@@ -64,6 +65,10 @@ struct ProfileOptions {
                    .help = "Steps before the one that is measured",
                    .least = 0,
                    .most = 1000});
+    f.add(repeat, {.flag = "--repeat",
+                   .help = "Steps after it, for the median time of a step",
+                   .least = 0,
+                   .most = 100000});
     f.add(vram_report, {.flag = "--vram-report",
                         .help = "Write the memory of each phase as JSON",
                         .value = "FILE"});
@@ -101,6 +106,29 @@ class PhaseTable {
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
+// Median and spread of whole steps, and the share of the machine a step's products get.
+void print_repeated(const ProfileOptions& o, Trainer& trainer, std::span<const PackedBatch> micro,
+                    int64_t tokens, std::ostream& out) {
+  std::vector<double> ms;
+  trainer.phase = {};
+  for (int64_t i = 0; i < o.repeat; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    trainer.step(micro);
+    const auto end = std::chrono::steady_clock::now();
+    ms.push_back(std::chrono::duration<double, std::milli>(end - start).count());
+  }
+  std::ranges::sort(ms);
+  const double median = ms[ms.size() / 2];
+  // Forward, input gradient and weight gradient: 6 flops per weight and token (8 recomputing).
+  const bool recompute = trainer.state().settings().recompute;
+  const double flops = (recompute ? 8.0 : 6.0) * double(tokens) *
+                       double(trainer.state().groups().trained_parameters());
+  out << fmt::format(
+      "{} steps: median {:.2f} ms (p10 {:.2f}, p90 {:.2f}), {:.0f} tokens/s, {:.1f} GFLOP/s\n",
+      o.repeat, median, ms[ms.size() / 10], ms[ms.size() * 9 / 10], double(tokens) / median * 1e3,
+      flops / median * 1e-6);
+}
+
 void profile(const ProfileOptions& o, PhaseTable& phases, std::ostream& out) {
   phases.reached("start");
   const ModelPaths paths = resolve_model(
@@ -131,7 +159,7 @@ void profile(const ProfileOptions& o, PhaseTable& phases, std::ostream& out) {
     s.max_outputs = std::max(s.max_outputs, b.outputs());
     s.max_sequences = std::max(s.max_sequences, int64_t(b.sequences.size()));
   }
-  s.schedule.steps = o.warmup + 1;
+  s.schedule.steps = o.warmup + 1 + o.repeat;
   choose_memory(s, o.train, *backend, training_config(config, *source, s.untie),
                 has_global_scales(*source), o.batch.accumulate);
   TrainState state(*backend, config, *source, s);
@@ -156,6 +184,7 @@ void profile(const ProfileOptions& o, PhaseTable& phases, std::ostream& out) {
   out << fmt::format("loss={:.6f} grad_l2={:.6g} tokens={} scored={} elapsed={:.1f}ms\n", r.loss,
                      r.grad_norm, r.tokens, r.scored, ms);
   if (r.skipped) out << fmt::format("skipped: {}\n", r.problem);
+  if (o.repeat > 0) print_repeated(o, trainer, micro, r.tokens, out);
 }
 
 ExitCode run_profile(const ProfileOptions& o, Io& io) {

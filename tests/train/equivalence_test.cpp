@@ -3,13 +3,33 @@
 // resume. And those that must agree closely: packing, accumulation, bf16.
 #include <gtest/gtest.h>
 
+#include <malloc.h>
+
+#include <atomic>
+#include <cstdlib>
 #include <cstring>
+#include <new>
 
 #include "backend/recording_backend.h"
 #include "backends/cpu/cpu_backend.h"
+#include "backends/cpu/memory.h"
 #include "support/golden.h"
 #include "support/train_toy.h"
 #include "train/checkpoint.h"
+
+// Bytes the program holds through new, counted for SteadyState.
+static std::atomic<int64_t> g_live_bytes{0};
+void* operator new(size_t n) {
+  void* p = std::malloc(n);
+  if (!p) throw std::bad_alloc();
+  g_live_bytes += int64_t(::malloc_usable_size(p));
+  return p;
+}
+void operator delete(void* p) noexcept {
+  if (p) g_live_bytes -= int64_t(::malloc_usable_size(p));
+  std::free(p);
+}
+void operator delete(void* p, size_t) noexcept { operator delete(p); }
 
 namespace nibble::test {
 namespace {
@@ -294,6 +314,62 @@ TEST(Freezing, FrozenParametersHaveNothingAndStay) {
     moved += !same;
   }
   EXPECT_GT(moved, 4);
+}
+
+// Nothing is taken from the system after the first step of the largest batch, and what the heap
+// lends during a step comes back.
+TEST(SteadyState, NothingGrows) {
+  const Config c = train_config();
+  for (const MemoryMode memory : {MemoryMode::resident, MemoryMode::release, MemoryMode::remake}) {
+    TrainSettings s = default_settings();
+    s.memory = memory;
+    const auto be = make_cpu_backend(2);
+    TrainToy toy(*be, c, s);
+    Trainer trainer(*toy.state);
+    const auto step = [&](int64_t longest, uint64_t seed) {
+      const PackedBatch b = random_batch({longest, 12}, c.V, seed);
+      trainer.step(std::span(&b, 1));
+    };
+    step(52, 1);  // as planned: 64 tokens
+    step(52, 2);
+    std::vector<size_t> capacities;
+    for (const Arena* a : toy.state->arenas().all()) capacities.push_back(a->capacity());
+    const uint64_t allocations = cpu::allocation_count();
+    const int64_t heap = g_live_bytes;
+    for (uint64_t i = 0; i < 10; ++i) step(10 + int64_t(i) * 4, 3 + i);
+    EXPECT_EQ(cpu::allocation_count(), allocations);
+    EXPECT_EQ(g_live_bytes, heap);
+    for (size_t i = 0; i < capacities.size(); ++i) {
+      EXPECT_EQ(toy.state->arenas().all()[i]->capacity(), capacities[i]);
+      EXPECT_LE(toy.state->arenas().all()[i]->peak(), capacities[i]);
+    }
+  }
+}
+
+// The plan is made by the code that takes the memory, and the memory is used up to the last byte.
+TEST(Planning, ArenasAreExactlyAsPlanned) {
+  for (const bool recompute : {false, true}) {
+    for (const MemoryMode memory :
+         {MemoryMode::resident, MemoryMode::release, MemoryMode::remake}) {
+      TrainSettings s = default_settings();
+      s.memory = memory;
+      s.recompute = recompute;
+      const Config c = train_config(false);
+      const auto be = make_cpu_backend(1);
+      TrainToy toy(*be, c, s);
+      const auto plan = plan_arenas(*be, c, make_param_groups(c, s), s, false);
+      Trainer trainer(*toy.state);
+      const PackedBatch b = random_batch({40, 24}, c.V, 1);
+      trainer.step(std::span(&b, 1));
+      const auto arenas = toy.state->arenas().all();
+      for (size_t i = 0; i < plan.size(); ++i) {
+        EXPECT_EQ(plan[i].name, arenas[i]->name());
+        EXPECT_EQ(plan[i].bytes, arenas[i]->capacity()) << plan[i].name;
+        // Only the table of sequences was planned for more of them.
+        EXPECT_GE(arenas[i]->peak() + 8 * Arena::kAlignment, plan[i].bytes) << plan[i].name;
+      }
+    }
+  }
 }
 
 // A step whose loss is not finite changes nothing but the counters.
