@@ -121,6 +121,7 @@ class Bench {
     if (wants("linear")) linears();
     if (wants("train")) training();
     others();
+    gradients();
   }
 
  private:
@@ -382,6 +383,70 @@ class Bench {
       backend_->softmax_stats(stats, f32(logits, {4, kV}), ids4, 0, Accumulate::no);
       backend_->cross_entropy(f32(c, {4}), stats, ids4);
     });
+  }
+
+  // Loss and gradients as training calls them, in f32; attention also at a small model's heads.
+  void gradients() {
+    constexpr int64_t kN = 512, kC = 2560, kF = 9728, kHq = 32, kD = 128, kV = 151936;
+    Buffer a = random_floats(kN * kF), b = random_floats(kN * kF), c = random_floats(kN * kF);
+    Buffer d = random_floats(kN * kF), e = random_floats(kN * kF), w = random_floats(kC);
+    Buffer rstd = random_floats(kN * kHq), dw = random_floats(kC), angles = random_floats(kN * kD);
+    const auto f32 = [](Buffer& m, std::initializer_list<int64_t> s) {
+      return make_tensor(m.data(), DType::f32, s);
+    };
+    const double nc = double(kN * kC), nq = double(kN * kHq * kD), nf = double(kN * kF);
+    row("rms_norm_back n=512", 16 * nc, 11 * nc, [&] {
+      backend_->rms_norm_back(f32(c, {kN, kC}), f32(dw, {kC}), f32(a, {kN, kC}), f32(b, {kN, kC}),
+                              f32(rstd, {kN}), f32(w, {kC}), f32(d, {kN, kC}), Accumulate::yes);
+    });
+    row("norm_rope_back n=512", 12 * nq, 16 * nq, [&] {
+      backend_->norm_rope_back(f32(c, {kN, kHq, kD}), f32(dw, {kD}), f32(a, {kN, kHq, kD}),
+                               f32(b, {kN, kHq, kD}), f32(rstd, {kN * kHq}), f32(w, {kD}),
+                               f32(angles, {kN, kD}), Accumulate::yes);
+    });
+    row("swiglu_back n=512", 20 * nf, 30 * nf, [&] {
+      backend_->swiglu_back(f32(d, {kN, kF}), f32(e, {kN, kF}), f32(a, {kN, kF}), f32(b, {kN, kF}),
+                            f32(c, {kN, kF}));
+    });
+    constexpr int64_t kRows = 32;  // of logits
+    const double nv = double(kRows * kV);
+    std::vector<int32_t> targets(kRows, 5), ids(kN);
+    for (size_t i = 0; i < ids.size(); ++i) ids[i] = int32_t(i);
+    const Tensor wanted = make_tensor(targets.data(), DType::i32, {kRows});
+    const Tensor stats = f32(rstd, {kRows, 3});
+    row("softmax_stats n=32", 4 * nv, 15 * nv, [&] {
+      backend_->softmax_stats(stats, f32(a, {kRows, kV}), wanted, 0, Accumulate::no);
+    });
+    row("cross_entropy_back n=32", 8 * nv, 15 * nv, [&] {
+      backend_->cross_entropy_back(f32(b, {kRows, kV}), f32(a, {kRows, kV}), stats, wanted, 0, 0.5);
+    });
+    const Tensor order = make_tensor(ids.data(), DType::i32, {kN});
+    row("embed_back+ bf16 n=512", 8 * nc, nc, [&] {
+      backend_->embed_back(make_tensor(c.data(), DType::bf16, {kN, kC}), f32(a, {kN, kC}), order,
+                           order, {Accumulate::yes, 1, 2});
+    });
+    const auto attend = [&](int64_t n, int64_t hq, int64_t hkv, int64_t width) {
+      const int64_t nq = n * hq * width, nk = n * hkv * width;
+      Buffer q = random_floats(nq), k = random_floats(nk), v = random_floats(nk);
+      Buffer dq = random_floats(nq), dk = random_floats(nk), dv = random_floats(nk);
+      Buffer out = random_floats(nq), dout = random_floats(nq), lse = random_floats(n * hq);
+      Sequence s{0, int32_t(n), 0, int32_t(n)};
+      const Tensor table = make_tensor(&s, DType::i32, {1, 4});
+      const KvView kv{f32(k, {n, hkv, width}), f32(v, {n, hkv, width})};
+      backend_->attention(f32(out, {n, hq, width}), f32(lse, {n, hq}), f32(q, {n, hq, width}), kv,
+                          table);
+      const double pairs = double(n) * double(n + 1) / 2;
+      row("attention_back n=" + std::to_string(n) + " " + std::to_string(hq) + "/" +
+              std::to_string(hkv) + " x " + std::to_string(width),
+          4.0 * double(4 * nq + 4 * nk), pairs * double(hq * width) * 10, [&] {
+            backend_->attention_back(f32(dq, {n, hq, width}), f32(dk, {n, hkv, width}),
+                                     f32(dv, {n, hkv, width}), f32(dout, {n, hq, width}),
+                                     f32(out, {n, hq, width}), f32(lse, {n, hq}),
+                                     f32(q, {n, hq, width}), kv, table);
+          });
+    };
+    attend(64, 32, 8, 128), attend(512, 32, 8, 128), attend(2048, 32, 8, 128);
+    attend(64, 4, 2, 64), attend(512, 4, 2, 64), attend(2048, 4, 2, 64);
   }
 
   Options o_;
