@@ -4,33 +4,10 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "model/slots.h"
 
 namespace nibble {
 namespace {
-
-// Where a slot's gradient lies: exactly one of the two is set.
-struct GradRef {
-  Tensor* tensor = nullptr;
-  LinearGrad* linear = nullptr;
-};
-
-GradRef ref_of(Grads& g, const ParamSpec& p) {
-  BlockGrads* b = p.layer >= 0 ? &g.block.at(size_t(p.layer)) : nullptr;
-  switch (p.slot) {
-    case ParamSlot::embed: return {&g.embed, nullptr};
-    case ParamSlot::final_norm: return {&g.final_norm, nullptr};
-    case ParamSlot::head: return {nullptr, &g.head};
-    case ParamSlot::attn_norm: return {&b->attn_norm, nullptr};
-    case ParamSlot::q_norm: return {&b->q_norm, nullptr};
-    case ParamSlot::k_norm: return {&b->k_norm, nullptr};
-    case ParamSlot::ffn_norm: return {&b->ffn_norm, nullptr};
-    case ParamSlot::qkv: return {nullptr, &b->qkv};
-    case ParamSlot::attn_out: return {nullptr, &b->attn_out};
-    case ParamSlot::gate_up: return {nullptr, &b->gate_up};
-    case ParamSlot::down: return {nullptr, &b->down};
-  }
-  throw_internal("unknown parameter slot {}", int(p.slot));
-}
 
 class GradMaker {
  public:
@@ -59,7 +36,7 @@ class GradMaker {
     for (size_t i = 0; i < table_.size(); ++i) {
       const ParamSpec& p = table_[i];
       if (!trained_[i] || !wanted(p)) continue;
-      const GradRef ref = ref_of(grads_, p);
+      const auto ref = slot_in(grads_, p);
       if (ref.tensor) {
         *ref.tensor = p.is_matrix() ? arena_.take(layout_.matrix, {p.shape[0], p.shape[1]})
                                     : arena_.take(layout_.norm, {p.shape[0]});
@@ -106,7 +83,7 @@ Grads make_grads(Arena& arena, const Config& c, std::span<const ParamSpec> table
 }
 
 Tensor grad_of(const Grads& grads, const ParamSpec& p) {
-  const GradRef ref = ref_of(const_cast<Grads&>(grads), p);
+  const auto ref = slot_in(const_cast<Grads&>(grads), p);
   if (ref.tensor) return *ref.tensor;
   for (const GradRun& run : ref.linear->runs) {
     const int64_t begin = p.row_offset - run.row_begin;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "model/weights.h"
 
-#include "core/error.h"
-
 namespace nibble {
 namespace {
 
@@ -49,22 +47,6 @@ Weights make_weights(Arena& arena, const Backend& be, const Config& c, const Wei
   return w;
 }
 
-SlotRef slot_of(Weights& w, const ParamSpec& p) {
-  BlockWeights* b = p.layer >= 0 ? &w.block.at(size_t(p.layer)) : nullptr;
-  switch (p.slot) {
-    case ParamSlot::embed: return {&w.embed, nullptr};
-    case ParamSlot::final_norm: return {&w.final_norm, nullptr};
-    case ParamSlot::head: return {nullptr, &w.head};
-    case ParamSlot::attn_norm: return {&b->attn_norm, nullptr};
-    case ParamSlot::q_norm: return {&b->q_norm, nullptr};
-    case ParamSlot::k_norm: return {&b->k_norm, nullptr};
-    case ParamSlot::ffn_norm: return {&b->ffn_norm, nullptr};
-    case ParamSlot::qkv: return {nullptr, &b->qkv};
-    case ParamSlot::attn_out: return {nullptr, &b->attn_out};
-    case ParamSlot::gate_up: return {nullptr, &b->gate_up};
-    case ParamSlot::down: return {nullptr, &b->down};
-  }
-  throw_internal("unknown parameter slot {}", int(p.slot));
-}
+SlotRef slot_of(Weights& w, const ParamSpec& p) { return slot_in(w, p); }
 
 }  // namespace nibble

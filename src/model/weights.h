@@ -7,6 +7,7 @@
 #include "backend/backend.h"
 #include "model/config.h"
 #include "model/params.h"
+#include "model/slots.h"
 
 namespace nibble {
 
@@ -50,10 +51,7 @@ Weights make_weights(Arena& arena, const Backend& backend, const Config& config,
                      const WeightLayout& layout);
 
 // The memory of a table entry: exactly one of the two is set.
-struct SlotRef {
-  Tensor* tensor = nullptr;
-  LinearWeight* linear = nullptr;
-};
+using SlotRef = Slot<Tensor, LinearWeight>;
 SlotRef slot_of(Weights& weights, const ParamSpec& param);
 
 }  // namespace nibble
