@@ -1,19 +1,26 @@
 // SPDX-License-Identifier: MIT
 #include "apps/batch_source.h"
 
+#include <algorithm>
+
 #include "core/rng.h"
 
 namespace nibble {
 
 DatasetBatches::DatasetBatches(const Dataset& data, SampleMode mode, uint64_t seed,
-                               int64_t batch_size)
-    : data_(data), mode_(mode), order_(mode, data.size(), seed) {
+                               int64_t batch_size, EpochEnd epoch_end)
+    : data_(data), mode_(mode), order_(mode, data.size(), seed), epoch_end_(epoch_end) {
   limits_.samples = batch_size;
   bounds_ = pack_bounds(data, limits_);
 }
 
 uint64_t DatasetBatches::next(PackedBatch& batch, uint64_t position) {
-  return pack_next(batch, data_, order_, position, limits_);
+  PackLimits limits = limits_;
+  if (epoch_end_ == EpochEnd::ends_batch) {
+    const auto size = uint64_t(data_.size());
+    limits.samples = std::min(limits.samples, int64_t(size - position % size));
+  }
+  return pack_next(batch, data_, order_, position, limits);
 }
 
 void DatasetBatches::add_identity(RunIdentity& identity) const {

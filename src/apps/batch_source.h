@@ -19,9 +19,14 @@ class BatchSource {
   virtual double epoch(uint64_t position) const = 0;
 };
 
+// What follows the last sample of an epoch: the first of the next one in the same batch, or the end
+// of the batch.
+enum class EpochEnd { runs_on, ends_batch };
+
 class DatasetBatches final : public BatchSource {
  public:
-  DatasetBatches(const Dataset& data, SampleMode mode, uint64_t seed, int64_t batch_size);
+  DatasetBatches(const Dataset& data, SampleMode mode, uint64_t seed, int64_t batch_size,
+                 EpochEnd epoch_end = EpochEnd::runs_on);
   uint64_t next(PackedBatch& batch, uint64_t position) override;
   PackBounds bounds() const override { return bounds_; }
   void add_identity(RunIdentity& identity) const override;
@@ -31,6 +36,7 @@ class DatasetBatches final : public BatchSource {
   const Dataset& data_;
   SampleMode mode_;
   SampleOrder order_;
+  EpochEnd epoch_end_;
   PackLimits limits_;
   PackBounds bounds_;
 };

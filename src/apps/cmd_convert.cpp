@@ -103,18 +103,8 @@ Input open_input(const ConvertOptions& o) {
 }
 
 void refuse_same(const ConvertOptions& o, const Input& input, Container container) {
-  refuse_overwrite_of_input(*input.source, o.out);
+  refuse_replacing_weights(*input.source, o.out, container);
   refuse_overwrite_of_input(o.in, o.out);
-  if (container != Container::directory) return;
-  // A directory is replaced file by file: the input's weights may not lie in it under such names.
-  for (const InputFile& f : input.source->files()) {
-    const fs::path parent = f.path().has_parent_path() ? f.path().parent_path() : fs::path(".");
-    if (f.path().extension() == ".safetensors" && fs::exists(o.out) &&
-        fs::equivalent(parent, o.out)) {
-      throw_usage("the output directory {} holds the input {}: choose another name", o.out.string(),
-                  f.path().string());
-    }
-  }
 }
 
 void write_config(const Input& input, const fs::path& directory, const ConvertSummary& summary,

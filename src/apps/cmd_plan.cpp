@@ -54,7 +54,9 @@ bool wanted(const PlanOptions& o, MemoryMode mode, bool recompute) {
                        is(MemoryChoice::remake, MemoryMode::remake);
   const bool by_recompute =
       o.train.recompute == Switch::automatic || (o.train.recompute == Switch::on) == recompute;
-  const bool possible = o.batch.accumulate == 1 || mode == MemoryMode::resident;
+  const bool possible =
+      (o.batch.accumulate == 1 || mode == MemoryMode::resident) &&
+      (o.train.optimizer.from == UpdateFrom::master || mode != MemoryMode::remake);
   return by_mode && by_recompute && possible;
 }
 

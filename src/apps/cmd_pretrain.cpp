@@ -24,22 +24,31 @@ struct PretrainOptions {
                                 .help = "tokenizer.json, when it does not lie beside the config",
                                 .value = "FILE"});
     f.add(init_file, {.flag = "--init-file",
-                      .help = "Where the random weights are kept; default: beside the output",
+                      .help = "Where the random weights are kept (one that exists is the start); "
+                              "default: beside the output, made anew unless --resume is given",
                       .value = "FILE"});
     job.visit_fields(f, DataUse::pretrain);
   }
 };
 
-// The start of the run is a file like any other, so that a run can be repeated and resumed; one
-// that is there already is the start (its identity is checked on resume).
+// The start of the run is a file like any other, so that a run can be repeated and resumed (its
+// identity is checked then). One of an earlier run is not taken for this one's by mistake.
 fs::path random_start(const PretrainOptions& o, const Config& config) {
   fs::path file = o.init_file;
   if (file.empty()) {
-    if (o.job.output.empty()) throw_usage("pretrain needs --output: where the model goes");
+    if (o.job.output.empty()) {
+      throw_usage("pretrain needs --output: where the model goes, or --init-file: where it starts");
+    }
     file = o.job.output;
     file += ".init.safetensors";
+    if (fs::exists(file) && !o.job.run.resume && !o.job.force) {
+      throw_usage(
+          "{} is the start of an earlier run: go on with --resume, start from it with --init-file, "
+          "or replace it with --force",
+          file.string());
+    }
   }
-  if (fs::exists(file)) {
+  if (fs::exists(file) && (o.job.run.resume || !o.init_file.empty())) {
     log_info("starting from {}", file.string());
     return file;
   }
@@ -54,6 +63,7 @@ fs::path random_start(const PretrainOptions& o, const Config& config) {
 
 ExitCode run_pretrain(const PretrainOptions& o, Io& io) {
   TrainJobOptions job = o.job;
+  job.check();
   job.model.model = random_start(o, load_config(o.job.model.config));
   if (job.model.tokenizer.empty()) {
     const fs::path beside = job.model.config.parent_path() / "tokenizer.json";

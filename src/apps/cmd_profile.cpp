@@ -143,6 +143,7 @@ void profile(const ProfileOptions& o, PhaseTable& phases, std::ostream& out) {
     for (PackedBatch& b : micro) position = random.next(b, position);
   } else {
     const Tokenizer tokenizer = Tokenizer::load(paths.tokenizer);
+    check_tokenizer_fits(tokenizer, config, paths.tokenizer.string());
     DataFlags flags;
     flags.truncate = true;
     const Dataset data =
@@ -155,6 +156,7 @@ void profile(const ProfileOptions& o, PhaseTable& phases, std::ostream& out) {
   }
   TrainSettings s = o.train.settings();
   for (const PackedBatch& b : micro) {
+    for (const Sequence& q : b.sequences) check_window(config, q.q_len);
     s.max_tokens = std::max(s.max_tokens, b.tokens());
     s.max_outputs = std::max(s.max_outputs, b.outputs());
     s.max_sequences = std::max(s.max_sequences, int64_t(b.sequences.size()));

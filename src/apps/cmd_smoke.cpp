@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 struct SmokeOptions {
   ModelOptions model;
   bool synthetic = true;
-  int64_t in_features = 1024, out_features = 1024, max_layers = 2, vocabulary = 4096;
+  std::optional<int64_t> in_features, out_features, max_layers, vocabulary;
   int64_t epochs = 1, steps_per_epoch = 10;
   BatchFlags batch{.seq_len = 8, .batch_size = 2, .accumulate = 1};
   TrainFlags train;
@@ -30,10 +30,13 @@ struct SmokeOptions {
     f.section("Synthetic model");
     f.add(synthetic, {.flag = "--synthetic",
                       .help = "Random weights of the sizes below; false: the model of --model"});
-    f.add(in_features, {.flag = "--in-features", .help = "Width of the model", .least = 64});
-    f.add(out_features, {.flag = "--out-features", .help = "Feed-forward width", .least = 32});
-    f.add(max_layers, {.flag = "--max-layers", .help = "Layers", .least = 1});
-    f.add(vocabulary, {.flag = "--vocabulary", .help = "Tokens it knows", .least = 16});
+    f.add(in_features,
+          {.flag = "--in-features", .help = "Width of the model; default 1024", .least = 64});
+    f.add(out_features,
+          {.flag = "--out-features", .help = "Feed-forward width; default 1024", .least = 32});
+    f.add(max_layers, {.flag = "--max-layers", .help = "Layers; default 2", .least = 1});
+    f.add(vocabulary,
+          {.flag = "--vocabulary", .help = "Tokens it knows; default 4096", .least = 16});
     f.section("Work");
     f.add(epochs, {.flag = "--epochs", .help = "Epochs of --steps-per-epoch", .least = 1});
     f.add(steps_per_epoch, {.flag = "--steps-per-epoch", .help = "Updates per epoch", .least = 1});
@@ -45,30 +48,40 @@ struct SmokeOptions {
 
 // Heads of 64, a quarter of them for keys and values where that comes out even.
 Config synthetic_config(const SmokeOptions& o) {
-  if (o.in_features % 64 != 0 || o.out_features % 32 != 0) {
-    throw_usage("--in-features must be a multiple of 64 and --out-features of 32, not {} and {}",
-                o.in_features, o.out_features);
-  }
   Config c;
-  c.C = o.in_features;
-  c.F = o.out_features;
-  c.L = o.max_layers;
+  c.C = o.in_features.value_or(1024);
+  c.F = o.out_features.value_or(1024);
+  c.L = o.max_layers.value_or(2);
+  if (c.C % 64 != 0 || c.F % 32 != 0) {
+    throw_usage("--in-features must be a multiple of 64 and --out-features of 32, not {} and {}",
+                c.C, c.F);
+  }
   c.D = 64;
   c.Hq = c.C / 64;
   c.Hkv = c.Hq % 4 == 0 ? c.Hq / 4 : c.Hq;
-  c.V = o.vocabulary;
+  c.V = o.vocabulary.value_or(4096);
   c.tied = true;
   c.max_positions = 1 << 20;
   return c;
 }
 
-ExitCode run_smoke(const SmokeOptions& o, Io& io) {
+void check_options(const SmokeOptions& o) {
   if (!o.synthetic && !o.model.named()) {
     throw_usage("--synthetic false needs --model: which model to train");
   }
   if (o.synthetic && o.model.named()) {
     throw_usage("--model is only read with --synthetic false");
   }
+  if (!o.synthetic && (o.in_features || o.out_features || o.max_layers || o.vocabulary)) {
+    throw_usage(
+        "--in-features, --out-features, --max-layers and --vocabulary are the sizes of a synthetic "
+        "model; with --synthetic false they are those of --model");
+  }
+  o.run.check();
+}
+
+ExitCode run_smoke(const SmokeOptions& o, Io& io) {
+  check_options(o);
   RunRecorder recorder(create_run_folder(o.run.folder, "smoke"), "smoke", io.config,
                        o.epochs * o.steps_per_epoch);
   recorder.set_steps_per_epoch(o.steps_per_epoch);
@@ -88,6 +101,7 @@ ExitCode run_smoke(const SmokeOptions& o, Io& io) {
   }
   const auto source = open_tensor_source(weights);
   const auto backend = make_backend(o.train.device, o.train.threads);
+  check_window(config, o.batch.seq_len);
   RandomBatches batches(config.V, o.batch.seq_len, o.batch.batch_size, o.train.seed);
   TrainSettings settings = o.train.settings();
   const PackBounds bounds = batches.bounds();
@@ -117,6 +131,12 @@ ExitCode run_smoke(const SmokeOptions& o, Io& io) {
                           trainer.progress.step, plan.steps);
   }
   const RunEnd end = run.run(nullptr);
+  if (end == RunEnd::interrupted) {
+    io.out << fmt::format(
+        "interrupted; go on with the same command and --resume --checkpoint-dir "
+        "{}\n",
+        run.checkpoint_directory().string());
+  }
   recorder.finish(end == RunEnd::finished ? RunState::finished : RunState::interrupted);
   io.out << fmt::format("{} steps, loss {:.6f}, {} skipped\nrun folder {}\n", trainer.progress.step,
                         run.last_loss(), trainer.progress.skipped, recorder.directory().string());

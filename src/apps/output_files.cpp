@@ -62,6 +62,18 @@ std::vector<fs::path> files_of(const ModelPaths& model) {
 
 }  // namespace
 
+void refuse_replacing_weights(const TensorSource& source, const fs::path& out,
+                              Container container) {
+  refuse_overwrite_of_input(source, out);
+  if (container != Container::directory || !fs::exists(out)) return;
+  for (const InputFile& f : source.files()) {
+    if (f.path().extension() == ".safetensors" && fs::equivalent(parent_of(f.path()), out)) {
+      throw_usage("the output directory {} holds the input {}: choose another name", out.string(),
+                  f.path().string());
+    }
+  }
+}
+
 void refuse_replacing_input(const fs::path& output, const ModelPaths& model,
                             const std::vector<fs::path>& others) {
   if (output.empty() || !fs::exists(output)) return;
@@ -96,6 +108,12 @@ OutputPlace check_output(const fs::path& out, Container container, Overwrite ove
   return {parent, !fs::exists(parent) || is_empty_directory(parent)};
 }
 
+void check_writable(const fs::path& directory) {
+  fs::path existing = fs::absolute(directory);
+  while (!fs::exists(existing) && existing.has_relative_path()) existing = existing.parent_path();
+  const AtomicFile probe(existing / ".nibble-can-write");
+}
+
 void write_companion(const std::string& text, const fs::path& target, Overwrite overwrite) {
   if (fs::exists(target)) {
     if (read_text_file(target) == text) return;
@@ -113,9 +131,11 @@ void copy_companion(const fs::path& file, const fs::path& to, Overwrite overwrit
   if (!same_file(file, target)) write_companion(read_text_file(file), target, overwrite);
 }
 
-void copy_companions(const fs::path& from, const fs::path& to, Overwrite overwrite) {
+void copy_companions(const fs::path& from, const fs::path& to, Overwrite overwrite,
+                     const std::set<std::string>& except) {
   for (const char* name : kCompanions) {
-    if (fs::is_regular_file(from / name)) copy_companion(from / name, to, overwrite);
+    if (except.contains(name) || !fs::is_regular_file(from / name)) continue;
+    copy_companion(from / name, to, overwrite);
   }
 }
 

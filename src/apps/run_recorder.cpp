@@ -128,7 +128,8 @@ void RunRecorder::held_out(int64_t step, double loss) {
 
 void RunRecorder::phase(std::string_view name, int64_t step) {
   const int64_t n = steps_per_epoch_;
-  memory_.sample(name, n > 0 ? step / n : 0, n > 0 ? step % n : step, step);
+  const bool epochs = n > 0 && step > 0;  // steps count from 1, epochs from 0
+  memory_.sample(name, epochs ? (step - 1) / n : 0, epochs ? (step - 1) % n + 1 : step, step);
 }
 
 void RunRecorder::checkpoint(const std::filesystem::path& path,

@@ -3,6 +3,7 @@
 // trainer's own forward said; and a prompt is answered.
 #pragma once
 #include <iosfwd>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,8 +23,10 @@ struct SelfTestFlags {
 
 // What the trainer knows about the first sample before its memory is given back.
 struct SelfTestReference {
-  PackedBatch batch;                // one sample
-  double loss = 0;                  // by the trainer's forward
+  PackedBatch batch;  // one sample
+  // By the trainer's forward; empty where that is no measure of the file: another loss than cross
+  // entropy, or a file of 4 bits trained without them.
+  std::optional<double> loss;
   std::vector<int32_t> prompt_ids;  // its rows up to the first scored one
 };
 

@@ -19,36 +19,87 @@ fs::path directory_of(const fs::path& file) {
   return file.has_parent_path() ? file.parent_path() : fs::path(".");
 }
 
-// Where the trained model goes: --output, or a new one in the run's folder of the input's kind.
-fs::path output_path(const TrainJobOptions& o, const TensorSource& source, const fs::path& run) {
-  if (!o.output.empty()) return o.output;
-  return run / (source.format() == "dat" ? "model.dat" : "model");
+struct Destination {
+  fs::path path;
+  Container container = Container::directory;
+  Overwrite overwrite = Overwrite::refuse;
+  fs::path directory;  // of the weights and their companions
+};
+
+// Asked before the training: what may not be written then is known then.
+Destination destination(const TrainJobOptions& o, const TrainInputs& in, const fs::path& out) {
+  Destination d;
+  d.path = out;
+  d.container = container_for(out);
+  d.overwrite = o.force ? Overwrite::allow : Overwrite::refuse;
+  refuse_replacing_weights(*in.source, out, d.container);
+  refuse_replacing_input(out, in.paths, {o.data.train_data, o.data.eval_data});
+  d.directory = check_output(out, d.container, d.overwrite).directory;
+  check_writable(d.directory);
+  return d;
+}
+
+// Whether the file will be of 4 bits where the run computed with the master itself: then its loss
+// is another one, and rightly so.
+bool file_is_coarser(const TensorSource& source, const TrainSettings& s, Container container) {
+  if (s.recipe == Recipe::nvfp4 && s.head() == Recipe::nvfp4) return false;
+  if ((container == Container::dat) != (source.format() == "dat")) return false;
+  const WeightIndex index(source);
+  return std::ranges::any_of(index.tensors(), [](const LogicalTensor& t) { return t.packed(); });
 }
 
 // The first sample alone, as the file's own words for the self-test.
-SelfTestReference reference_of(Trainer& trainer, const Dataset& data) {
+SelfTestReference reference_of(Trainer& trainer, const Dataset& data, bool comparable) {
   SelfTestReference r;
   const Sample first = data.sample(0);
   pack(r.batch, std::span(&first, 1));
-  r.loss = trainer.evaluate(r.batch);
+  if (comparable) r.loss = trainer.evaluate(r.batch);
   const auto rows = std::span(r.batch.ids).first(size_t(r.batch.out_rows.front()) + 1);
   r.prompt_ids.assign(rows.begin(), rows.end());
   return r;
 }
 
 // config.json and the tokenizer's files beside the weights.
-void write_companions(const TrainInputs& in, const fs::path& out, Container container, bool untied,
-                      Overwrite overwrite) {
-  const fs::path to = container == Container::directory ? out : directory_of(out);
+void write_companions(const TrainInputs& in, const Destination& d, bool untied) {
   std::string config = read_text_file(in.paths.config);
-  if (untied && in.config.tied && container != Container::dat) {
+  const bool changed = untied && in.config.tied && d.container != Container::dat;
+  if (changed) {
     auto json = nlohmann::ordered_json::parse(config);
     json["tie_word_embeddings"] = false;
     config = json.dump(2) + "\n";
   }
-  write_companion(config, to / "config.json", overwrite);
-  copy_companions(directory_of(in.paths.config), to, overwrite);
-  if (!fs::exists(to / "tokenizer.json")) copy_companion(in.paths.tokenizer, to, overwrite);
+  const fs::path target = d.directory / "config.json";
+  if (!same_file(target, in.paths.config)) {
+    write_companion(config, target, d.overwrite);
+  } else if (changed) {
+    log_warning("{} is the input's and is kept: set tie_word_embeddings to false for the output",
+                target.string());
+  }
+  // The tokenizer of this run, whatever its name; another one may lie beside config.json.
+  const fs::path tokenizer = d.directory / "tokenizer.json";
+  if (!same_file(in.paths.tokenizer, tokenizer)) {
+    write_companion(read_text_file(in.paths.tokenizer), tokenizer, d.overwrite);
+  }
+  copy_companions(directory_of(in.paths.tokenizer), d.directory, d.overwrite, {"tokenizer.json"});
+  const fs::path generation = directory_of(in.paths.config) / "generation_config.json";
+  if (fs::is_regular_file(generation)) copy_companion(generation, d.directory, d.overwrite);
+}
+
+ExitCode test_export(const TrainJobOptions& o, const TrainSettings& settings, const Destination& d,
+                     const SelfTestReference& reference, std::ostream& out) {
+  RuntimeOptions exported;
+  exported.model.model = d.path;
+  exported.device = o.train.device;
+  exported.threads = o.train.threads;
+  exported.compute = o.train.compute;
+  exported.activations = ActivationsChoice::bf16;
+  if (settings.recipe == Recipe::nvfp4) exported.recipe = RecipeChoice::nvfp4;
+  if (settings.head() != settings.recipe) {
+    exported.head_recipe =
+        settings.head() == Recipe::nvfp4 ? RecipeChoice::nvfp4 : RecipeChoice::bf16;
+  }
+  exported.scale_rule = settings.rule;
+  return self_test(o.test, exported, reference, o.data.style, out);
 }
 
 }  // namespace
@@ -70,7 +121,9 @@ void TrainJobOptions::visit_fields(Fields& f, DataUse use) {
                          "run's folder, of the input's kind",
                  .value = "PATH",
                  .aliases = {"--output-dat"}});
-  f.add(force, {.flag = "--force", .help = "Replace an --output that exists (never the input)"});
+  f.add(force, {.flag = "--force",
+                .help = "Replace an --output that exists (never the input)",
+                .needs = "--output"});
   f.add(write_output, {.flag = "--export", .help = "Write the trained model; false: only train"});
   train.visit_fields(f);
   run.visit_fields(f);
@@ -86,8 +139,22 @@ TrainInputs open_train_inputs(const ModelOptions& model) {
   return {std::move(paths), std::move(config), std::move(source), std::move(tokenizer)};
 }
 
+void TrainJobOptions::check() const {
+  if (steps && epochs) throw_usage("--steps and --epochs both say how long: give one");
+  if (!write_output && !output.empty()) {
+    throw_usage("--output says where to write, and --export false that nothing is written");
+  }
+  if ((!write_output || !test.enabled) && !(test.prompt.empty() && test.expect.empty())) {
+    throw_usage("--test-prompt and --test-expect belong to the self-test, which {} switches off",
+                write_output ? "--self-test false" : "--export false");
+  }
+  run.check();
+  if (!output.empty()) {
+    check_output(output, container_for(output), force ? Overwrite::allow : Overwrite::refuse);
+  }
+}
+
 int64_t steps_of(const TrainJobOptions& o, int64_t samples) {
-  if (o.steps && o.epochs) throw_usage("--steps and --epochs both say how long: give one");
   if (o.steps) return *o.steps;
   const double per_step = double(o.batch.batch_size * o.batch.accumulate);
   return std::max<int64_t>(1,
@@ -96,13 +163,18 @@ int64_t steps_of(const TrainJobOptions& o, int64_t samples) {
 
 ExitCode run_train_job(const TrainJobOptions& o, TrainInputs in, DataUse use,
                        const std::string& command, Io& io) {
+  o.check();
+  std::optional<Destination> target;
+  if (!o.output.empty()) target = destination(o, in, o.output);
   log_info("{}", in.source->describe());
   const Dataset data =
       load_dataset(o.data.train_data, in.tokenizer, o.data.dataset(use, o.batch.seq_len));
   log_info("{}", data.summary());
+  check_window(in.config, data.most_rows());
   std::optional<Dataset> held_out;
   if (!o.data.eval_data.empty()) {
     held_out = load_dataset(o.data.eval_data, in.tokenizer, o.data.dataset(use, o.batch.seq_len));
+    check_window(in.config, held_out->most_rows());
   }
 
   const auto backend = make_backend(o.train.device, o.train.threads);
@@ -110,7 +182,8 @@ ExitCode run_train_job(const TrainJobOptions& o, TrainInputs in, DataUse use,
   std::optional<DatasetBatches> eval_batches;
   PackBounds bounds = batches.bounds();
   if (held_out) {
-    eval_batches.emplace(*held_out, SampleMode::sequential, 0, o.batch.batch_size);
+    eval_batches.emplace(*held_out, SampleMode::sequential, 0, o.batch.batch_size,
+                         EpochEnd::ends_batch);
     const PackBounds b = eval_batches->bounds();
     bounds = {std::max(bounds.tokens, b.tokens), std::max(bounds.outputs, b.outputs),
               std::max(bounds.sequences, b.sequences)};
@@ -126,14 +199,9 @@ ExitCode run_train_job(const TrainJobOptions& o, TrainInputs in, DataUse use,
 
   RunRecorder recorder(create_run_folder(o.run.folder, command), command, io.config,
                        settings.schedule.steps);
-  const fs::path out = output_path(o, *in.source, recorder.directory());
-  const Container container = container_for(out);
-  const Overwrite overwrite = o.force ? Overwrite::allow : Overwrite::refuse;
-  OutputPlace place;
-  if (o.write_output) {
-    refuse_overwrite_of_input(*in.source, out);
-    refuse_replacing_input(out, in.paths, {o.data.train_data, o.data.eval_data});
-    place = check_output(out, container, overwrite);
+  if (o.write_output && !target) {
+    target = destination(
+        o, in, recorder.directory() / (in.source->format() == "dat" ? "model.dat" : "model"));
   }
   if (!o.run.vram_report.empty()) recorder.also_report_memory_to(o.run.vram_report);
   recorder.phase("start", 0);
@@ -156,6 +224,10 @@ ExitCode run_train_job(const TrainJobOptions& o, TrainInputs in, DataUse use,
     plan.eval_every = o.eval_every;
     TrainRun run(trainer, batches, plan, o.run, recorder, std::move(identity));
     run.resume();
+    if (trainer.progress.step > plan.steps) {
+      throw_usage("the checkpoint is at step {}, beyond the {} steps of this run: raise --steps",
+                  trainer.progress.step, plan.steps);
+    }
     if (run.run(eval_batches ? &*eval_batches : nullptr) == RunEnd::interrupted) {
       recorder.finish(RunState::interrupted);
       io.out << fmt::format(
@@ -164,33 +236,22 @@ ExitCode run_train_job(const TrainJobOptions& o, TrainInputs in, DataUse use,
           trainer.progress.step, plan.steps, run.checkpoint_directory().string());
       return ExitCode::ok;
     }
-    if (o.write_output) {
-      reference = reference_of(trainer, data);
-      fs::create_directories(place.directory);
+    if (target) {
+      reference = reference_of(trainer, data,
+                               settings.loss == LossKind::ce &&
+                                   !file_is_coarser(*in.source, settings, target->container));
+      fs::create_directories(target->directory);
       ThreadPool pool(o.train.threads > 0 ? o.train.threads : default_thread_count());
-      const ExportSummary done = export_weights(*in.source, state, in.config, out, pool);
-      write_companions(in, out, container, !state.config().tied, overwrite);
-      recorder.exported(out);
-      io.out << fmt::format("{}: {} entries, {} payload bytes ({})\n", out.string(), done.entries,
-                            done.payload_bytes, format_bytes(done.payload_bytes));
+      const ExportSummary done = export_weights(*in.source, state, in.config, target->path, pool);
+      if (target->container == Container::directory) remove_stale_weights(target->path);
+      write_companions(in, *target, !state.config().tied);
+      recorder.exported(target->path);
+      io.out << fmt::format("{}: {} entries, {} payload bytes ({})\n", target->path.string(),
+                            done.entries, done.payload_bytes, format_bytes(done.payload_bytes));
     }
   }
   ExitCode code = ExitCode::ok;
-  if (o.write_output && o.test.enabled) {
-    RuntimeOptions exported;
-    exported.model.model = out;
-    exported.device = o.train.device;
-    exported.threads = o.train.threads;
-    exported.compute = o.train.compute;
-    exported.activations = ActivationsChoice::bf16;
-    if (o.train.recipe == Recipe::nvfp4) exported.recipe = RecipeChoice::nvfp4;
-    if (settings.head() != settings.recipe) {
-      exported.head_recipe =
-          settings.head() == Recipe::nvfp4 ? RecipeChoice::nvfp4 : RecipeChoice::bf16;
-    }
-    exported.scale_rule = o.train.rule;
-    code = self_test(o.test, exported, reference, o.data.style, io.out);
-  }
+  if (target && o.test.enabled) code = test_export(o, settings, *target, reference, io.out);
   recorder.finish(code == ExitCode::ok ? RunState::finished : RunState::failed);
   io.out << fmt::format("run folder {}\n", recorder.directory().string());
   return code;

@@ -26,6 +26,8 @@ struct TrainJobOptions {
   bool force = false, write_output = true;
 
   void visit_fields(Fields& f, DataUse use);
+  // Throws UsageError for options that do not go together or an output that may not be replaced.
+  void check() const;
 };
 
 struct TrainInputs {

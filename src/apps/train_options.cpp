@@ -35,7 +35,11 @@ std::vector<MemoryPlan> candidates(const TrainFlags& f, int64_t accumulate) {
     case MemoryChoice::remake: modes = {MemoryMode::remake}; break;
     case MemoryChoice::automatic:
       modes = {MemoryMode::resident};
-      if (accumulate == 1) modes.insert(modes.end(), {MemoryMode::release, MemoryMode::remake});
+      if (accumulate == 1) modes.push_back(MemoryMode::release);
+      // There a 4-bit copy that is updated does not live.
+      if (accumulate == 1 && f.optimizer.from == UpdateFrom::master) {
+        modes.push_back(MemoryMode::remake);
+      }
   }
   std::vector<MemoryPlan> plans;
   for (const MemoryMode m : modes) {
@@ -156,6 +160,9 @@ void TrainFlags::visit_fields(Fields& f) {
 DType TrainFlags::compute_type() const { return float_type(compute, DType::f32); }
 
 TrainSettings TrainFlags::settings() const {
+  if (final_lr_share > 0 && schedule == ScheduleShape::constant) {
+    throw_usage("--final-lr-share is where --lr-schedule linear or cosine ends; it is constant");
+  }
   TrainSettings s;
   s.loss = loss;
   s.recipe = recipe;
@@ -214,6 +221,7 @@ void DataFlags::visit_fields(Fields& f, DataUse use) {
     formats.push_back({"tsv", DataFormat::tsv});
   } else {
     formats.push_back({"text", DataFormat::text});
+    formats.push_back({"tsv", DataFormat::tsv});
   }
   f.add_choice(format, {.flag = "--data-format", .help = "auto goes by the file's name"}, formats);
   f.add_choice(sample_mode,
@@ -238,6 +246,11 @@ void DataFlags::visit_fields(Fields& f, DataUse use) {
 }
 
 DatasetOptions DataFlags::dataset(DataUse use, int64_t seq_len) const {
+  const DataFormat settled = format == DataFormat::automatic ? format_of(train_data, use) : format;
+  if (whole_file && settled != DataFormat::text) {
+    throw_usage("--one-document is about plain text; {} has one document a line",
+                train_data.string());
+  }
   DatasetOptions d;
   d.format = format;
   d.use = use;
@@ -248,6 +261,13 @@ DatasetOptions DataFlags::dataset(DataUse use, int64_t seq_len) const {
   d.bad_lines = skip_bad_lines ? BadLines::skip : BadLines::refuse;
   d.documents = whole_file ? Documents::whole_file : Documents::paragraphs;
   return d;
+}
+
+void check_window(const Config& c, int64_t rows) {
+  if (rows > c.max_positions) {
+    throw_usage("samples of {} tokens, but the model knows positions up to {}: use --seq-len {}",
+                rows, c.max_positions, c.max_positions);
+  }
 }
 
 void choose_memory(TrainSettings& s, const TrainFlags& flags, const Backend& be, const Config& c,

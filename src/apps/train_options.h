@@ -68,6 +68,9 @@ struct DataFlags {
   DatasetOptions dataset(DataUse use, int64_t seq_len) const;
 };
 
+// Throws UsageError for rows the model has no positions for.
+void check_window(const Config& config, int64_t rows);
+
 // Decides memory mode and recompute: what was asked for, or the first that fits into what the
 // backend has left. Fills settings.memory and .recompute and logs the choice with its numbers.
 void choose_memory(TrainSettings& settings, const TrainFlags& flags, const Backend& backend,

@@ -46,6 +46,12 @@ void RunFlags::visit_fields(Fields& f) {
                       .aliases = {"--train-step-vram-report"}});
 }
 
+void RunFlags::check() const {
+  if (resume && checkpoint_dir.empty()) {
+    throw_usage("--resume needs --checkpoint-dir: where the checkpoints of the run are");
+  }
+}
+
 TrainRun::TrainRun(Trainer& trainer, BatchSource& batches, const RunPlan& plan,
                    const RunFlags& flags, RunRecorder& recorder, RunIdentity identity)
     : trainer_(trainer),
@@ -58,7 +64,7 @@ TrainRun::TrainRun(Trainer& trainer, BatchSource& batches, const RunPlan& plan,
                                                 : flags.checkpoint_dir),
       micro_(size_t(plan.accumulate)) {
   for (PackedBatch& b : micro_) reserve(b, batches.bounds());
-  trainer_.phase = [this](const char* name) { recorder_.phase(name, trainer_.progress.step); };
+  trainer_.phase = [this](const char* name) { recorder_.phase(name, at_step_); };
 }
 
 void TrainRun::resume() {
@@ -71,9 +77,6 @@ void TrainRun::resume() {
           checkpoints_.string());
     }
     return;
-  }
-  if (flags_.checkpoint_dir.empty()) {
-    throw_usage("--resume needs --checkpoint-dir: where the checkpoints of the run are");
   }
   if (found.empty()) {
     log_info("--resume: no checkpoint in {} yet, starting at step 1", checkpoints_.string());
@@ -156,7 +159,9 @@ RunEnd TrainRun::run(BatchSource* held_out) {
     for (PackedBatch& b : micro_) {
       position_.data_position = batches_.next(b, position_.data_position);
     }
-    recorder_.phase("batch_ready", trainer_.progress.step);
+    at_step_ = trainer_.progress.step + 1;
+    recorder_.phase("batch_ready", at_step_);
+    recorder_.phase("zero_grad_done", at_step_);  // gradients are overwritten, never cleared
     const StepResult r = trainer_.step(micro_);
     const double seconds = seconds_between(start, std::chrono::steady_clock::now());
     seconds_ += seconds;

@@ -24,6 +24,7 @@ struct RunFlags {
   std::filesystem::path vram_report;
 
   void visit_fields(Fields& f);
+  void check() const;  // throws UsageError for flags that do not go together
 };
 
 struct RunPlan {
@@ -43,7 +44,7 @@ class TrainRun {
   void resume();
   // Until the last step, or until an interrupt: then the step is finished and saved.
   RunEnd run(BatchSource* held_out);
-  // Mean loss of the first (at most `samples`) held-out samples.
+  // Mean loss of every held-out token.
   double held_out_loss(BatchSource& held_out);
   void save();
 
@@ -64,8 +65,9 @@ class TrainRun {
   RunPosition position_;
   std::filesystem::path checkpoints_;
   double smoothed_ = 0, last_loss_ = 0;
-  double seconds_ = 0;  // of the steps of this process
-  int64_t done_ = 0;    // steps of this process
+  double seconds_ = 0;   // of the steps of this process
+  int64_t done_ = 0;     // steps of this process
+  int64_t at_step_ = 0;  // the one that runs
   std::vector<PackedBatch> micro_;
 };
 
