@@ -12,52 +12,60 @@
 namespace nibble {
 
 // --- int8, first moment: signed dynamic map ---
-// Bit 7 is the sign. Magnitude code 0 is 0; 2^i + k (i = 0..6, k < 2^i) is the middle of the k-th
-// of 2^i equal parts of [0.1, 1] * 10^(i-6), except that 127 is exactly 1: seven decades, more
-// finely the larger.
+// Bit 7 is the sign. Magnitude code 0 is 0; codes 2^i .. 2^(i+1) - 1 (i = 0..6) lie evenly in the
+// decade [0.1, 1] * 10^(i-6): the middles of 2^i equal parts, in the last decade stretched so that
+// 127 is exactly 1. Seven decades, the more finely the larger.
 struct DynamicMap {
-  // A cell is 1/64 of an octave from 2^-22 to 1. It holds the midpoint that decides inside it,
-  // as float bits whose low 7 are the code below the midpoint.
-  static constexpr int kOctaves = 22, kCells = kOctaves * 64 + 1;
-  static constexpr uint32_t kFirst = uint32_t(127 - kOctaves) << 23, kLast = 127u << 23;
-
-  float value[256]{};
-  uint32_t cell[kCells]{};
-  uint32_t midpoint[127]{};
+  // By row q = i + 1; row 0 is the code 0. value = code * step + base.
+  float step[8]{}, base[8]{};
+  // The other way: code = RNE(|r| * per_step + origin), at most `last`, where |r| >= begin.
+  float per_step[8]{}, origin[8]{}, last[8]{};
+  float begin[8]{};  // midpoint of the last value of row q and the first of row q + 1
 
   constexpr DynamicMap() {
     constexpr double kDecade[] = {1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1};
-    for (int i = 0; i < 7; ++i) {
-      const int n = 1 << i;
-      for (int k = 0; k < n; ++k) {
-        value[n + k] = float(kDecade[i] * (0.1 + 0.9 * (k + 0.5) / n));
-      }
+    for (int q = 1; q < 8; ++q) {
+      const int n = 1 << (q - 1);
+      const double first = kDecade[q - 1] * (0.1 + 0.45 / n);
+      const double width = q < 7 ? kDecade[q - 1] * 0.9 / n : (1 - first) / (n - 1);
+      step[q] = float(width);
+      base[q] = q < 7 ? float(first - width * n) : 1 - 127 * step[q];
+      per_step[q] = float(1 / width);
+      origin[q] = float(n - first / width);
+      last[q] = float(2 * n - 1);
     }
-    value[127] = 1;
-    for (int i = 0; i < 128; ++i) value[128 + i] = -value[i];
-    for (uint32_t i = 0; i < 127; ++i) {
-      const float middle = float((double(value[i]) + double(value[i + 1])) / 2);
-      midpoint[i] = (__builtin_bit_cast(uint32_t, middle) & ~127u) | i;
+    for (int q = 0; q < 7; ++q) {
+      const double below = double(last[q] * step[q] + base[q]);
+      const double above = double((last[q] + 1) * step[q + 1] + base[q + 1]);
+      begin[q] = float((below + above) / 2);
     }
-    uint32_t below = 0;
-    for (uint32_t c = 0; c < kCells; ++c) {
-      const uint32_t begin = kFirst + (c << 17);
-      while (below < 127 && begin > midpoint[below]) ++below;
-      cell[c] = below < 127 ? midpoint[below] : 0x7f000000u | 127u;
-      // A cell with two midpoints would need a finer table: not a constant expression.
-      if (below + 1 < 127 && midpoint[below + 1] < begin + (1u << 17)) throw "two midpoints";
-    }
+    begin[7] = 2;  // never reached
   }
 };
 inline constexpr DynamicMap kDynamicMap;
 
+NIBBLE_HOST_DEVICE constexpr float dynamic_value(const DynamicMap& map, uint8_t code) {
+  const float c = float(code & 127);
+  const uint32_t exponent = __builtin_bit_cast(uint32_t, c) >> 23;
+  const uint32_t q = exponent < 126 ? 0 : exponent - 126;
+  const float magnitude = c * map.step[q] + map.base[q];
+  return code & 128 ? -magnitude : magnitude;
+}
+
 // The nearest code of r = m / scale. Beyond +-1, and for NaN, the largest.
 NIBBLE_HOST_DEVICE inline uint8_t dynamic_code(const DynamicMap& map, float r) {
+  constexpr uint32_t kFirst = 105u << 23, kOne = 127u << 23;  // 2^-22, below all but zero
   const uint32_t u = __builtin_bit_cast(uint32_t, r);
   uint32_t a = u & 0x7fffffffu;
-  a = a < DynamicMap::kFirst ? DynamicMap::kFirst : a > DynamicMap::kLast ? DynamicMap::kLast : a;
-  const uint32_t middle = map.cell[(a - DynamicMap::kFirst) >> 17];
-  return uint8_t(((middle & 127u) + uint32_t(a > middle)) | (u >> 24 & 0x80u));
+  a = a < kFirst ? kFirst : a > kOne ? kOne : a;
+  const float magnitude = __builtin_bit_cast(float, a);
+  // A float's bits are its logarithm, nearly: 64 x an octave make the row, or the one below.
+  const uint32_t x = (a - kFirst) >> 17;
+  const uint32_t estimate = (x + (x >> 2) + 120u) >> 8;
+  const uint32_t q = estimate + uint32_t(magnitude >= map.begin[estimate]);
+  const float code = magnitude * map.per_step[q] + map.origin[q];
+  const float kept = code < map.last[q] ? code : map.last[q];
+  return uint8_t(uint32_t(std::nearbyint(kept)) | (u >> 24 & 0x80u));
 }
 
 // --- int8, second moment: logarithmic, without zero ---

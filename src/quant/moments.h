@@ -96,7 +96,7 @@ NIBBLE_HOST_DEVICE inline void decode_moment(MomentFormat format, const MomentVi
       case MomentFormat::int8: {
         const uint8_t code = x.codes[at + i];
         const float unit =
-            kMoment == Moment::first ? kDynamicMap.value[code] : log_value(kLogMap, code);
+            kMoment == Moment::first ? dynamic_value(kDynamicMap, code) : log_value(kLogMap, code);
         out[i] = unit * x.scales[b];
         break;
       }

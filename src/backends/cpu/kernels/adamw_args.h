@@ -27,21 +27,29 @@ struct AdamwArgs {
   }
 };
 
-// Walks the NVFP4 blocks of a range of elements without dividing for each.
+// Walks the NVFP4 blocks of a range of elements, without dividing for each.
 class BlockWalk {
  public:
   BlockWalk(const Requantize& rq, int64_t element)
       : in_(rq.weight->in),
         row_(rq.row_offset + element / in_),
-        block_(element % in_ / kNvfp4Block) {}
+        block_(element % in_ / kNvfp4Block),
+        place_(block_place(in_, row_, block_)) {}
   void next() {
-    if (++block_ * kNvfp4Block == in_) block_ = 0, ++row_;
+    ++block_;
+    if (block_ % 4 != 0 && block_ * kNvfp4Block < in_) {  // the next one of the same tile
+      place_ = {place_.codes + 2 * kHalfBytes, place_.scale + kTileRows};
+      return;
+    }
+    if (block_ * kNvfp4Block == in_) block_ = 0, ++row_;
+    place_ = block_place(in_, row_, block_);
   }
   int64_t row() const { return row_; }
-  BlockPlace place() const { return block_place(in_, row_, block_); }
+  BlockPlace place() const { return place_; }
 
  private:
   int64_t in_, row_, block_;
+  BlockPlace place_;
 };
 
 [[noreturn]] void throw_nan_master(int64_t row);

@@ -11,6 +11,9 @@
 #include "hwy/highway.h"
 
 #include <algorithm>
+#include <cmath>
+
+#include "hwy/cache_control.h"
 
 #include "backends/cpu/simd/moments-inl.h"
 #include "backends/cpu/simd/philox-inl.h"
@@ -24,13 +27,18 @@ struct BlockBuffers {
   alignas(64) uint32_t words[kMomentBlock];
 };
 
-// Moments to m', v' with their largest magnitudes, the master to its new value.
+// What an update leaves besides m', v', the new master and the words in the buffers.
 struct Updated {
   float m_amax, v_amax;
   uint32_t changed;  // bit i: NVFP4 block i holds an element of the master that changed
 };
-template <class M, class G>
-HWY_NOINLINE Updated update_block(const AdamwArgs& a, int64_t begin, BlockBuffers& x) {
+
+// Square root and division are most of the time of this loop, so the random words and the
+// decoding of int8 moments happen in it, in their shade. Other formats come decoded in x.m, x.v.
+template <class M, class G, bool kInt8>
+HWY_NOINLINE Updated update_block(const AdamwArgs& a, const PhiloxLanes& shared, int64_t begin,
+                                  BlockBuffers& x) {
+  const PhiloxLanes philox = shared;  // no store can change a local: constants leave the loop
   const DF df;
   const DI di;
   const AdamwTerms<float>& t = a.terms;
@@ -41,51 +49,84 @@ HWY_NOINLINE Updated update_block(const AdamwArgs& a, int64_t begin, BlockBuffer
   const G* grad = reinterpret_cast<const G*>(a.grad.data) + begin;
   M* master = reinterpret_cast<M*>(a.master.data) + begin;
   const bool from_quantised = a.step.from == UpdateFrom::quantised;
-  VI m_top = hn::Zero(di), v_top = m_top;
+  const DynamicTables dynamic;
+  const LogTables log;
+  const VF m_scale = set(kInt8 ? a.m.scales[begin / kMomentBlock] : 1.0f);
+  const VF v_scale = set(kInt8 ? a.v.scales[begin / kMomentBlock] : 1.0f);
+  VI m_top = hn::Zero(di);
+  VU v_top = hn::Zero(DU());  // v has a sign only as a NaN, which then counts as the largest
   uint32_t changed = 0;
-  for (int64_t i = 0; i < kMomentBlock; i += kLanes) {
+  const auto element = [&](int64_t i, VU words) HWY_ATTR {
+    VF m, v;
+    if constexpr (kInt8) {
+      m = hn::Mul(dynamic.values(a.m.codes + begin + i), m_scale);
+      v = hn::Mul(log.values(a.v.codes + begin + i), v_scale);
+    } else {
+      m = load(x.m + i), v = load(x.v + i);
+    }
     const VF g = hn::Mul(load(grad + i), grad_scale);
-    const VF m = hn::Add(hn::Mul(beta1, load(x.m + i)), hn::Mul(rest1, g));
-    const VF v = hn::Add(hn::Mul(beta2, load(x.v + i)), hn::Mul(rest2, hn::Mul(g, g)));
+    m = hn::Add(hn::Mul(beta1, m), hn::Mul(rest1, g));
+    v = hn::Add(hn::Mul(beta2, v), hn::Mul(rest2, hn::Mul(g, g)));
     const VF w = from_quantised ? load(x.w + i) : load(master + i);
     const VF ratio = hn::Div(hn::Mul(m, bias1), hn::Add(hn::Sqrt(hn::Mul(v, bias2)), eps));
     const VF step = hn::Mul(lr, hn::Add(ratio, hn::Mul(decay, w)));
-    const VF next = hn::IfThenElse(hn::Ne(step, hn::Zero(df)), hn::Sub(w, step), w);
+    // Eq, not Ne: a NaN must go on.
+    const VF next = hn::IfThenElse(hn::Eq(step, hn::Zero(df)), w, hn::Sub(w, step));
     store(m, x.m + i);
     store(v, x.v + i);
     m_top = hn::Max(m_top, magnitude_bits(m));
-    v_top = hn::Max(v_top, magnitude_bits(v));
+    v_top = hn::Max(v_top, hn::BitCast(DU(), v));
     bool same;
     if constexpr (std::is_same_v<M, bf16_t>) {
       auto* p = reinterpret_cast<uint16_t*>(master + i);
-      const auto bits = stochastic_bf16_bits(next, random16<Moment::first>(x.words + i));
+      const VU high = stochastic_bf16_high(next, random16<Moment::first>(words));
+      const auto bits = high_halves(high);
       same = hn::AllTrue(D16(), hn::Eq(bits, hn::LoadU(D16(), p)));
       hn::StoreU(bits, D16(), p);
-      store(from_bf16(bits), x.w + i);
+      store(hn::BitCast(df, hn::And(high, hn::Set(DU(), 0xffff0000u))), x.w + i);
     } else {
       same = hn::AllTrue(di, hn::Eq(hn::BitCast(di, next), hn::BitCast(di, load(master + i))));
       store(next, master + i);
       store(next, x.w + i);
     }
     changed |= uint32_t(!same) << (i / kNvfp4Block);
+  };
+  for (int64_t i = 0; i < kMomentBlock; i += 2 * kLanes) {
+    VU low = hn::Zero(DU()), high = low;
+    if constexpr (kInt8 || std::is_same_v<M, bf16_t>) {
+      philox.words(uint64_t(begin + i), &low, &high);
+    }
+    hn::Store(low, DU(), x.words + i);
+    hn::Store(high, DU(), x.words + i + kLanes);
+    element(i, low);
+    element(i + kLanes, high);
   }
-  return {float_of_max(m_top), float_of_max(v_top), changed};
+  return {float_of_max(di, m_top), std::abs(float_of_max(DU(), v_top)), changed};
+}
+
+HWY_NOINLINE void fill_words(const PhiloxLanes& philox, int64_t begin, uint32_t* words) {
+  for (int64_t i = 0; i < kMomentBlock; i += 2 * kLanes) {
+    VU low, high;
+    philox.words(uint64_t(begin + i), &low, &high);
+    hn::Store(low, DU(), words + i);
+    hn::Store(high, DU(), words + i + kLanes);
+  }
 }
 
 void requantize(const AdamwArgs& a, int64_t begin, uint32_t changed, const float* w) {
 #if HWY_NATIVE_FMA
   if (a.rq.rule == ScaleRule::four_over_six) {
-    alignas(64) float g[16];
-    BlockWalk walk(a.rq, begin);
-    for (float& s : g) s = a.global_scale(walk.row()), walk.next();
     QuantisedBlocks q;
     if (a.master.dtype == DType::bf16 && !a.rq.weight->row_scale) {
-      four_over_six<Quotient::short_values>(w, g, &q);
+      four_over_six<Quotient::short_values>(w, nullptr, &q);
     } else {
+      float g[16];
+      BlockWalk rows(a.rq, begin);
+      for (float& s : g) s = a.global_scale(rows.row()), rows.next();
       four_over_six<Quotient::exact>(w, g, &q);
     }
     auto* packed = reinterpret_cast<uint8_t*>(a.rq.weight->packed.data);
-    walk = BlockWalk(a.rq, begin);
+    BlockWalk walk(a.rq, begin);
     for (int b = 0; b < 16; ++b, walk.next()) {
       if ((changed >> b & 1) == 0) continue;
       if (q.scale[b] == kE4m3NanCode) throw_nan_master(walk.row());
@@ -100,23 +141,39 @@ void requantize(const AdamwArgs& a, int64_t begin, uint32_t changed, const float
   a.requantize_scalar(begin, changed, w);
 }
 
+// Four streams are read; the hardware follows them, but not across pages and not far enough.
+template <class M, class G>
+void prefetch_block(const AdamwArgs& a, int64_t at) {
+  const auto lines = [](const void* p, size_t bytes) {
+    for (size_t i = 0; i < bytes; i += 64) hwy::Prefetch(static_cast<const std::byte*>(p) + i);
+  };
+  lines(reinterpret_cast<const M*>(a.master.data) + at, kMomentBlock * sizeof(M));
+  lines(reinterpret_cast<const G*>(a.grad.data) + at, kMomentBlock * sizeof(G));
+  if (a.format == MomentFormat::int8) {
+    lines(a.m.codes + at, kMomentBlock);
+    lines(a.v.codes + at, kMomentBlock);
+  }
+}
+
 template <class M, class G>
 void adamw_blocks_as(const AdamwArgs& a, int64_t begin, int64_t end) {
   BlockBuffers x;
-  const bool master_random = std::is_same_v<M, bf16_t>;
-  const bool v_random = a.format == MomentFormat::int8 || a.format == MomentFormat::nvfp4;
+  const PhiloxLanes philox(a.step.seed, a.step.stream);
+  const PhiloxLanes philox_moments(a.step.seed, moment_stream(a.format, a.step.stream));
   for (int64_t b = begin / kMomentBlock; b < end / kMomentBlock; ++b) {
-    const int64_t at = b * kMomentBlock;
-    if (master_random || v_random) {
-      random_words(a.step.seed, a.step.stream, uint64_t(at), kMomentBlock, x.words);
-    }
-    decode_block<Moment::first>(a.format, a.m, b, x.m);
-    decode_block<Moment::second>(a.format, a.v, b, x.v);
+    const int64_t at = b * kMomentBlock, ahead = at + 4 * kMomentBlock;
+    if (ahead < end) prefetch_block<M, G>(a, ahead);
     if (a.step.from == UpdateFrom::quantised) a.load_quantised(at, kMomentBlock, x.w);
-    const Updated u = update_block<M, G>(a, at, x);
-    if (a.format == MomentFormat::bf16) {
-      random_words(a.step.seed, moment_stream(a.format, a.step.stream), uint64_t(at), kMomentBlock,
-                   x.words);
+    Updated u;
+    if (a.format == MomentFormat::int8) {
+      u = update_block<M, G, true>(a, philox, at, x);
+    } else {
+      decode_block<Moment::first>(a.format, a.m, b, x.m);
+      decode_block<Moment::second>(a.format, a.v, b, x.v);
+      u = update_block<M, G, false>(a, philox, at, x);
+      if (a.format == MomentFormat::bf16 || a.format == MomentFormat::nvfp4) {
+        fill_words(philox_moments, at, x.words);
+      }
     }
     encode_block<Moment::first>(a.format, a.m, b, x.m, u.m_amax, x.words);
     encode_block<Moment::second>(a.format, a.v, b, x.v, u.v_amax, x.words);

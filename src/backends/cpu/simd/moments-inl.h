@@ -15,86 +15,136 @@ namespace nibble::cpu::HWY_NAMESPACE {
 
 using D8 = hn::Rebind<uint8_t, DF>;
 
-// table[index], index < 8.
-HWY_INLINE VF lookup8(const float* table, VI index) {
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
-  alignas(64) float t[kLanes] = {};
-  std::memcpy(t, table, 32);
-  return hn::TableLookupLanes(hn::Load(DF(), t), hn::IndicesFromVec(DF(), index));
+// Eight floats that lanes look up by the low three bits of an index, in a register where one holds
+// them. (Highway's own look-up wants indices in range, and the instructions do not.)
+struct Table8 {
+#if HWY_TARGET == HWY_AVX3
+  VF values;  // twice: the instruction takes four bits
+  HWY_INLINE explicit Table8(const float* p) {
+    const auto v = hn::LoadU(hn::Half<DF>(), p);
+    values = hn::Combine(DF(), v, v);
+  }
+  HWY_INLINE VF operator[](VI index) const {
+    return VF{_mm512_permutexvar_ps(index.raw, values.raw)};
+  }
+#elif HWY_TARGET == HWY_AVX2
+  VF values;
+  HWY_INLINE explicit Table8(const float* p) : values(hn::LoadU(DF(), p)) {}
+  HWY_INLINE VF operator[](VI index) const {
+    return VF{_mm256_permutevar8x32_ps(values.raw, index.raw)};
+  }
 #else
-  return hn::GatherIndex(DF(), table, index);
+  VF low, high;
+  HWY_INLINE explicit Table8(const float* p)
+      : low(hn::LoadU(DF(), p)), high(hn::LoadU(DF(), p + kLanes)) {
+    static_assert(kLanes == 4);
+  }
+  HWY_INLINE VF operator[](VI index) const {
+    const auto four = hn::IndicesFromVec(DF(), hn::And(index, hn::Set(DI(), 3)));
+    const auto upper = hn::RebindMask(DF(), hn::TestBit(index, hn::Set(DI(), 4)));
+    return hn::IfThenElse(upper, hn::TableLookupLanes(high, four), hn::TableLookupLanes(low, four));
+  }
 #endif
-}
+};
 HWY_INLINE VI magnitude_bits(VF x) {
   return hn::And(hn::BitCast(DI(), x), hn::Set(DI(), 0x7fffffff));
 }
-HWY_INLINE float float_of_max(VI magnitudes) {
-  return __builtin_bit_cast(float, hn::GetLane(hn::MaxOfLanes(DI(), magnitudes)));
+template <class D>
+HWY_INLINE float float_of_max(D d, hn::Vec<D> bits) {
+  return __builtin_bit_cast(float, hn::GetLane(hn::MaxOfLanes(d, bits)));
 }
 
-// Random 16 bits of each word: the low or the high ones.
+// 16 random bits of each word: the low ones for m and the master, the high ones for v.
 template <Moment kMoment>
-HWY_INLINE VU random16(const uint32_t* words) {
-  const VU w = hn::Load(DU(), words);
-  return kMoment == Moment::first ? hn::And(w, hn::Set(DU(), 0xffffu)) : hn::ShiftRight<16>(w);
+HWY_INLINE VU random16(VU words) {
+  return kMoment == Moment::first ? hn::And(words, hn::Set(DU(), 0xffffu))
+                                  : hn::ShiftRight<16>(words);
 }
 
-// stochastic_bf16 with 16 random bits a lane.
-HWY_INLINE hn::Vec<D16> stochastic_bf16_bits(VF x, VU random) {
+// stochastic_bf16 with 16 random bits a lane, in the upper halves of the result; the lower ones are
+// noise.
+HWY_INLINE VU stochastic_bf16_high(VF x, VU random) {
   const DU du;
   const VU u = hn::BitCast(du, x);
-  const VU nan = hn::Or(hn::ShiftRight<16>(u), hn::Set(du, 0x40u));
-  const VU r =
-      hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(x)), nan, hn::ShiftRight<16>(hn::Add(u, random)));
-  return hn::DemoteTo(D16(), hn::BitCast(DI(), r));
+  return hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(x)), hn::Or(u, hn::Set(du, 0x400000u)),
+                        hn::Add(u, random));
+}
+HWY_INLINE hn::Vec<D16> high_halves(VU x) {
+  return hn::DemoteTo(D16(), hn::BitCast(DI(), hn::ShiftRight<16>(x)));
 }
 
 // --- int8 ---
-HWY_INLINE VF dynamic_values(const uint8_t* codes) {
-  return hn::GatherIndex(DF(), kDynamicMap.value, hn::PromoteTo(DI(), hn::LoadU(D8(), codes)));
-}
-HWY_INLINE VI dynamic_codes(VF r) {
-  const DI di;
-  const VI u = hn::BitCast(di, r);
-  const VI first = hn::Set(di, int32_t(DynamicMap::kFirst));
-  const VI a = hn::Min(hn::Max(magnitude_bits(r), first), hn::Set(di, int32_t(DynamicMap::kLast)));
-  const VI middle = hn::GatherIndex(di, reinterpret_cast<const int32_t*>(kDynamicMap.cell),
-                                    hn::ShiftRight<17>(hn::Sub(a, first)));
-  const VI code = hn::IfThenElse(hn::Gt(a, middle), hn::Add(middle, hn::Set(di, 1)), middle);
-  // 127 is never above a midpoint, so the sum stays in seven bits.
-  const VI sign = hn::And(hn::ShiftRight<24>(u), hn::Set(di, 0x80));
-  return hn::Or(hn::And(code, hn::Set(di, 127)), sign);
-}
-HWY_INLINE VF log_values(const uint8_t* codes) {
-  const DI di;
-  const VI c = hn::PromoteTo(di, hn::LoadU(D8(), codes));
-  const VI root =
-      hn::BitCast(di, lookup8(kLogMap.root, hn::And(hn::Sub(hn::Zero(di), c), hn::Set(di, 7))));
-  const VI octaves = hn::ShiftRight<3>(hn::Add(c, hn::Set(di, 7)));
-  return hn::BitCast(DF(), hn::Sub(root, hn::ShiftLeft<23>(octaves)));
-}
-HWY_INLINE VI log_codes(VF r, VU random) {
-  const DI di;
-  const DF df;
-  const VI a = magnitude_bits(r);
-  const VF u = hn::BitCast(df, hn::Or(hn::And(a, hn::Set(di, 0x7fffff)), hn::Set(di, 0x3f800000)));
-  const VI eighth = hn::And(hn::ShiftRight<20>(a), hn::Set(di, 7));
-  const VI next = hn::Add(eighth, hn::Set(di, 1));
-  const auto above = hn::RebindMask(di, hn::Ge(u, lookup8(kLogMap.root + 1, eighth)));
-  const VI j = hn::IfThenElse(above, next, eighth);
-  const VF part = hn::Mul(hn::Sub(u, lookup8(kLogMap.root, j)), lookup8(kLogMap.per_step, j));
-  const VF draw = hn::Add(hn::ConvertTo(df, hn::BitCast(di, random)), hn::Set(df, 0.5f));
-  const VI place = hn::Add(hn::ShiftLeft<3>(hn::ShiftRight<23>(a)), j);
-  const VI low = hn::Sub(hn::Set(di, 8 * 127), place);
-  const VI code =
-      hn::IfThenElse(hn::RebindMask(di, hn::Lt(draw, part)), hn::Sub(low, hn::Set(di, 1)), low);
-  return hn::Min(hn::Max(code, hn::Zero(di)), hn::Set(di, 255));
-}
+struct DynamicTables {
+  Table8 step, base, per_step, origin, last, begin;
+  HWY_INLINE DynamicTables()
+      : step(kDynamicMap.step),
+        base(kDynamicMap.base),
+        per_step(kDynamicMap.per_step),
+        origin(kDynamicMap.origin),
+        last(kDynamicMap.last),
+        begin(kDynamicMap.begin) {}
+
+  HWY_INLINE VF values(const uint8_t* codes) const {
+    const DI di;
+    const VI code = hn::PromoteTo(di, hn::LoadU(D8(), codes));
+    const VF c = hn::ConvertTo(DF(), hn::And(code, hn::Set(di, 127)));
+    const VI exponent = hn::ShiftRight<23>(hn::BitCast(di, c));
+    const VI q = hn::Sub(hn::Max(exponent, hn::Set(di, 126)), hn::Set(di, 126));
+    const VF magnitude = hn::Add(hn::Mul(c, step[q]), base[q]);
+    const VI sign = hn::And(hn::ShiftLeft<24>(code), hn::Set(di, INT32_MIN));
+    return hn::BitCast(DF(), hn::Or(hn::BitCast(di, magnitude), sign));
+  }
+  HWY_INLINE VI codes(VF r) const {
+    const DI di;
+    const DF df;
+    const VI first = hn::Set(di, 105 << 23);
+    const VI a = hn::Min(hn::Max(magnitude_bits(r), first), hn::Set(di, 127 << 23));
+    const VF magnitude = hn::BitCast(df, a);
+    const VI x = hn::ShiftRight<17>(hn::Sub(a, first));
+    const VI estimate =
+        hn::ShiftRight<8>(hn::Add(hn::Add(x, hn::ShiftRight<2>(x)), hn::Set(di, 120)));
+    const auto above = hn::RebindMask(di, hn::Ge(magnitude, begin[estimate]));
+    const VI q = hn::IfThenElse(above, hn::Add(estimate, hn::Set(di, 1)), estimate);
+    const VF code = hn::Add(hn::Mul(magnitude, per_step[q]), origin[q]);
+    const VI kept = hn::NearestInt(hn::Min(code, last[q]));
+    return hn::Or(kept, hn::And(hn::ShiftRight<24>(hn::BitCast(di, r)), hn::Set(di, 0x80)));
+  }
+};
+struct LogTables {
+  Table8 root, next, per_step;
+  HWY_INLINE LogTables() : root(kLogMap.root), next(kLogMap.root + 1), per_step(kLogMap.per_step) {}
+
+  HWY_INLINE VF values(const uint8_t* codes) const {
+    const DI di;
+    const VI minus = hn::Sub(hn::Zero(di), hn::PromoteTo(di, hn::LoadU(D8(), codes)));
+    // 2^(-code/8): the exponent takes the whole octaves, the low three bits choose the root.
+    const VI octaves = hn::And(hn::ShiftLeft<20>(minus), hn::Set(di, int32_t(0xff800000u)));
+    return hn::BitCast(DF(), hn::Add(hn::BitCast(di, root[minus]), octaves));
+  }
+  HWY_INLINE VI codes(VF r, VU random) const {
+    const DI di;
+    const DF df;
+    const VI a = magnitude_bits(r);
+    const VF u =
+        hn::BitCast(df, hn::Or(hn::And(a, hn::Set(di, 0x7fffff)), hn::Set(di, 0x3f800000)));
+    const VI eighth = hn::And(hn::ShiftRight<20>(a), hn::Set(di, 7));
+    const auto above = hn::RebindMask(di, hn::Ge(u, next[eighth]));
+    const VI j = hn::IfThenElse(above, hn::Add(eighth, hn::Set(di, 1)), eighth);
+    const VF part = hn::Mul(hn::Sub(u, root[j]), per_step[j]);
+    const VF draw = hn::Add(hn::ConvertTo(df, hn::BitCast(di, random)), hn::Set(df, 0.5f));
+    const VI place = hn::Add(hn::ShiftLeft<3>(hn::ShiftRight<23>(a)), j);
+    const VI low = hn::Sub(hn::Set(di, 8 * 127), place);
+    const auto up = hn::RebindMask(di, hn::Lt(draw, part));
+    const VI code = hn::IfThenElse(up, hn::Sub(low, hn::Set(di, 1)), low);
+    return hn::Min(hn::Max(code, hn::Zero(di)), hn::Set(di, 255));
+  }
+};
 HWY_INLINE void store_codes(VI codes, uint8_t* p) {
   hn::StoreU(hn::DemoteTo(D8(), codes), D8(), p);
 }
 
 // --- Blocks ---
+// The formats whose decoding is not part of the update loop.
 template <Moment kMoment>
 HWY_NOINLINE void decode_block(MomentFormat format, const MomentView& x, int64_t b, float* out) {
   const int64_t at = b * kMomentBlock;
@@ -102,13 +152,6 @@ HWY_NOINLINE void decode_block(MomentFormat format, const MomentView& x, int64_t
     convert(out, reinterpret_cast<const float*>(x.codes) + at, kMomentBlock);
   } else if (format == MomentFormat::bf16) {
     convert(out, reinterpret_cast<const bf16_t*>(x.codes) + at, kMomentBlock);
-  } else if (format == MomentFormat::int8) {
-    const VF scale = hn::Set(DF(), x.scales[b]);
-    const uint8_t* codes = x.codes + at;
-    for (int64_t i = 0; i < kMomentBlock; i += kLanes) {
-      const VF unit = kMoment == Moment::first ? dynamic_values(codes + i) : log_values(codes + i);
-      store(hn::Mul(unit, scale), out + i);
-    }
   } else {
     decode_moment<kMoment>(format, x, b, kMomentBlock, out);
   }
@@ -126,7 +169,7 @@ HWY_NOINLINE void encode_block(MomentFormat format, const MomentView& x, int64_t
     auto* out = reinterpret_cast<uint16_t*>(x.codes) + at;
     for (int64_t i = 0; i < kMomentBlock; i += kLanes) {
       const VF v = load(in + i);
-      auto h = stochastic_bf16_bits(v, random16<kMoment>(words + i));
+      auto h = high_halves(stochastic_bf16_high(v, random16<kMoment>(hn::Load(DU(), words + i))));
       if (!kFirst) {  // v > 0 never becomes 0
         const auto lost =
             hn::And(hn::Gt(v, hn::Zero(DF())),
@@ -141,10 +184,13 @@ HWY_NOINLINE void encode_block(MomentFormat format, const MomentView& x, int64_t
     const VF inverse = hn::Set(DF(), inverse_or_zero(scale));
     x.scales[b] = scale;
     uint8_t* codes = x.codes + at;
+    const LogTables log;
+    const DynamicTables dynamic;
     for (int64_t i = 0; i < kMomentBlock; i += kLanes) {
       const VF r = hn::Mul(load(in + i), inverse);
-      store_codes(kFirst ? dynamic_codes(r) : log_codes(r, random16<kMoment>(words + i)),
-                  codes + i);
+      store_codes(
+          kFirst ? dynamic.codes(r) : log.codes(r, random16<kMoment>(hn::Load(DU(), words + i))),
+          codes + i);
     }
   } else {
     encode_moment<kMoment>(format, x, b, kMomentBlock, in, words);

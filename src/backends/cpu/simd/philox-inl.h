@@ -12,37 +12,51 @@
 HWY_BEFORE_NAMESPACE();
 namespace nibble::cpu::HWY_NAMESPACE {
 
-// words[i] = random_bits(seed, stream, first + i) for i < count; first is a multiple of 4 * count,
-// count of 2 * kLanes.
-HWY_NOINLINE void random_words(uint64_t seed, uint64_t stream, uint64_t first, int64_t count,
-                               uint32_t* words) {
-  const DU d;
-  const hn::RepartitionToWide<DU> wide;
-  const VU m0 = hn::Set(d, 0xD2511F53u), m1 = hn::Set(d, 0xCD9E8D57u);
-  const VU index_high = hn::Set(d, uint32_t(first / 4 >> 32));
-  // Only the low half of each 64-bit lane counts; the products read nothing else.
-  const auto lane = hn::Iota(wide, 0);
-  for (int64_t i = 0; i < count; i += 2 * kLanes) {
-    VU c0 = hn::BitCast(d, hn::Add(hn::Set(wide, (first + uint64_t(i)) / 4), lane));
-    VU c1 = index_high;
-    VU c2 = hn::Set(d, uint32_t(stream)), c3 = hn::Set(d, uint32_t(stream >> 32));
+class PhiloxLanes {
+ public:
+  PhiloxLanes(uint64_t seed, uint64_t stream) : stream_(stream) {
     uint32_t k0 = uint32_t(seed), k1 = uint32_t(seed >> 32);
     for (int round = 0; round < 10; ++round) {
+      keys_[2 * round] = k0, keys_[2 * round + 1] = k1;
+      k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
+    }
+    // Counters such that interleaving pairs of words within 128 bits puts them in order.
+    for (int lane = 0; lane < kLanes / 2; ++lane) {
+      order_[lane] = uint64_t(lane / 2 + (lane % 2) * (kLanes / 4));
+    }
+  }
+
+  // random_bits of elements first .. first + 2 * kLanes - 1; first is a multiple of 2 * kLanes.
+  HWY_INLINE void words(uint64_t first, VU* low, VU* high) const {
+    const DU d;
+    const hn::RepartitionToWide<DU> wide;
+    const VU m0 = hn::Set(d, 0xD2511F53u), m1 = hn::Set(d, 0xCD9E8D57u);
+    // Only the low half of each 64-bit lane counts; the products read nothing else.
+    VU c0 = hn::BitCast(d, hn::Add(hn::Set(wide, first / 4), hn::Load(wide, order_)));
+    VU c1 = hn::Set(d, uint32_t(first / 4 >> 32));
+    VU c2 = hn::Set(d, uint32_t(stream_)), c3 = hn::Set(d, uint32_t(stream_ >> 32));
+#pragma GCC unroll 10
+    for (int round = 0; round < 10; ++round) {
       const auto p0 = hn::MulEven(c0, m0), p1 = hn::MulEven(c2, m1);
-      c0 = hn::Xor(hn::BitCast(d, hn::ShiftRight<32>(p1)), hn::Xor(c1, hn::Set(d, k0)));
-      c2 = hn::Xor(hn::BitCast(d, hn::ShiftRight<32>(p0)), hn::Xor(c3, hn::Set(d, k1)));
+      c0 = hn::Xor3(hn::BitCast(d, hn::ShiftRight<32>(p1)), c1, hn::Set(d, keys_[2 * round]));
+      c2 = hn::Xor3(hn::BitCast(d, hn::ShiftRight<32>(p0)), c3, hn::Set(d, keys_[2 * round + 1]));
       c1 = hn::BitCast(d, p1);
       c3 = hn::BitCast(d, p0);
-      k0 += 0x9E3779B9u;
-      k1 += 0xBB67AE85u;
     }
-    const auto pair = [&](VU low, VU high) HWY_ATTR {
-      const auto up = hn::ShiftLeft<32>(hn::BitCast(wide, high));
-      return hn::BitCast(wide, hn::OddEven(hn::BitCast(d, up), low));
+    const auto pair = [&](VU even, VU odd) HWY_ATTR {
+      const VU up = hn::BitCast(d, hn::ShiftLeft<32>(hn::BitCast(wide, odd)));
+      return hn::BitCast(wide, hn::OddEven(up, even));
     };
-    hn::StoreInterleaved2(pair(c0, c1), pair(c2, c3), wide, reinterpret_cast<uint64_t*>(words + i));
+    const auto a = pair(c0, c1), b = pair(c2, c3);
+    *low = hn::BitCast(d, hn::InterleaveLower(wide, a, b));
+    *high = hn::BitCast(d, hn::InterleaveUpper(wide, a, b));
   }
-}
+
+ private:
+  alignas(64) uint64_t order_[kLanes / 2];
+  uint32_t keys_[20];
+  uint64_t stream_;
+};
 
 }  // namespace nibble::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

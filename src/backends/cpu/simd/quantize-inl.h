@@ -56,15 +56,15 @@ struct Scale {
   HWY_INLINE explicit Scale(VF scale) : s(scale), inverse(scale) {
     if (kQuotient == Quotient::short_values) inverse = hn::Div(hn::Set(DF(), 1.0f), scale);
   }
-  // Bits of the quotient, 6 at most; NaN becomes 6.
+  // Bits of the quotient, 6 at most; NaN, which may have a sign, becomes 6.
   HWY_INLINE VI quotient(VF a) const {
     const DI di;
     VI y;
     if (kQuotient == Quotient::short_values) {
       y = hn::BitCast(di, hn::Mul(a, inverse));
-      y = hn::And(hn::Add(y, hn::Set(di, 0x80)), hn::Set(di, ~0xff));
+      y = hn::And(hn::Add(y, hn::Set(di, 0x80)), hn::Set(di, 0x7fffff00));
     } else {
-      y = hn::BitCast(di, hn::Div(a, s));
+      y = hn::And(hn::BitCast(di, hn::Div(a, s)), hn::Set(di, 0x7fffffff));
     }
     return hn::Min(y, hn::Set(di, 0x40c00000));
   }
@@ -101,22 +101,51 @@ HWY_INLINE VF squared_error(const VF* x, const Scale<kQuotient>& scale) {
   return hn::Add(part[0], part[1]);
 }
 
-// w [16][16], global scales g [16] (all 1 for short_values).
+// Elements 4 i .. 4 i + 3 of kLanes blocks: columns[k] holds element 4 i + k of each, p their
+// first.
+using D4 = hn::CappedTag<float, 4>;
+HWY_INLINE VF load_pieces(const float* p) {
+  const auto piece = [&](int block) HWY_ATTR { return hn::LoadU(D4(), p + 64 * block); };
+#if HWY_TARGET == HWY_AVX3
+  const hn::Half<DF> half;
+  return hn::Combine(DF(), hn::Combine(half, piece(3), piece(2)),
+                     hn::Combine(half, piece(1), piece(0)));
+#elif HWY_TARGET == HWY_AVX2
+  return hn::Combine(DF(), piece(1), piece(0));
+#else
+  return piece(0);
+#endif
+}
+HWY_INLINE void load_columns(const float* p, VF* columns) {
+  const DF df;
+  const hn::RepartitionToWide<DU> wide;
+  const VF r0 = load_pieces(p), r1 = load_pieces(p + 16);
+  const VF r2 = load_pieces(p + 32), r3 = load_pieces(p + 48);
+  const auto bits = [&](VF v) HWY_ATTR { return hn::BitCast(wide, v); };
+  const auto a = bits(hn::InterleaveLower(df, r0, r1)), b = bits(hn::InterleaveLower(df, r2, r3));
+  const auto c = bits(hn::InterleaveUpper(df, r0, r1)), d = bits(hn::InterleaveUpper(df, r2, r3));
+  columns[0] = hn::BitCast(df, hn::InterleaveLower(wide, a, b));
+  columns[1] = hn::BitCast(df, hn::InterleaveUpper(wide, a, b));
+  columns[2] = hn::BitCast(df, hn::InterleaveLower(wide, c, d));
+  columns[3] = hn::BitCast(df, hn::InterleaveUpper(wide, c, d));
+}
+
+// w [16][16], global scales g [16] (all 1, and not read, for short_values).
 template <Quotient kQuotient>
 HWY_NOINLINE void four_over_six(const float* w, const float* g, QuantisedBlocks* out) {
   const DI di;
   const DU du;
   const DF df;
   const VI one = hn::Set(di, 1);
-  const VI columns = hn::ShiftLeft<4>(hn::Iota(di, 0));
   for (int group = 0; group < 16; group += kLanes, w += 16 * kLanes) {
     VF x[16];
     VI amax_bits = hn::Zero(di);
+    for (int k = 0; k < 16; k += 4) load_columns(w + k, x + k);
     for (int k = 0; k < 16; ++k) {
-      x[k] = hn::GatherIndex(df, w + k, columns);
       amax_bits = hn::Max(amax_bits, hn::BitCast(di, hn::Abs(x[k])));
     }
-    const VF amax = hn::BitCast(df, amax_bits), global = load(g + group);
+    const VF amax = hn::BitCast(df, amax_bits);
+    const VF global = kQuotient == Quotient::exact ? load(g + group) : hn::Set(df, 1.0f);
     const auto byte = [&](float d) HWY_ATTR {
       VF wanted = hn::Div(amax, hn::Set(df, d));
       if (kQuotient == Quotient::exact) wanted = hn::Div(wanted, global);
