@@ -189,15 +189,38 @@ TEST(Adamw, BlocksWhoseMasterDidNotChangeKeepTheirCodes) {
 }
 
 TEST(Adamw, AMasterThatBecameNanIsRefusedWhereCodesCannotHoldIt) {
-  const auto backend = make_cpu_backend(2);
-  Parameter p(*backend, {MomentFormat::int8, DType::bf16, DType::bf16, 2, 256, PackedCase{}});
-  p.set_grad([](int64_t i) { return i == 300 ? NAN : 1.0; });
-  try {
-    p.step(adamw_at(1, 1e-3f));
-    FAIL();
-  } catch (const UsageError& e) {
-    EXPECT_NE(std::string(e.what()).find("row 1 "), std::string::npos) << e.what();
-  }
+  on_every_target([] {
+    for (DType master : {DType::bf16, DType::f32}) {
+      const auto backend = make_cpu_backend(2);
+      Parameter p(*backend, {MomentFormat::int8, master, DType::bf16, 2, 256, PackedCase{}});
+      p.set_grad([](int64_t i) { return i == 300 ? NAN : 1.0; });
+      try {
+        p.step(adamw_at(1, 1e-3f));
+        ADD_FAILURE();
+      } catch (const UsageError& e) {
+        EXPECT_NE(std::string(e.what()).find("row 1 "), std::string::npos) << e.what();
+      }
+      EXPECT_TRUE(std::isnan(p.master_values()[300]));
+      EXPECT_TRUE(std::isnan(p.moment_values<Moment::first>()[300]));
+      EXPECT_TRUE(std::isnan(p.moment_values<Moment::second>()[300]));
+    }
+  });
+}
+
+// Where the step is nothing, not even the sign of a zero changes.
+TEST(Adamw, AStepOfNothingChangesNoBit) {
+  on_every_target([] {
+    const auto backend = make_cpu_backend(1);
+    for (DType master : {DType::bf16, DType::f32}) {
+      Parameter p(*backend, {MomentFormat::int8, master, DType::bf16, 1, 300});
+      p.set_master([](int64_t i) { return i % 3 ? -0.0 : 0.1 * double(i); });
+      p.set_grad([](int64_t i) { return i % 2 ? 1.0 : -1.0; });
+      const size_t bytes = 300 * dtype_bytes(master);
+      const auto before = p.state();
+      p.step(adamw_at(1, 0.0f));
+      EXPECT_EQ(std::memcmp(p.state().data(), before.data(), bytes), 0);
+    }
+  });
 }
 
 // Five steps against the formula in double: the reference keeps its moments in f32, which costs it
