@@ -16,7 +16,7 @@ struct Batch {
   Tensor slots;      // [N] where each token's key and value go
   Tensor sequences;  // [S, 4], struct Sequence
   Tensor out_rows;   // [R] rows of the batch whose logits are wanted
-  Tensor order;      // [N] rows sorted by id, stably; only the backward reads it
+  Tensor order{};    // [N] rows sorted by id, stably; only the backward reads it
   int64_t n() const { return ids.dim(0); }
   int64_t outputs() const { return out_rows.dim(0); }
 };
