@@ -122,6 +122,7 @@ class Bench {
     if (wants("train")) training();
     others();
     gradients();
+    optimizer();
   }
 
  private:
@@ -383,6 +384,45 @@ class Bench {
       backend_->softmax_stats(stats, f32(logits, {4, kV}), ids4, 0, Accumulate::no);
       backend_->cross_entropy(f32(c, {4}), stats, ids4);
     });
+  }
+
+  // One parameter of the 4B shape with bf16 gradients. Bytes: gradient, master and moments, the
+  // latter two both ways, and the packed copy.
+  void optimizer() {
+    constexpr int64_t kRows = 4096, kCols = 2560, kN = kRows * kCols;
+    Buffer master = random_floats(kN), grad = random_floats(kN, DType::bf16);
+    Weight w = random_weight(kRows, kCols);
+    double sum = 0;
+    row("sum_squares bf16 10M", 2.0 * kN, 2.0 * kN, [&] {
+      backend_->sum_squares(make_tensor(&sum, DType::f64, {1}),
+                            make_tensor(grad.data(), DType::bf16, {kN}));
+    });
+    const auto step = [&](DType type, MomentFormat format, const LinearWeight* packed) {
+      Buffer m = backend_->allocate(moment_bytes(format, kN), "m");
+      Buffer v = backend_->allocate(moment_bytes(format, kN), "v");
+      AdamwStep s;
+      s.lr = 1e-4f;
+      const double moments = 4 * double(m.bytes());
+      const std::string name = "adamw_step " + std::string(moment_format_name(format)) + " " +
+                               std::string(dtype_name(type)) + (packed ? " nvfp4 10M" : " 10M");
+      row(name, kN * (2.0 + 2.0 * double(dtype_bytes(type)) + (packed ? 9.0 / 16 : 0)) + moments,
+          20.0 * kN, [&] {
+            ++s.stream;
+            backend_->adamw_step(make_tensor(master.data(), type, {kN}),
+                                 make_tensor(grad.data(), DType::bf16, {kN}),
+                                 make_tensor(m.data(), DType::u8, {int64_t(m.bytes())}),
+                                 make_tensor(v.data(), DType::u8, {int64_t(v.bytes())}), format, 0,
+                                 kN, s, {packed, 0, ScaleRule::four_over_six});
+          });
+    };
+    step(DType::f32, MomentFormat::f32, nullptr);
+    auto* short_master = reinterpret_cast<bf16_t*>(master.data());
+    for (int64_t i = 0; i < kN; ++i) {
+      short_master[i] = to_bf16(0.02f * float(normal_pair(philox(3, 0, uint64_t(i)))[0]));
+    }
+    step(DType::bf16, MomentFormat::bf16, &w.w);
+    step(DType::bf16, MomentFormat::int8, nullptr);
+    step(DType::bf16, MomentFormat::int8, &w.w);
   }
 
   // Loss and gradients as training calls them, in f32; attention also at a small model's heads.

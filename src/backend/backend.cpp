@@ -374,8 +374,9 @@ void Backend::adamw_step(Tensor master, Tensor grad, Tensor m, Tensor v, MomentF
                          int64_t begin, int64_t count, const AdamwStep& step,
                          const Requantize& rq) {
   const int64_t n = master.numel();
-  require(is_act(master) && grad.numel() == n && is_grad(grad, master) && master.contiguous() &&
-              grad.contiguous(),
+  require(master.dtype == DType::f32 || master.dtype == DType::bf16 || master.dtype == DType::f64,
+          "adamw_step", "type of", master);
+  require(grad.numel() == n && is_grad(grad, master) && master.contiguous() && grad.contiguous(),
           "adamw_step", "shapes", master, grad);
   require(m.dtype == DType::u8 && v.dtype == DType::u8 && m.bytes() == moment_bytes(format, n) &&
               v.bytes() == m.bytes(),
@@ -383,7 +384,8 @@ void Backend::adamw_step(Tensor master, Tensor grad, Tensor m, Tensor v, MomentF
   require(begin >= 0 && count >= 0 && begin + count <= n && begin % kMomentBlock == 0 &&
               ((begin + count) % kMomentBlock == 0 || begin + count == n),
           "adamw_step", "the range must consist of whole blocks of", master);
-  require(!rq.weight || (rq.weight->is_packed() && n % rq.weight->in == 0 &&
+  require(!rq.weight || (rq.weight->is_packed() && rq.weight->in % kNvfp4Block == 0 &&
+                         n % rq.weight->in == 0 && rq.row_offset >= 0 &&
                          rq.row_offset + n / rq.weight->in <= rq.weight->out),
           "adamw_step", "packed copy of", master);
   require(step.from == UpdateFrom::master || rq.weight, "adamw_step",

@@ -21,6 +21,33 @@ LinearWeight dense(int64_t out, int64_t in) {
   return w;
 }
 
+// A call of adamw_step that is right but for what `change` does to it.
+struct StepCall {
+  Tensor master = f32({4, 64}), grad = f32({4, 64});
+  int64_t moment_bytes_off = 0, begin = 0, count = 256, row_offset = 0;
+  AdamwStep step;
+  bool packed = true;
+
+  void operator()(Backend& b) const {
+    const auto moment = [&](int64_t off) {
+      const auto bytes = int64_t(moment_bytes(MomentFormat::int8, master.numel()));
+      return make_tensor(nullptr, DType::u8, {bytes + off});
+    };
+    LinearWeight w;
+    w.out = 5;
+    w.in = 64;
+    w.packed = make_tensor(nullptr, DType::u8, {int64_t(b.packed_bytes(5, 64))});
+    const Requantize rq{packed ? &w : nullptr, row_offset, ScaleRule::four_over_six};
+    b.adamw_step(master, grad, moment(0), moment(moment_bytes_off), MomentFormat::int8, begin,
+                 count, step, rq);
+  }
+};
+std::function<void(Backend&)> step_with(const std::function<void(StepCall&)>& change) {
+  StepCall c;
+  change(c);
+  return c;
+}
+
 struct BadCall {
   std::string op, why;
   std::function<void(Backend&)> call;
@@ -240,6 +267,31 @@ std::vector<BadCall> bad_calls() {
        [](Backend& b) {
          b.scatter_rows(f32({2, 8}), f32({3, 8}), i32({3}));
        }},
+      {"sum_squares", "f32 result", [](Backend& b) { b.sum_squares(f32({1}), f32({9})); }},
+      {"sum_squares", "strided",
+       [](Backend& b) {
+         b.sum_squares(make_tensor(nullptr, DType::f64, {1}), f32({2, 4}).columns(0, 2));
+       }},
+      {"adamw_step", "sizes differ", step_with([](StepCall& c) {
+         c.grad = f32({4, 63});
+       })},
+      {"adamw_step", "master of f16", step_with([](StepCall& c) {
+         c.master = make_tensor(nullptr, DType::f16, {4, 64});
+       })},
+      {"adamw_step", "size of v", step_with([](StepCall& c) { c.moment_bytes_off = -1; })},
+      {"adamw_step", "begins inside a block", step_with([](StepCall& c) {
+         c.master = c.grad = f32({4, 128});
+         c.begin = 128;
+         c.packed = false;
+       })},
+      {"adamw_step", "ends inside a block", step_with([](StepCall& c) { c.count = 128; })},
+      {"adamw_step", "past the end", step_with([](StepCall& c) { c.count = 512; })},
+      {"adamw_step", "rows past the weight's", step_with([](StepCall& c) { c.row_offset = 2; })},
+      {"adamw_step", "negative row", step_with([](StepCall& c) { c.row_offset = -1; })},
+      {"adamw_step", "nothing packed to update from", step_with([](StepCall& c) {
+         c.packed = false;
+         c.step.from = UpdateFrom::quantised;
+       })},
       {"copy", "types differ", [](Backend& b) { b.copy(f32({3}), i32({3})); }},
       {"upload", "strided",
        [](Backend& b) {
@@ -247,6 +299,13 @@ std::vector<BadCall> bad_calls() {
          b.upload(f32({2, 4}).columns(0, 2), x);
        }},
   };
+}
+
+TEST(Validation, TheStepThatBadOnesAreMadeFromIsAccepted) {
+  RefBackend<double> layout;
+  NullBackend backend(layout);
+  StepCall{}(backend);
+  EXPECT_EQ(backend.calls(), 1);
 }
 
 TEST(Validation, WrongArgumentsAreRefusedByName) {
