@@ -109,11 +109,14 @@ uint64_t TensorSource::payload_bytes() const {
   return n;
 }
 
+std::string TensorSource::name() const {
+  return files_.empty() ? "(no file)" : files_.front().path().string();
+}
+
 std::string TensorSource::describe() const {
   const std::string shards = files_.size() > 1 ? fmt::format(" in {} files", files_.size()) : "";
-  return fmt::format("{}: {}{}, {} tensors, {}",
-                     files_.empty() ? "(no file)" : files_.front().path().string(), format_, shards,
-                     tensors_.size(), format_bytes(payload_bytes()));
+  return fmt::format("{}: {}{}, {} tensors, {}", name(), format_, shards, tensors_.size(),
+                     format_bytes(payload_bytes()));
 }
 
 std::unique_ptr<TensorSource> open_tensor_source(const fs::path& path) {

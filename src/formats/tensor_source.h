@@ -50,6 +50,7 @@ class TensorSource {
   const std::vector<InputFile>& files() const { return files_; }
   const Metadata& metadata() const { return metadata_; }  // safetensors' __metadata__
   uint64_t payload_bytes() const;
+  std::string name() const;      // of its (first) file, for messages
   std::string describe() const;  // "models/x.dat: dat, 652 tensors, 2.83 GiB"
 
  protected:

@@ -42,7 +42,7 @@ void set_matrix(LogicalTensor& t) {
 }
 
 void check_packed(const TensorSource& source, LogicalTensor& t) {
-  const std::string where = source.files().front().path().string();
+  const std::string where = source.name();
   const auto fail = [&](const std::string& what) {
     throw_format("{}: NVFP4 tensor '{}': {}", where, t.name, what);
   };
@@ -133,8 +133,8 @@ WeightIndex::WeightIndex(const TensorSource& source) : source_(&source) {
                               : part.part == Part::scales ? t.scales
                                                           : t.global_scale;
     if (slot) {
-      throw_format("{}: '{}' and '{}' are the same part of '{}'",
-                   source.files().front().path().string(), slot->name, info.name, t.name);
+      throw_format("{}: '{}' and '{}' are the same part of '{}'", source.name(), slot->name,
+                   info.name, t.name);
     }
     slot = &info;
   }
