@@ -103,7 +103,7 @@ Command runs_command() {
   return make_command<RunsOptions>(
       "runs", "Watch a training run",
       "nibble runs watch [RUN]: step, loss, speed, memory and time left of a run, until it ends. "
-      "The exit code is 1 when\nit failed, was interrupted or is gone.",
+      "The exit code\nis 1 when it failed, was interrupted or is gone.",
       run_runs);
 }
 

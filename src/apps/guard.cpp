@@ -2,7 +2,6 @@
 #include "apps/guard.h"
 
 #include <fcntl.h>
-#include <fmt/ranges.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -15,6 +14,7 @@
 
 #include "apps/gpu_memory.h"
 #include "apps/process_tree.h"
+#include "apps/run_folder.h"
 #include "apps/signal_watch.h"
 #include "core/log.h"
 
@@ -117,7 +117,9 @@ class Guard {
   }
 
   ExitCode run() {
-    log_info("[guard] running: {}", fmt::join(s_.program, " "));
+    std::string words;
+    for (const std::string& w : s_.program) words += " " + shell_quoted(w);
+    log_info("[guard] running:{}", words);
     log_info("[guard] guard_pid={}", ::getpid());
     pid_ = start_program(s_.program);
     tree_.follow(pid_);
@@ -240,23 +242,35 @@ class Guard {
 
   enum class Cause { limit, signal, leftovers };
 
-  // SIGTERM, grace, SIGKILL. Another signal to us ends the grace.
+  // SIGTERM, then the grace. It is over at once when another signal comes to us, or when the
+  // memory goes on growing: what is being protected is the machine.
+  void let_end() {
+    signal_all(SIGTERM);
+    signal_all(SIGCONT);  // one that is stopped could not react
+    const auto deadline = Clock::now() + s_.grace;
+    std::optional<int64_t> most_mib;
+    while (Clock::now() < deadline) {
+      const std::vector<ProcessInfo> tree = processes();
+      if (tree.empty()) return;
+      if (s_.ram_limit_mib) {
+        const int64_t mib = to_mib(resident_bytes(tree));
+        if (!most_mib) most_mib = mib + *s_.ram_limit_mib / 20;
+        if (mib > *most_mib) return;
+      }
+      next_poll_ = Clock::now() + std::chrono::milliseconds(20);
+      wait(deadline - Clock::now());
+      tree_.collect(helpers());
+      const auto event = signals_.next();
+      if (event && event->signal != SIGCHLD) return;
+    }
+  }
+
+  // SIGTERM, grace, SIGKILL.
   void end_tree(Cause cause) {
     if (ending_) return;
     ending_ = true;
     if (cause == Cause::limit) killed_ = true;
-    if (s_.grace.count() > 0) {
-      signal_all(SIGTERM);
-      signal_all(SIGCONT);  // one that is stopped could not react
-      const auto deadline = Clock::now() + s_.grace;
-      while (Clock::now() < deadline && !processes().empty()) {
-        next_poll_ = Clock::now() + std::chrono::milliseconds(20);
-        wait(deadline - Clock::now());
-        tree_.collect(helpers());
-        const auto event = signals_.next();
-        if (event && event->signal != SIGCHLD) break;
-      }
-    }
+    if (s_.grace.count() > 0) let_end();
     gpu_.reset();
     for (const ProcessInfo& p : tree_.kill_all(kKillLimit)) {  // held by the kernel
       log_warning("[guard] process {} (state {}) does not end", p.pid, p.state);

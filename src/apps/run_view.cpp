@@ -20,6 +20,8 @@ std::string value_text(double v, const char* format) {
   return std::isfinite(v) ? fmt::format(fmt::runtime(format), v) : "-";
 }
 
+std::string now_text() { return utc_text(std::chrono::system_clock::now()); }
+
 double seconds_between(const std::string& from_utc, const std::string& to_utc) {
   const auto from = parse_utc(from_utc), to = parse_utc(to_utc);
   return from && to ? std::chrono::duration<double>(*to - *from).count() : kNoValue;
@@ -101,9 +103,9 @@ std::string RunView::state_text() const {
   if (!running()) return text;
   text += fmt::format(" (pid {}{})", status_.pid,
                       process_ == ProcessState::on_another_host ? " on " + status_.host : "");
-  const double quiet =
-      seconds_between(status_.updated_utc, utc_text(std::chrono::system_clock::now()));
-  if (quiet > kQuietSeconds) text += fmt::format(", no news for {}", duration_text(quiet));
+  const double quiet = seconds_between(status_.updated_utc, now_text());
+  if (quiet > std::max(kQuietSeconds, 5 * status_.last.seconds))
+    text += fmt::format(", no news for {}", duration_text(quiet));
   return text;
 }
 
@@ -134,11 +136,11 @@ std::vector<std::string> RunView::lines() const {
   lines.push_back(row("run", folder_.string()));
   lines.push_back(row("state", state_text()));
   lines.push_back(row("step", progress_text()));
+  const std::string until = running() ? now_text() : s.updated_utc;
+  const bool says_left = running() && std::isfinite(s.eta_seconds);
   lines.push_back(
-      row("time", fmt::format("{}{}", duration_text(seconds_between(s.started_utc, s.updated_utc)),
-                              running() && std::isfinite(s.eta_seconds)
-                                  ? ", " + duration_text(s.eta_seconds) + " left"
-                                  : "")));
+      row("time", duration_text(seconds_between(s.started_utc, until)) +
+                      (says_left ? ", " + duration_text(s.eta_seconds) + " left" : "")));
   lines.push_back(row("loss", fmt::format("{}  smoothed {}{}", value_text(r.loss, "{:.4f}"),
                                           value_text(r.smoothed_loss, "{:.4f}"),
                                           std::isfinite(s.held_out_loss)

@@ -51,6 +51,14 @@ int run(const std::string& action, const std::vector<double>& a) {
     for (const int s : {SIGTERM, SIGINT, SIGHUP}) std::signal(s, SIG_IGN);
     return hold(mib, a.at(1));
   }
+  if (action == "grow-stubborn") {  // ever more, whatever it is told
+    for (const int s : {SIGTERM, SIGINT, SIGHUP}) std::signal(s, SIG_IGN);
+    for (int i = 0; i < 400; ++i) {
+      take(4);
+      sleep_seconds(0.01);
+    }
+    return hold(0, 60);
+  }
   if (action == "spike") {  // MIB for SECONDS, then nothing for as long
     auto* p = take(mib);
     sleep_seconds(a.at(1));

@@ -145,7 +145,8 @@ TEST_F(GuardTest, LogLines) {
   EXPECT_EQ(r.code, 0);
   for (const char* part :
        {"[guard] GPU memory is not watched: there is no nvidia-smi in PATH\n",
-        "[guard] ram limit=1GB (1024MiB), over=0s, poll=0.05s\n", "[guard] running: ",
+        "[guard] ram limit=1GB (1024MiB), over=0s, poll=0.05s\n",
+        "[guard] running: " NIBBLE_GUARD_CHILD " hold 64 0.4\n",
         "[guard] guard_pid=", "[guard] started pid=", " processes=1 ram=", "[guard] peak ram="}) {
     EXPECT_TRUE(contains(r.log, part)) << part << " in\n" << r.log;
   }
@@ -187,6 +188,13 @@ TEST_F(GuardTest, StubbornProgramsAreKilledAfterTheGrace) {
       guard(child({"hold-stubborn", "300", "60"}, {"--ram-limit-gb", "0.125", "--grace-secs", "0"}))
           .code,
       124);
+}
+
+TEST_F(GuardTest, WhatGoesOnGrowingHasNoGrace) {
+  const Outcome r =
+      guard(child({"grow-stubborn"}, {"--ram-limit-gb", "0.125", "--grace-secs", "50"}));
+  EXPECT_EQ(r.code, 124);
+  EXPECT_LT(r.seconds, 25);
 }
 
 TEST_F(GuardTest, SharedPagesCountOnce) {
