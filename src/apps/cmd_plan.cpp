@@ -42,7 +42,7 @@ struct Row {
   MemoryMode mode;
   bool recompute;
   std::vector<ArenaBytes> arenas;
-  uint64_t total = 0;
+  uint64_t program = 0, total = 0;
 };
 
 bool wanted(const PlanOptions& o, MemoryMode mode, bool recompute) {
@@ -73,6 +73,7 @@ std::vector<Row> rows_of(const PlanOptions& o, const Backend& be, const Config& 
       s.memory = mode;
       s.recompute = recompute;
       Row r{mode, recompute, plan_arenas(be, c, make_param_groups(c, s), s, global_scales)};
+      r.program = r.total = program_bytes(c, s);
       for (const ArenaBytes& a : r.arenas) r.total += a.bytes;
       rows.push_back(std::move(r));
     }
@@ -88,6 +89,7 @@ void print_json(const std::vector<Row>& rows, uint64_t available, std::ostream& 
     j["plans"].push_back({{"memory_mode", memory_mode_name(r.mode)},
                           {"recompute", r.recompute},
                           {"arenas", arenas},
+                          {"program_bytes", r.program},
                           {"total_bytes", r.total},
                           {"fits", r.total <= available}});
   }
@@ -97,11 +99,11 @@ void print_json(const std::vector<Row>& rows, uint64_t available, std::ostream& 
 void print_table(const std::vector<Row>& rows, uint64_t available, std::ostream& out) {
   out << fmt::format("{:<10}{:<11}", "mode", "recompute");
   for (const ArenaBytes& a : rows.front().arenas) out << fmt::format("{:>17}", a.name);
-  out << fmt::format("{:>13}\n", "total");
+  out << fmt::format("{:>13}{:>13}\n", "program", "total");
   for (const Row& r : rows) {
     out << fmt::format("{:<10}{:<11}", memory_mode_name(r.mode), r.recompute ? "yes" : "no");
     for (const ArenaBytes& a : r.arenas) out << fmt::format("{:>17}", format_bytes(a.bytes));
-    out << fmt::format("{:>13}{}\n", format_bytes(r.total),
+    out << fmt::format("{:>13}{:>13}{}\n", format_bytes(r.program), format_bytes(r.total),
                        r.total <= available ? "" : "  does not fit");
   }
   out << fmt::format("available {}\n", format_bytes(available));
@@ -147,8 +149,8 @@ Command plan_command() {
   return make_command<PlanOptions>(
       "plan", "Say what a training run will need, before anything is loaded",
       "One line per memory mode, in bytes per arena. The same code that will take the memory is\n"
-      "run without taking it. On top come the program itself, the data and the tokenizer: some\n"
-      "tens of MiB. Exit code 1 when nothing fits this machine.",
+      "run without taking it, so these are exact; the program's own share is an estimate, and the\n"
+      "training data comes on top. Exit code 1 when nothing fits this machine.",
       run_plan);
 }
 

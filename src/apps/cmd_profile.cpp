@@ -180,6 +180,7 @@ void profile(const ProfileOptions& o, PhaseTable& phases, std::ostream& out) {
   const StepResult r = trainer.step(micro);
   const double ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  phases.report().set_arenas(state.arenas());  // with their peaks
   for (Arena* a : state.arenas().all()) {
     out << fmt::format("{:<22}{:>12}{:>14}\n", a->name(), "", format_bytes(a->capacity()));
   }

@@ -131,6 +131,7 @@ ExitCode run_smoke(const SmokeOptions& o, Io& io) {
                           trainer.progress.step, plan.steps);
   }
   const RunEnd end = run.run(nullptr);
+  recorder.arenas(state.arenas());  // their peaks, now that they are known
   if (end == RunEnd::interrupted) {
     io.out << fmt::format(
         "interrupted; go on with the same command and --resume --checkpoint-dir "

@@ -163,6 +163,9 @@ ExitCode run_trace(const TraceOptions& o, Io& io) {
   Runtime runtime = open_runtime(options, TokenizerNeed::optional);
   const TraceInput input = read_input(o, runtime);
   const Dump dump = o.out.empty() ? Dump{} : parse_dump(o.dump, input);
+  if (dump.grads && runtime.activations != Activations::none) {
+    throw_usage("--dump grads: training does not quantise activations; leave --activations out");
+  }
 
   std::vector<Recorded> acts;
   RecordingBackend recording(*runtime.backend, [&](Recorded r) {
@@ -206,9 +209,10 @@ Command trace_command() {
   return make_command<TraceOptions>(
       "trace", "Write logits, loss and intermediates of a run, or compare two of them",
       "The output holds fp32 logits [B, T, V], loss [1] and, with acts, every named intermediate\n"
-      "(acts.embed, acts.layers.0.attn_norm ... acts.final_norm), in the order of the run. Here\n"
-      "--activations auto means unquantised, whatever the weights are. An existing --out is\n"
-      "replaced.\n\n"
+      "(acts.embed, acts.layers.0.attn_norm ... acts.final_norm), in the order of the run; with\n"
+      "grads the gradient of the loss by every parameter (grad.model.norm.weight ...), straight\n"
+      "through where weights are NVFP4. Here --activations auto means unquantised, whatever the\n"
+      "weights are. An existing --out is replaced.\n\n"
       "nibble trace --compare A B prints, for each tensor, the relative L2 norm of the difference\n"
       "and more, names the first tensor of the run over the tolerance, and then exits with 1.",
       run_trace);

@@ -236,6 +236,7 @@ ExitCode run_train_job(const TrainJobOptions& o, TrainInputs in, DataUse use,
           trainer.progress.step, plan.steps, run.checkpoint_directory().string());
       return ExitCode::ok;
     }
+    recorder.arenas(state.arenas());  // their peaks, now that they are known
     if (target) {
       reference = reference_of(trainer, data,
                                settings.loss == LossKind::ce &&

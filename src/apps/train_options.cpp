@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "apps/train_options.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "core/log.h"
@@ -246,8 +247,10 @@ void DataFlags::visit_fields(Fields& f, DataUse use) {
 }
 
 DatasetOptions DataFlags::dataset(DataUse use, int64_t seq_len) const {
-  const DataFormat settled = format == DataFormat::automatic ? format_of(train_data, use) : format;
-  if (whole_file && settled != DataFormat::text) {
+  const auto settled = [&] {
+    return format == DataFormat::automatic ? format_of(train_data, use) : format;
+  };
+  if (whole_file && settled() != DataFormat::text) {
     throw_usage("--one-document is about plain text; {} has one document a line",
                 train_data.string());
   }
@@ -270,6 +273,14 @@ void check_window(const Config& c, int64_t rows) {
   }
 }
 
+uint64_t program_bytes(const Config& c, const TrainSettings& s) {
+  constexpr uint64_t kProgram = 24 << 20, kLeastPanels = 8 << 20;
+  constexpr uint64_t kPanelBytes = 4 * 32 * sizeof(float);  // for each row of the product's depth
+  const int64_t piece = s.loss == LossKind::ce ? vocabulary_piece(c, s, s.max_outputs) : 0;
+  const int64_t deepest = std::max({piece, c.C, c.F, c.Hq * c.D, s.max_tokens});
+  return kProgram + std::max(kLeastPanels, kPanelBytes * uint64_t(deepest));
+}
+
 void choose_memory(TrainSettings& s, const TrainFlags& flags, const Backend& be, const Config& c,
                    bool global_scales, int64_t accumulate) {
   if (accumulate > 1 &&
@@ -284,8 +295,17 @@ void choose_memory(TrainSettings& s, const TrainFlags& flags, const Backend& be,
   for (const MemoryPlan& p : plans) {
     s.memory = p.mode;
     s.recompute = p.recompute;
-    need = total_bytes(plan_arenas(be, c, groups, s, global_scales));
+    need = total_bytes(plan_arenas(be, c, groups, s, global_scales)) + program_bytes(c, s);
     if (need <= available) break;
+  }
+  if (need > available) {
+    throw_device(
+        "this training needs {} of memory, and {} are available; a smaller --batch-size or "
+        "--seq-len needs less{}: nibble plan shows how much",
+        format_bytes(need), format_bytes(available),
+        s.memory == MemoryMode::remake && s.recompute
+            ? ""
+            : ", and so may --memory-mode and --recompute");
   }
   log_info("memory mode {}{}: {} of {} available", memory_mode_name(s.memory),
            s.recompute ? ", recomputing activations" : "", format_bytes(need),
