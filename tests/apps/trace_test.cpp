@@ -140,13 +140,64 @@ TEST_F(Trace, DumpChoosesWhatIsWritten) {
     EXPECT_TRUE(contains(r.err, message)) << r.err;
     EXPECT_FALSE(fs::exists(dir_.file("x.safetensors")));
   };
-  fails("logits,grads", "gradients come with training");
-  fails("logits,layers", "'layers' is none of logits, loss, acts");
+  fails("logits,layers", "'layers' is none of logits, loss, acts, grads");
   const CliResult r =
       cli({"trace", "--model", golden("predecessor"), "--input", expected("predecessor"), "--dump",
            "loss", "--out", dir_.file("x.safetensors")});
   EXPECT_EQ(r.code, 2);
   EXPECT_TRUE(contains(r.err, "needs labels")) << r.err;
+}
+
+// Every gradient against the reference, through the command line (numerics.md 6: 2e-5 in fp32).
+TEST_F(Trace, GoldenGradients) {
+  for (const std::string model : {"qwen3_tied", "qwen3_untied", "qwen3_tied_nvfp4"}) {
+    std::vector<std::string> args = {"--input", expected(model), "--dump", "grads"};
+    if (model == "qwen3_tied_nvfp4") {  // its weights lie on the grid; its head is not quantised
+      args.insert(args.end(),
+                  {"--recipe", "nvfp4", "--head-recipe", "bf16", "--scale-rule", "absmax"});
+    }
+    const auto out = trace(model, args);
+    const auto want = open_safetensors(expected(model));
+    size_t compared = 0;
+    for (const TensorInfo& t : want->tensors()) {
+      if (!t.name.starts_with("grad.")) continue;
+      ASSERT_TRUE(out->find(t.name)) << t.name;
+      EXPECT_EQ(out->at(t.name).shape, t.shape);
+      EXPECT_LE(relative_l2(read_all<float>(*out, t.name), read_all<float>(*want, t.name)), 2e-5)
+          << model << " " << t.name;
+      ++compared;
+    }
+    EXPECT_EQ(compared, out->tensors().size());
+    EXPECT_GE(compared, 24u);
+  }
+}
+
+TEST_F(Trace, GradientsOfOtherArithmetic) {
+  const std::string norm = "grad.model.norm.weight";
+  const auto grad = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--input", expected("qwen3_tied"), "--dump", "grads"});
+    return read_all<float>(*trace("qwen3_tied", more), norm);
+  };
+  const auto plain = grad({});
+  for (const char* type : {"bf16", "fp16"}) {
+    const auto rounded = grad({"--compute-dtype", type});
+    EXPECT_GE(cosine(rounded, plain), 0.999) << type;
+    EXPECT_GT(relative_l2(rounded, plain), 1e-5) << type;
+    EXPECT_LT(relative_l2(rounded, plain), 0.05) << type;  // the scale of the loss is taken out
+  }
+  EXPECT_GT(relative_l2(grad({"--recipe", "nvfp4"}), plain), 1e-3);
+  EXPECT_GT(relative_l2(grad({"--head-recipe", "nvfp4"}), plain), 1e-3);
+  EXPECT_EQ(grad({"--threads", "1"}), grad({"--threads", "3"}));
+  const auto fails = [&](std::vector<std::string> more, const std::string& message) {
+    std::vector<std::string> args = {"trace", "--model", golden("qwen3_tied"),      "--dump",
+                                     "grads", "--out",   dir_.file("x.safetensors")};
+    args.insert(args.end(), more.begin(), more.end());
+    const CliResult r = cli(args);
+    EXPECT_EQ(r.code, 2);
+    EXPECT_TRUE(contains(r.err, message)) << r.err;
+  };
+  fails({"--input-ids", "1,2,3"}, "--dump grads needs labels");
+  fails({"--input", expected("qwen3_tied"), "--activations", "nvfp4"}, "leave --activations out");
 }
 
 TEST_F(Trace, PromptAndIdsAreInputsToo) {

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: MIT
+// nibble plan: what it says is what a run takes. And: no option of a training command goes
+// untested.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "apps/command.h"
+#include "apps/train_support.h"
+
+namespace nibble::test {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+class Plan : public TrainingTest {
+ protected:
+  static std::vector<std::string> plan_arguments(const Options& given) {
+    return arguments("plan", {{"--model", model()}, {"--seq-len", "64"}, {"--threads", "1"}},
+                     given);
+  }
+  static json plan(Options given) {
+    given["--json"] = "true";
+    return json::parse(cli_ok(plan_arguments(given)));
+  }
+  // The one plan of these options.
+  static json only(const Options& given) {
+    const json j = plan(given);
+    EXPECT_EQ(j["plans"].size(), 1u) << j;
+    return j["plans"][0];
+  }
+  // Every arena of a run's report has the planned size, and was filled to it.
+  static void expect_as_planned(const json& plan, const fs::path& report) {
+    const json j = json::parse(read_text_file(report));
+    uint64_t sum = 0;
+    ASSERT_EQ(j["Arenas"].size(), plan["arenas"].size());
+    for (const auto& a : j["Arenas"]) {
+      EXPECT_EQ(a["bytes"], plan["arenas"][a["name"].get<std::string>()]) << a;
+      EXPECT_EQ(a["peak_bytes"], a["bytes"]) << a;
+      sum += a["bytes"].get<uint64_t>();
+    }
+    EXPECT_EQ(sum + plan["program_bytes"].get<uint64_t>(), plan["total_bytes"]);
+  }
+};
+
+// The largest batch of equal samples is known beforehand.
+TEST_F(Plan, TakesWhatTrainTakes) {
+  const std::string data = write("equal.tsv", "ab\tcde\nfg\thij\nkl\tmno\n");
+  const auto line = metrics({{"--train-data", data}})[0];
+  const int64_t rows = line["tokens"], scored = line["response_tokens"];
+  for (const Options& how : std::vector<Options>{
+           {{"--memory-mode", "resident"}, {"--recompute", "off"}},
+           {{"--memory-mode", "resident"}, {"--recompute", "on"}, {"--accumulate", "2"}},
+           {{"--memory-mode", "release"}, {"--recompute", "off"}, {"--batch-size", "2"}},
+           {{"--memory-mode", "remake"}, {"--recompute", "on"}, {"--batch-size", "3"}},
+           {{"--memory-mode", "remake"}, {"--recompute", "off"}, {"--model", dat()}},
+           {{"--memory-mode", "A"},
+            {"--recompute", "off"},
+            {"--compute-dtype", "bf16"},
+            {"--master-dtype", "fp32"},
+            {"--grad-dtype", "fp32"},
+            {"--optimizer-state-mode", "fp32"}},
+           {{"--memory-mode", "B"},
+            {"--recompute", "on"},
+            {"--untie", "true"},
+            {"--optimizer-state-mode", "nvfp4"},
+            {"--compute-dtype", "fp16"}},
+           {{"--memory-mode", "A"},
+            {"--recompute", "off"},
+            {"--recipe", "bf16"},
+            {"--lr-scale", "embed_tokens=0"}},
+           {{"--memory-mode", "A"},
+            {"--recompute", "off"},
+            {"--train-last-layers", "1"},
+            {"--head-recipe", "bf16"}},
+           {{"--memory-mode", "A"},
+            {"--recompute", "off"},
+            {"--loss", "scalar"},
+            {"--logits-mib", "1"}}}) {
+    const auto size = how.find("--batch-size");
+    const int64_t batch = size == how.end() ? 1 : std::stoll(size->second);
+    Options planned = how;
+    planned["--batch-tokens"] = std::to_string(rows * batch);
+    planned["--batch-scored"] = std::to_string(scored * batch);
+    planned["--batch-sequences"] = std::to_string(batch);
+    Options run = how;
+    run["--train-data"] = data;
+    run["--export"] = "false";
+    expect_as_planned(only(planned), trained(run) / "memory.json");
+  }
+}
+
+TEST_F(Plan, TakesWhatSmokeAndProfileTake) {
+  const Options how = {{"--memory-mode", "release"},
+                       {"--recompute", "on"},
+                       {"--seq-len", "12"},
+                       {"--batch-size", "3"}};
+  Options smoke = how;
+  smoke.insert({{"--synthetic", "false"},
+                {"--model", model()},
+                {"--loss", "ce"},
+                {"--threads", "1"},
+                {"--steps-per-epoch", "1"},
+                {"--runs-dir", file("runs")},
+                {"--run-name", "smoke"}});
+  cli_ok(arguments("smoke", smoke, {}));
+  expect_as_planned(only(how), file("runs/smoke/memory.json"));
+  Options profile = how;
+  profile.insert({{"--model", model()}, {"--threads", "1"}, {"--vram-report", file("p.json")}});
+  cli_ok(arguments("profile", profile, {}));
+  expect_as_planned(only(how), file("p.json"));
+}
+
+TEST_F(Plan, TableAndJson) {
+  const std::string table = cli_ok(plan_arguments({}));
+  EXPECT_TRUE(contains(table, "parameters on cpu")) << table;
+  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 9) << table;  // six plans
+  for (const char* part : {"resident  no ", "resident  yes", "release   no ", "remake    yes",
+                           "optimizer state", "program", "total", "available "}) {
+    EXPECT_TRUE(contains(table, part)) << part << " in\n" << table;
+  }
+  const json j = plan({});
+  ASSERT_EQ(j["plans"].size(), 6u);
+  EXPECT_GT(j["available_bytes"], 0);
+  for (size_t i = 0; i < 6; ++i) EXPECT_EQ(j["plans"][i]["fits"], true);
+  // From the fastest to the smallest.
+  EXPECT_LT(j["plans"][5]["total_bytes"], j["plans"][0]["total_bytes"]);
+  EXPECT_EQ(plan({{"--memory-mode", "release"}})["plans"].size(), 2u);
+  EXPECT_EQ(plan({{"--recompute", "on"}})["plans"].size(), 3u);
+  EXPECT_EQ(plan({{"--accumulate", "2"}})["plans"].size(), 2u);           // resident only
+  EXPECT_EQ(plan({{"--update-from", "quantised"}})["plans"].size(), 4u);  // no remake
+}
+
+TEST_F(Plan, SizesOfTheBatch) {
+  const auto bytes = [&](Options given) {
+    given.insert({{"--memory-mode", "resident"}, {"--recompute", "off"}});
+    return only(given)["arenas"]["activations"].get<int64_t>();
+  };
+  const int64_t usual = bytes({});
+  EXPECT_GT(bytes({{"--seq-len", "128"}}), usual);
+  EXPECT_GT(bytes({{"--batch-size", "2"}}), usual);
+  EXPECT_EQ(bytes({{"--batch-tokens", "64"}, {"--batch-scored", "64"}, {"--batch-sequences", "1"}}),
+            usual);
+  EXPECT_LT(bytes({{"--batch-tokens", "32"}}), usual);
+  EXPECT_LT(bytes({{"--batch-scored", "8"}}), usual);
+  EXPECT_GT(bytes({{"--batch-sequences", "64"}}), usual);
+}
+
+TEST_F(Plan, AConfigIsEnough) {
+  const json by_model = plan({});
+  const json by_config =
+      plan({{"--model", kLeaveOut}, {"--config", shared_->file("m/config.json")}});
+  EXPECT_EQ(by_config["plans"], by_model["plans"]);
+  const json untied = plan(
+      {{"--model", kLeaveOut}, {"--config", shared_->file("m/config.json")}, {"--untie", "true"}});
+  EXPECT_EQ(untied["plans"], plan({{"--untie", "true"}})["plans"]);
+  EXPECT_NE(untied["plans"], by_model["plans"]);
+  cli_fails({"plan"}, 2, "plan needs --model, or --config");
+  cli_fails(plan_arguments({{"--memory-mode", "release"}, {"--accumulate", "2"}}), 2,
+            "released gradients cannot be accumulated");
+}
+
+TEST_F(Plan, NothingFits) {
+  const CliResult r = cli(plan_arguments({{"--batch-tokens", "100000000"}}));
+  EXPECT_EQ(r.code, 1);
+  EXPECT_EQ(r.err, "");
+  EXPECT_TRUE(contains(r.out, "does not fit")) << r.out;
+  EXPECT_FALSE(
+      json::parse(cli(plan_arguments({{"--batch-tokens", "100000000"}, {"--json", "true"}}))
+                      .out)["plans"][0]["fits"]
+          .get<bool>());
+}
+
+// A model whose arenas exceed a GiB: what the process has in memory after a step is what was
+// planned. The weights are a hole in a file, all zero; memory does not know the difference.
+TEST_F(Plan, ProcessMemoryOfALargeRun) {
+  Config c;
+  c.C = 1024;
+  c.L = 1;
+  c.Hq = 16;
+  c.Hkv = 8;
+  c.D = 64;
+  c.F = 1024;
+  c.V = 151936;
+  c.tied = true;
+  c.rope_theta = 1e6;
+  c.max_positions = 4096;
+  json header;
+  uint64_t at = 0;
+  for (const ParamSpec& p : parameter_table(c)) {
+    if (p.slot == ParamSlot::head) continue;
+    const uint64_t end = at + uint64_t(p.numel()) * 2;
+    header[p.name] = {{"dtype", "BF16"}, {"shape", p.shape}, {"data_offsets", {at, end}}};
+    at = end;
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  std::string bytes(8, '\0');
+  const uint64_t length = text.size();
+  std::memcpy(bytes.data(), &length, 8);
+  fs::create_directories(file("large"));
+  write("large/model.safetensors", bytes + text);
+  fs::resize_file(file("large/model.safetensors"), 8 + length + at);
+  write("large/config.json", config_json(c).dump());
+
+  const Options how = {{"--model", file("large")},
+                       {"--seq-len", "32"},
+                       {"--threads", "2"},
+                       {"--memory-mode", "resident"},
+                       {"--recompute", "off"}};
+  const json planned = only(how);
+  const auto total = double(planned["total_bytes"].get<uint64_t>());
+  ASSERT_GT(total - double(planned["program_bytes"].get<uint64_t>()), double(1u << 30));
+  Options run = how;
+  run["--vram-report"] = file("large.json");
+  const CliResult r = Child(dir_.path(), arguments("profile", run, {})).wait();
+  ASSERT_EQ(r.code, 0) << r.err;
+  const json report = json::parse(read_text_file(file("large.json")));
+  double resident = 0;
+  for (const auto& s : report["Samples"]) {
+    if (s["Phase"] == "optimizer_step_done") resident = s["ProcRssMiB"].get<double>() * (1 << 20);
+  }
+  EXPECT_NEAR(resident / total, 1, 0.03) << r.out;
+  EXPECT_NEAR(report["PeakProcRssMiB"].get<double>() * (1 << 20) / total, 1, 0.03);
+}
+
+// A new option without a test fails here.
+TEST(TrainingOptions, EachIsInATest) {
+  std::string tests;
+  for (const char* name :
+       {"train_test.cpp", "train_errors_test.cpp", "train_resume_test.cpp", "pretrain_test.cpp",
+        "plan_test.cpp", "profile_smoke_test.cpp", "train_support.h"}) {
+    tests += read_text_file(fs::path(NIBBLE_SOURCE_DIR) / "tests/apps" / name);
+  }
+  for (const Command& c : commands()) {
+    if (c.name != "train" && c.name != "pretrain" && c.name != "plan" && c.name != "profile" &&
+        c.name != "smoke") {
+      continue;
+    }
+    const auto body = c.make();
+    for (const Field& f : body->fields().all()) {
+      EXPECT_TRUE(contains(tests, "\"" + f.info.flag + "\"")) << c.name << " " << f.info.flag;
+      for (const std::string& alias : f.info.aliases) {
+        EXPECT_TRUE(contains(tests, "\"" + alias + "\"")) << c.name << " " << alias;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace nibble::test
