@@ -299,7 +299,7 @@ TEST_F(Convert, AnInputIsNeverOverwritten) {
   std::filesystem::create_symlink(dat, dir_.path() / "link.dat");
   fails(dat, "link.dat", {"--quant", "nvfp4", "--force"}, 2, "is the input");
   const std::string hf = to(tied_, "hf", {"--quant", "none"});
-  fails(hf, "hf", {"--quant", "nvfp4", "--force"}, 2, "is the input");
+  fails(hf, "hf", {"--quant", "nvfp4", "--force"}, 2, "holds the input");
   fails(hf + "/model.safetensors", "hf", {"--quant", "nvfp4", "--force"}, 2, "holds the input");
 }
 

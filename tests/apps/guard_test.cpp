@@ -179,10 +179,12 @@ TEST_F(GuardTest, ATreeBelowTheLimitLives) {
 }
 
 TEST_F(GuardTest, StubbornProgramsAreKilledAfterTheGrace) {
-  const Outcome r = guard(
-      child({"hold-stubborn", "300", "60"}, {"--ram-limit-gb", "0.125", "--grace-secs", "0.3"}));
+  // Over the limit for a while: what still grows gets no grace.
+  const Outcome r =
+      guard(child({"hold-stubborn", "300", "60"},
+                  {"--ram-limit-gb", "0.125", "--over-secs", "1", "--grace-secs", "0.3"}));
   EXPECT_EQ(r.code, 124);
-  EXPECT_GE(r.seconds, 0.3);
+  EXPECT_GE(r.seconds, 1.3);
   EXPECT_LT(r.seconds, 20);
   EXPECT_EQ(
       guard(child({"hold-stubborn", "300", "60"}, {"--ram-limit-gb", "0.125", "--grace-secs", "0"}))
