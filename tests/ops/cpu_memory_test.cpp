@@ -7,6 +7,7 @@
 
 #include "backends/cpu/memory.h"
 #include "core/error.h"
+#include "ops/back_support.h"
 #include "ops/linear_support.h"
 
 namespace {
@@ -117,6 +118,25 @@ TEST(CpuMemory, SteadyStateAllocatesNothing) {
   for (int i = 0; i < 10; ++i) step();
   EXPECT_EQ(cpu::allocation_count(), memory);
   EXPECT_EQ(heap_allocations.load(), heap);
+}
+
+// Batches of one size, divided into sequences in different ways.
+TEST(CpuMemory, OtherSequencesAllocateNothingMore) {
+  const auto backend = make_cpu_backend(2);
+  Operand q(DType::f32, {600, 2, 16}), k(DType::f32, {600, 1, 16}), lse(DType::f32, {600, 2});
+  Operand dq(DType::f32, {600, 2, 16}), dk(DType::f32, {600, 1, 16}), dv(DType::f32, {600, 1, 16});
+  q.normal(1), k.normal(2), lse.normal(3);
+  const auto step = [&](const std::vector<int32_t>& lengths) {
+    const Operand table = packed_sequences(lengths);
+    backend->attention_back(dq.cpu, dk.cpu, dv.cpu, q.cpu, q.cpu, lse.cpu, q.cpu, {k.cpu, k.cpu},
+                            table.cpu);
+  };
+  step(std::vector<int32_t>(600, 1));
+  const uint64_t memory = cpu::allocation_count();
+  step({600});
+  step({1, 450, 149});
+  step({300, 300});
+  EXPECT_EQ(cpu::allocation_count(), memory);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Gradients of the linear layer against the reference, and the exact rules around them.
+#include "backends/cpu/kernels/gemm.h"
 #include "backends/cpu/memory.h"
 #include "ops/linear_support.h"
 #include "quant/rounding.h"
@@ -21,8 +22,11 @@ Operand magnitudes_of(const Operand& x) {
   return std::move(a.fill([&](int64_t i) { return std::abs(v[size_t(i)]); }));
 }
 
-// Roundings along a sum of K products: one per product within a chunk of 256, one per chunk.
-double depth(int64_t k) { return double(std::min<int64_t>(k, 256)) + double(k) / 256 + 1; }
+// Roundings along a sum of K products: one per product within a chunk, one per chunk.
+double depth(int64_t k) {
+  const int64_t chunk = cpu::gemm_chunk(k);
+  return double(chunk) + double(k) / double(chunk) + 1;
+}
 
 // Rounding errors of a sum of products are at most depth * u * sum |a| |b|; `magnitudes` holds
 // those sums, computed by the reference on absolute values.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The linear layer against the reference: dense and packed weights, all activation modes.
+#include "backends/cpu/kernels/gemm.h"
 #include "ops/linear_support.h"
 
 namespace nibble::test {
@@ -28,6 +29,12 @@ void expect_product(const Operand& out, const Operand& magnitudes, double depth)
       out, [&](int64_t i) { return depth * kRoundoff * m[size_t(i)]; }, "linear");
 }
 
+// Roundings along a sum of K products: one per product within a chunk, one per chunk, one scale.
+double depth(int64_t k) {
+  const int64_t chunk = cpu::gemm_chunk(k);
+  return double(chunk) + double(k) / double(chunk) + 2;
+}
+
 TEST(Linear, DenseWeights) {
   Both b;
   on_every_target_and_type([&](DType act) {
@@ -44,7 +51,7 @@ TEST(Linear, DenseWeights) {
           b.cpu->linear(out.cpu, x.cpu, dense_weight(w.cpu), Activations::none);
           b.reference().linear(out.ref, x.ref, dense_weight(w.ref), Activations::none);
           b.reference().linear(sums.ref, xa.ref, dense_weight(wa.ref), Activations::none);
-          expect_product(out, sums, double(s.in) / 4 + 4);
+          expect_product(out, sums, depth(s.in));
         }
       }
     }
@@ -98,9 +105,7 @@ TEST(Linear, PackedWeightsTimesFloats) {
   Both b;
   on_every_target_and_type([&](DType act) {
     for (const Shape& s : kPacked) {
-      // 16 additions in a block, one per block, the scale.
-      check_packed(b, act, s, Activations::none, 18 + double(s.in) / 16,
-                   CanonicalNvfp4::Signs::both);
+      check_packed(b, act, s, Activations::none, depth(s.in), CanonicalNvfp4::Signs::both);
     }
   });
 }
@@ -120,8 +125,7 @@ TEST(Linear, FourBitActivations) {
   Both b;
   on_every_target_and_type([&](DType act) {
     for (const Shape& s : kPacked) {
-      check_packed(b, act, s, Activations::nvfp4, 18 + double(s.in) / 16,
-                   CanonicalNvfp4::Signs::both);
+      check_packed(b, act, s, Activations::nvfp4, depth(s.in), CanonicalNvfp4::Signs::both);
     }
   });
 }

@@ -14,7 +14,7 @@
 
 #include <cmath>
 
-#include "backends/cpu/simd/vec-inl.h"
+#include "backends/cpu/simd/product-inl.h"
 
 #ifndef NIBBLE_CPU_ATTENTION_BACK_TYPES
 #define NIBBLE_CPU_ATTENTION_BACK_TYPES
@@ -28,10 +28,9 @@ constexpr int64_t kMaxPieces = 16;
 constexpr int64_t padded(int64_t width) { return (width + 15) / 16 * 16; }
 
 struct AttentionBack {
-  Tensor dq, dk, dv, dout, out, q, k, v;
+  Tensor dq, dout, out, q, k, v;
   const float* lse;  // [N, Hq]
   int64_t group;
-  float* partial;  // what the pieces add to dk and dv
 };
 
 // Queries [first, last) of the sequence that begins at row `begin`, key head `head`. dk and dv are
@@ -53,87 +52,7 @@ constexpr int64_t attention_back_scratch(int64_t width) {
 HWY_BEFORE_NAMESPACE();
 namespace nibble::cpu::HWY_NAMESPACE {
 
-namespace {  // other files have products and rows of their own
-
-// Rows and vectors of the accumulators that fit in the registers.
-constexpr int kAccRows = 4;
-constexpr int kAccVectors = HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON ? 4 : 2;
-
-// A left operand: element (m, k) is at data[m * row + k * column].
-struct Left {
-  const float* data;
-  int64_t row, column;
-};
-// What a group of rows needs: terms [k0, k1) of the sum, the first `columns` columns.
-struct Needed {
-  int64_t k0, k1, columns;
-};
-
-// c[m][n] = start + sum over k in [k0, k1) of a(m, k) b[k][n], in this order whatever the tile.
-template <int M, int V, bool kAdd>
-HWY_INLINE void product_tile(float* c, int64_t c_row, const Left& a, int64_t m0, const float* b,
-                             int64_t b_row, int64_t k0, int64_t k1) {
-  c += m0 * c_row;
-  VF acc[M][V];
-  for (int m = 0; m < M; ++m) {
-    for (int v = 0; v < V; ++v) {
-      acc[m][v] = kAdd ? load(c + m * c_row + v * kLanes) : hn::Zero(DF());
-    }
-  }
-  const float* left = a.data + m0 * a.row + k0 * a.column;
-  b += k0 * b_row;
-  for (int64_t k = k0; k < k1; ++k, left += a.column, b += b_row) {
-    VF x[V];
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) x[v] = load(b + v * kLanes);
-#pragma GCC unroll 4
-    for (int m = 0; m < M; ++m) {
-      const VF y = hn::Set(DF(), left[m * a.row]);
-#pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) acc[m][v] = hn::MulAdd(y, x[v], acc[m][v]);
-    }
-  }
-  for (int m = 0; m < M; ++m) {
-    for (int v = 0; v < V; ++v) store(acc[m][v], c + m * c_row + v * kLanes);
-  }
-}
-
-// All rows [m0, m1) for V vectors of columns from `column` on; half of them where that is enough.
-template <int V, bool kAdd, class NeededBy>
-HWY_INLINE void product_panel(float* c, int64_t c_row, int64_t m0, int64_t m1, const Left& a,
-                              const float* b, int64_t b_row, int64_t column, NeededBy needed) {
-  const auto rows = [&](int64_t m, auto tile) HWY_ATTR {
-    constexpr int M = decltype(tile)::value;
-    const Needed n = needed(m, m + M - 1);
-    const int64_t left = n.columns - column;
-    if constexpr (V > 2) {
-      if (left <= 2 * kLanes) {
-        if (left > 0) product_tile<M, 2, kAdd>(c, c_row, a, m, b, b_row, n.k0, n.k1);
-        return;
-      }
-    }
-    if (left > 0) product_tile<M, V, kAdd>(c, c_row, a, m, b, b_row, n.k0, n.k1);
-  };
-  int64_t m = m0;
-  for (; m + kAccRows <= m1; m += kAccRows) rows(m, std::integral_constant<int, kAccRows>());
-  for (; m < m1; ++m) rows(m, std::integral_constant<int, 1>());
-}
-
-// Rows [m0, m1) of c, `vectors` vectors of columns each; needed(m, last) tells what of it. The
-// columns are the outer loop: a panel of b stays in the first-level cache while all rows pass.
-template <bool kAdd, class NeededBy>
-HWY_NOINLINE void product(float* c, int64_t c_row, int64_t m0, int64_t m1, int64_t vectors,
-                          const Left& a, const float* b, int64_t b_row, NeededBy needed) {
-  int64_t v = 0;
-  for (; v + kAccVectors <= vectors; v += kAccVectors) {
-    const int64_t at = v * kLanes;
-    product_panel<kAccVectors, kAdd>(c + at, c_row, m0, m1, a, b + at, b_row, at, needed);
-  }
-  for (; v < vectors; ++v) {
-    const int64_t at = v * kLanes;
-    product_panel<1, kAdd>(c + at, c_row, m0, m1, a, b + at, b_row, at, needed);
-  }
-}
+namespace {  // other files have rows of their own
 
 // One row as floats, the padding zero.
 template <class T>
@@ -328,9 +247,18 @@ struct Pieces {
   int64_t count = 0, keys = 0;  // keys: of all pieces together
   std::array<int64_t, kMaxPieces> ends{};
 
+  static int64_t wanted_for(int64_t kv_heads) {
+    return std::clamp<int64_t>(kMaxPieces / kv_heads, 1, kMaxPieces);
+  }
+  // No less than `keys` of any division of so many tokens into sequences: scratch of this size
+  // never grows while the batch keeps its size. (The shares sqrt(i / n) add up to 2n/3 + 1/2.)
+  static int64_t most_keys(int64_t tokens, int64_t kv_heads) {
+    return tokens * (2 * wanted_for(kv_heads) + 3) / 3 + 1;
+  }
+
   Pieces(int64_t length, int64_t kv_heads, int64_t group) {
     const int64_t tokens = kBackRows / group;  // of a block
-    const int64_t wanted = std::clamp<int64_t>(kMaxPieces / kv_heads, 1, kMaxPieces);
+    const int64_t wanted = wanted_for(kv_heads);
     for (int64_t i = 0, before = 0; i < wanted; ++i) {
       const double share = std::sqrt(double(i + 1) / double(wanted));
       const int64_t blocks = int64_t(std::ceil(share * double(length) / double(tokens)));
@@ -367,8 +295,9 @@ void attention_back(Context& c, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Te
   }
   const int64_t stride = padded(attention_back_scratch(q.dim(2)));
   float* scratch = c.thread_scratch.get_as<float>(size_t(stride * c.pool.size()));
-  float* partial = c.gradients.get_as<float>(size_t(2 * keys * kv_heads * width));
-  const AttentionBack a{dq, dk, dv, dout, out, q, kv.k, kv.v, log_sums.data(), group, partial};
+  const int64_t rows = std::max(keys, Pieces::most_keys(q.dim(0), kv_heads));
+  float* partial = c.gradients.get_as<float>(size_t(2 * rows * kv_heads * width));
+  const AttentionBack a{dq, dout, out, q, kv.k, kv.v, log_sums.data(), group};
 
   // Piece i of head h of a sequence whose partial sums begin at row `at`: dk, then dv.
   const auto rows_of = [&](const Pieces& p, int64_t at, int64_t h, int64_t i) {

@@ -2,15 +2,14 @@
 // Gradients of SwiGLU, of the embedding and of gathered rows.
 #include "backends/cpu/kernels/kernels.h"
 #include "backends/cpu/simd/targets.h"
-#include "core/half.h"
-#include "quant/rounding.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/kernels/elementwise_back.cpp"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
-#include "backends/cpu/simd/vec-inl.h"
+#include "backends/cpu/simd/moments-inl.h"
+#include "backends/cpu/simd/philox-inl.h"
 
 #ifndef NIBBLE_CPU_EMBED_BACK_TYPES
 #define NIBBLE_CPU_EMBED_BACK_TYPES
@@ -70,14 +69,28 @@ void swiglu_back_rows(const Tensor& dgate, const Tensor& dup, const Tensor& dout
   });
 }
 
-// Adds `sum` to the bf16 elements at `to`, which are number `element` and on of their tensor.
-HWY_INLINE void add_rounded(bf16_t* to, const float* sum, int64_t n, uint64_t element,
-                            const GradWrite& write) {
-  std::array<uint32_t, 4> bits{};
-  for (int64_t i = 0; i < n; ++i) {
-    const uint64_t e = element + uint64_t(i);
-    if (i == 0 || e % 4 == 0) bits = philox(write.seed, write.stream, e / 4);
-    to[i] = stochastic_bf16(to_float(to[i]) + sum[i], bits[e % 4]);
+// Adds `sum` to the n <= kEmbedColumns bf16 elements at `to`, which are number `element` and on of
+// their tensor. `sum` may be read up to the next whole vector.
+HWY_NOINLINE void add_rounded(bf16_t* to, const float* sum, int64_t n, uint64_t element,
+                              const PhiloxLanes& random) {
+  constexpr uint64_t kStep = 2 * kLanes;
+  alignas(64) uint32_t words[kEmbedColumns + 2 * kStep];
+  const uint64_t first = element / kStep * kStep;
+  for (uint64_t e = first; e < element + uint64_t(n); e += kStep) {
+    VU low, high;
+    random.words(e, &low, &high);
+    hn::Store(low, DU(), words + (e - first));
+    hn::Store(high, DU(), words + (e - first) + kLanes);
+  }
+  const uint32_t* bits = words + (element - first);
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const int64_t left = HWY_MIN(int64_t(kLanes), n - i);
+    const VF x = hn::Add(left == kLanes ? load(to + i) : load_tail(to + i, left), load(sum + i));
+    const VU noise = hn::And(hn::LoadU(DU(), bits + i), hn::Set(DU(), 0xffffu));
+    alignas(64) bf16_t rounded[kLanes];
+    hn::Store(high_halves(stochastic_bf16_high(x, noise)), D16(),
+              reinterpret_cast<uint16_t*>(rounded));
+    std::memcpy(to + i, rounded, size_t(left) * sizeof(bf16_t));
   }
 }
 
@@ -86,6 +99,7 @@ template <class G, class T>
 HWY_NOINLINE void embed_back_runs(const EmbedBack& a, int64_t begin, int64_t end, int64_t c,
                                   int64_t n) {
   alignas(64) float sum[kEmbedColumns];
+  const PhiloxLanes random(a.write.seed, a.write.stream);
   const int64_t all = a.dx.shape[0];
   const auto id_at = [&](int64_t i) { return a.ids[a.order[i]]; };
   for (int64_t i = begin; i < end; ++i) {
@@ -101,7 +115,7 @@ HWY_NOINLINE void embed_back_runs(const EmbedBack& a, int64_t begin, int64_t end
     if (a.write.accumulate == Accumulate::no) {
       convert(to, sum, n);
     } else if constexpr (std::is_same_v<G, bf16_t>) {
-      add_rounded(to, sum, n, uint64_t(id) * uint64_t(a.dtable.shape[1]) + uint64_t(c), a.write);
+      add_rounded(to, sum, n, uint64_t(id) * uint64_t(a.dtable.shape[1]) + uint64_t(c), random);
     } else {
       map(
           to, n, [](VF x, VF s) HWY_ATTR { return hn::Add(x, s); }, to, sum);

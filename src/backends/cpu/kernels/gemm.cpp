@@ -14,6 +14,7 @@ constexpr int64_t kPanelFloats = 2 << 20;  // of B at once: 8 MiB, for a third-l
 constexpr int64_t kTaskRows = 144;         // of A at once: 144 KiB, for a second-level cache
 constexpr int64_t kTaskCols = 512;         // sums of 144 by 512: 288 KiB
 constexpr int64_t kMinColTiles = 4;
+constexpr int64_t kPackPanels = 4;          // at once, so that whole rows of some length are read
 constexpr int64_t kSmallProduct = 1 << 18;  // multiply-adds that do not pay for waking threads
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -37,7 +38,7 @@ void gemm(Context& c, const GemmOutput& out, const GemmFactor& a, const GemmFact
   if (m == 0 || n == 0) return;
   const GemmTile tile = gemm_tile();
   const int64_t row_tiles = ceil_div(m, tile.rows), all_panels = ceil_div(n, tile.cols);
-  const int64_t panel_floats = gemm_panel_floats(b);
+  const int64_t panel_floats = b.k * tile.cols;
   const int64_t fit = kPanelFloats / std::max<int64_t>(1, panel_floats);
   const int64_t block = std::min(all_panels, std::max(fit, kMinColTiles));
   const bool small = m * n <= kSmallProduct / std::max<int64_t>(1, a.k);
@@ -49,7 +50,7 @@ void gemm(Context& c, const GemmOutput& out, const GemmFactor& a, const GemmFact
   float* panels = c.panels.get_as<float>(size_t(block * panel_floats));
   for (int64_t first = 0; first < all_panels; first += block) {
     const int64_t count = std::min(block, all_panels - first);
-    c.pool.parallel_for(count, small ? count : 1, [&](int64_t begin, int64_t end, int) {
+    c.pool.parallel_for(count, small ? count : kPackPanels, [&](int64_t begin, int64_t end, int) {
       gemm_pack_b(b, first + begin, first + end, panels + begin * panel_floats);
     });
     const int64_t row_tasks = ceil_div(row_tiles, task.rows);
@@ -59,13 +60,27 @@ void gemm(Context& c, const GemmOutput& out, const GemmFactor& a, const GemmFact
       float* mine = scratch_floats + thread * thread_floats;
       for (int64_t t = begin; t < end; ++t) {
         const int64_t row = t / col_tasks * task.rows, col = t % col_tasks * task.cols;
-        gemm_task(out, a, b,
+        gemm_task(out, a,
                   {row, std::min(row_tiles, row + task.rows), first + col,
                    first + std::min(count, col + task.cols), panels, first, mine,
                    mine + scratch.a_panels});
       }
     });
   }
+}
+
+void gemm_few(Context& c, const GemmOutput& out, const FloatRows& a, const GemmFactor& b) {
+  const int64_t n = out.c.dim(1);
+  if (a.count == 0 || n == 0) return;
+  const int64_t panels = ceil_div(n, gemm_tile().cols), threads = c.pool.size();
+  const GemmScratch scratch = gemm_few_scratch(a.count);
+  const int64_t thread_floats = scratch.a_panels + scratch.tiles;
+  float* floats = c.thread_scratch.get_as<float>(size_t(thread_floats * threads));
+  const bool small = a.count * n <= kSmallProduct / std::max<int64_t>(1, b.k);
+  const int64_t grain = small ? panels : std::max<int64_t>(1, panels / (4 * threads));
+  c.pool.parallel_for(panels, grain, [&](int64_t begin, int64_t end, int thread) {
+    gemm_few_panels(out, a, b, begin, end, floats + thread * thread_floats);
+  });
 }
 
 }  // namespace nibble::cpu

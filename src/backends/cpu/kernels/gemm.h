@@ -3,29 +3,31 @@
 // panels (converted, transposed or decoded on the way) and a register-blocked kernel over them.
 //
 // An element of C is always the same sequence of operations: fused multiply-adds along K from zero
-// in chunks of kGemmChunk, the chunks added in order. So it depends neither on M and N, nor on
+// in chunks of gemm_chunk(K), the chunks added in order. So it depends neither on M and N, nor on
 // where in C it lies, nor on threads; targets with fused multiply-adds agree bit for bit.
 #pragma once
 #include <cstdint>
 
 #include "backend/backend.h"
+#include "backends/cpu/kernels/linear.h"
 
 namespace nibble::cpu {
 
 struct Context;
 
-constexpr int64_t kGemmChunk = 256;
+// Equal parts of at most 320, in whole blocks of 16: 32 columns of B are then 40 KiB.
+constexpr int64_t gemm_chunk(int64_t k) {
+  const int64_t parts = (k + 319) / 320;
+  return parts == 0 ? 0 : ((k + parts - 1) / parts + 15) / 16 * 16;
+}
 
 // A factor seen as [outer, K]: outer are the rows of A or the columns of B, K is summed over.
 struct GemmFactor {
   enum class Layout {
-    outer_by_k,  // dense [outer, K]
-    k_by_outer,  // dense [K, outer]
-    // NVFP4 with K along its rows (W of dx = dy . W). Only for B.
-    packed_k_by_outer,
-    // NVFP4 with K along its columns (W of y = x . W^T). Only for B. Then the sums are those of
-    // nvfp4_strips: from zero within each block of 16, the block's scale applied to its sum.
-    packed_outer_by_k,
+    outer_by_k,         // dense [outer, K]
+    k_by_outer,         // dense [K, outer]
+    packed_k_by_outer,  // NVFP4 with K along its rows (W of dx = dy . W). Only for B.
+    packed_outer_by_k,  // NVFP4 with K along its columns (W of y = x . W^T). Only for B.
   };
   Layout layout;
   int64_t outer, k;
@@ -46,14 +48,15 @@ struct GemmOutput {
 };
 
 void gemm(Context& c, const GemmOutput& out, const GemmFactor& a, const GemmFactor& b);
+// The same bits where A has few rows, which are floats, and B has them along K (`outer_by_k`).
+void gemm_few(Context& c, const GemmOutput& out, const FloatRows& a, const GemmFactor& b);
 
 // --- Between gemm.cpp (blocking, threads) and gemm_kernels.cpp (SIMD) ---
 struct GemmTile {
   int64_t rows, cols;  // of C that one call of the inner kernel computes
 };
 GemmTile gemm_tile();
-// Floats of a panel of B: tile.cols columns, all of K.
-int64_t gemm_panel_floats(const GemmFactor& b);
+// Panels of B: tile.cols columns, all of K.
 void gemm_pack_b(const GemmFactor& b, int64_t panel_begin, int64_t panel_end, float* panels);
 
 // One thread's share: rows and columns of C in units of tiles. The panels of B begin at
@@ -62,14 +65,16 @@ struct GemmTask {
   int64_t row_begin, row_end, col_begin, col_end;
   const float* panels;
   int64_t first_panel;
-  float *a_panels, *tiles;  // scratch, gemm_scratch_floats
+  float *a_panels, *tiles;  // scratch, see gemm_scratch
 };
 // For A and for sums, of a task of this many tiles.
 struct GemmScratch {
   int64_t a_panels, tiles;
 };
 GemmScratch gemm_scratch(const GemmFactor& a, int64_t tile_rows, int64_t tile_cols);
-void gemm_task(const GemmOutput& out, const GemmFactor& a, const GemmFactor& b,
-               const GemmTask& task);
+void gemm_task(const GemmOutput& out, const GemmFactor& a, const GemmTask& task);
+GemmScratch gemm_few_scratch(int64_t rows);
+void gemm_few_panels(const GemmOutput& out, const FloatRows& x, const GemmFactor& b, int64_t begin,
+                     int64_t end, float* scratch);
 
 }  // namespace nibble::cpu

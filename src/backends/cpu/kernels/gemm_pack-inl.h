@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Panels of a matrix product: P outer elements wide, K long, [k][P], zero beyond the outer end.
-// Compiled once per target.
+// Panels of a matrix product: P outer elements wide (whole vectors), K long, [k][P], zero beyond
+// the outer end. Compiled once per target.
 #if defined(NIBBLE_CPU_KERNELS_GEMM_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef NIBBLE_CPU_KERNELS_GEMM_PACK_INL_H_
 #undef NIBBLE_CPU_KERNELS_GEMM_PACK_INL_H_
@@ -14,76 +14,119 @@
 HWY_BEFORE_NAMESPACE();
 namespace nibble::cpu::HWY_NAMESPACE {
 
-// Floats past the end of a panel that packing may overwrite: vectors are stored whole.
-constexpr int64_t kPanelSlack = 64 / 4;
-
-// Outer elements contiguous: rows of P floats. Stores run over into the next row, which comes next.
+// Outer elements contiguous: rows of P floats.
 template <int P, class T>
 HWY_NOINLINE void pack_k_by_outer(const GemmFactor& f, int64_t outer0, int64_t k0, int64_t kc,
                                   float* panel) {
-  constexpr int kVectors = (P + kLanes - 1) / kLanes;
-  const int64_t count = HWY_MIN(int64_t(P), f.outer - outer0);
-  const bool whole = outer0 + kVectors * kLanes <= f.outer;
-  alignas(64) T buffer[kVectors * kLanes] = {};
+  const bool whole = outer0 + P <= f.outer;
+  alignas(64) T buffer[P] = {};
   for (int64_t k = 0; k < kc; ++k, panel += P) {
     const T* in = row<T>(f.dense, k0 + k) + outer0;
     if (!whole) {
-      std::memcpy(buffer, in, size_t(count) * sizeof(T));
+      std::memcpy(buffer, in, size_t(f.outer - outer0) * sizeof(T));
       in = buffer;
     }
     const VF scale = hn::Set(DF(), f.k_scale ? f.k_scale[k0 + k] : 1.0f);
-    for (int v = 0; v < kVectors; ++v) {
-      store(hn::Mul(load(in + v * kLanes), scale), panel + v * kLanes);
+    for (int v = 0; v < P; v += kLanes) {
+      hn::Store(hn::Mul(load(in + v), scale), DF(), panel + v);
     }
   }
 }
 
-// K contiguous: four outer rows at a time, transposed in 128-bit blocks. The last four come first
-// because they may run over into the next k.
+// v[i] = row i becomes v[j] = column j, kLanes by kLanes.
+HWY_INLINE void transpose(VF (&v)[kLanes]) {
+  const DF df;
+  const hn::RepartitionToWide<DF> wide;
+  constexpr int kGroups = kLanes / 4;
+  // Within 128-bit blocks: block b of v[4 g + j] is then column 4 b + j of rows 4 g .. 4 g + 3.
+#pragma GCC unroll 4
+  for (int g = 0; g < kGroups; ++g) {
+    VF* r = v + 4 * g;
+    const auto low01 = hn::BitCast(wide, hn::InterleaveLower(df, r[0], r[1]));
+    const auto high01 = hn::BitCast(wide, hn::InterleaveUpper(df, r[0], r[1]));
+    const auto low23 = hn::BitCast(wide, hn::InterleaveLower(df, r[2], r[3]));
+    const auto high23 = hn::BitCast(wide, hn::InterleaveUpper(df, r[2], r[3]));
+    r[0] = hn::BitCast(df, hn::InterleaveLower(wide, low01, low23));
+    r[1] = hn::BitCast(df, hn::InterleaveUpper(wide, low01, low23));
+    r[2] = hn::BitCast(df, hn::InterleaveLower(wide, high01, high23));
+    r[3] = hn::BitCast(df, hn::InterleaveUpper(wide, high01, high23));
+  }
+  // Blocks among the groups.
+#if HWY_TARGET == HWY_AVX3
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    const VF low01 = hn::ConcatLowerLower(df, v[4 + j], v[j]);
+    const VF high01 = hn::ConcatUpperUpper(df, v[4 + j], v[j]);
+    const VF low23 = hn::ConcatLowerLower(df, v[12 + j], v[8 + j]);
+    const VF high23 = hn::ConcatUpperUpper(df, v[12 + j], v[8 + j]);
+    v[j] = VF{_mm512_shuffle_f32x4(low01.raw, low23.raw, 0x88)};
+    v[4 + j] = VF{_mm512_shuffle_f32x4(low01.raw, low23.raw, 0xdd)};
+    v[8 + j] = VF{_mm512_shuffle_f32x4(high01.raw, high23.raw, 0x88)};
+    v[12 + j] = VF{_mm512_shuffle_f32x4(high01.raw, high23.raw, 0xdd)};
+  }
+#elif HWY_TARGET == HWY_AVX2
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    const VF low = hn::ConcatLowerLower(df, v[4 + j], v[j]);
+    v[4 + j] = hn::ConcatUpperUpper(df, v[4 + j], v[j]);
+    v[j] = low;
+  }
+#else
+  static_assert(kGroups == 1);
+#endif
+}
+
+// K contiguous: kLanes outer rows at a time.
 template <int P, class T>
 HWY_NOINLINE void pack_outer_by_k(const GemmFactor& f, int64_t outer0, int64_t k0, int64_t kc,
                                   float* panel) {
   const DF df;
-  const hn::RepartitionToWide<DF> wide;
-  for (int o = (P - 1) / 4 * 4; o >= 0; o -= 4) {
+  for (int o = 0; o < P; o += kLanes) {
+    const int64_t rows = HWY_MIN(int64_t(kLanes), f.outer - outer0 - o);
     for (int64_t k = 0; k < kc; k += kLanes) {
       const int64_t steps = HWY_MIN(int64_t(kLanes), kc - k);
-      VF v[4];
-      for (int i = 0; i < 4; ++i) {
-        const int64_t r = outer0 + o + i;
-        if (r >= f.outer || o + i >= P) {
-          v[i] = hn::Zero(df);
-        } else {
-          const T* in = row<T>(f.dense, r) + k0 + k;
-          v[i] = steps == kLanes ? load(in) : load_tail(in, steps);
-        }
-      }
-      const auto low01 = hn::BitCast(wide, hn::InterleaveLower(df, v[0], v[1]));
-      const auto high01 = hn::BitCast(wide, hn::InterleaveUpper(df, v[0], v[1]));
-      const auto low23 = hn::BitCast(wide, hn::InterleaveLower(df, v[2], v[3]));
-      const auto high23 = hn::BitCast(wide, hn::InterleaveUpper(df, v[2], v[3]));
-      // Block b of buffer[j] is step 4 b + j.
-      alignas(64) float buffer[4 * kLanes];
-      store(hn::BitCast(df, hn::InterleaveLower(wide, low01, low23)), buffer);
-      store(hn::BitCast(df, hn::InterleaveUpper(wide, low01, low23)), buffer + kLanes);
-      store(hn::BitCast(df, hn::InterleaveLower(wide, high01, high23)), buffer + 2 * kLanes);
-      store(hn::BitCast(df, hn::InterleaveUpper(wide, high01, high23)), buffer + 3 * kLanes);
       float* out = panel + k * P + o;
-      for (int64_t s = 0; s < steps; ++s, out += P) {
-        std::memcpy(out, buffer + s % 4 * kLanes + s / 4 * 4, 16);
+      VF v[kLanes];
+      if (steps == kLanes) {
+        const T* in = row<T>(f.dense, outer0 + o) + k0 + k;
+#pragma GCC unroll 16
+        for (int i = 0; i < kLanes; ++i) {
+          v[i] = i < rows ? load(in + i * f.dense.row_stride) : hn::Zero(df);
+        }
+        transpose(v);
+#pragma GCC unroll 16
+        for (int i = 0; i < kLanes; ++i) hn::Store(v[i], df, out + i * P);
+        continue;
       }
+      for (int64_t i = 0; i < kLanes; ++i) {
+        v[i] = i < rows ? load_tail(row<T>(f.dense, outer0 + o + i) + k0 + k, steps) : hn::Zero(df);
+      }
+      transpose(v);
+      for (int64_t i = 0; i < steps; ++i) hn::Store(v[i], df, out + i * P);
     }
   }
 }
 
+// Panels side by side, in short pieces of K: rows of the source are read in order where they are
+// what is contiguous, and what is written in pieces stays in the first-level cache.
+// Panel p begins `width` <= P outer elements after the one before.
 template <int P>
-void pack_dense(const GemmFactor& f, int64_t outer0, int64_t k0, int64_t kc, float* panel) {
+void pack_dense(const GemmFactor& f, int64_t outer0, int64_t width, int64_t panel_count,
+                int64_t panel_stride, int64_t k0, int64_t kc, float* panels) {
   with_type(f.dense.dtype, [&](auto* t) {
     using T = std::remove_pointer_t<decltype(t)>;
-    if (f.layout == GemmFactor::Layout::k_by_outer) {
-      pack_k_by_outer<P, T>(f, outer0, k0, kc, panel);
-    } else {
-      pack_outer_by_k<P, T>(f, outer0, k0, kc, panel);
+    const bool rows_are_k = f.layout == GemmFactor::Layout::k_by_outer;
+    const int64_t piece = rows_are_k ? 8 : 64;
+    for (int64_t k = 0; k < kc; k += piece) {
+      const int64_t steps = HWY_MIN(piece, kc - k);
+      for (int64_t p = 0; p < panel_count; ++p) {
+        float* panel = panels + p * panel_stride + k * P;
+        if (rows_are_k) {
+          pack_k_by_outer<P, T>(f, outer0 + p * width, k0 + k, steps, panel);
+        } else {
+          pack_outer_by_k<P, T>(f, outer0 + p * width, k0 + k, steps, panel);
+        }
+      }
     }
   });
 }
@@ -147,54 +190,100 @@ HWY_NOINLINE void pack_packed_k_by_outer(const GemmFactor& f, int64_t outer0, fl
   }
 }
 
-using DB = hn::Repartition<uint8_t, DI>;
+// One vector of rows of a packed weight: its codes in a tile's half block by column.
+class CodeColumns {
+ public:
+#if HWY_TARGET == HWY_AVX3
+  // A 32-bit lane holds eight codes; a permutation looks at the lowest.
+  HWY_INLINE explicit CodeColumns(const uint8_t* half)
+      : codes_(hn::LoadU(DU(), reinterpret_cast<const uint32_t*>(half))) {}
+  template <int column>
+  HWY_INLINE VF get() const {
+    alignas(64) static constexpr float kTable[16] = {0,     1,  2,  3,  4,  6,  8,  12,
+                                                     -0.0f, -1, -2, -3, -4, -6, -8, -12};
+    const VU index = hn::ShiftRight<8 * (column % 4) + column / 4 * 4>(codes_);
+    return VF{_mm512_permutexvar_ps(index.raw, hn::Load(DF(), kTable).raw)};
+  }
 
-// Byte j of each 32-bit lane as a float.
-template <int j>
-HWY_INLINE VF signed_byte(hn::Vec<DB> v) {
-  const DI di;
-  VI i = hn::BitCast(di, v);
-  if constexpr (j < 3) i = hn::ShiftLeft<24 - 8 * j>(i);
-  return hn::ConvertTo(DF(), hn::ShiftRight<24>(i));
-}
+ private:
+  VU codes_;
+#else
+  HWY_INLINE explicit CodeColumns(const uint8_t* half) {
+    const auto table = hn::LoadDup128(DB(), kDoubledCodes);
+    const auto mask = hn::Set(DB(), uint8_t(15));
+    const auto c = hn::LoadU(DB(), half);
+    const auto shifted =
+        hn::BitCast(DB(), hn::ShiftRight<4>(hn::BitCast(hn::Repartition<uint16_t, DI>(), c)));
+    codes_[0] = hn::BitCast(DI(), hn::TableLookupBytes(table, hn::And(c, mask)));
+    codes_[1] = hn::BitCast(DI(), hn::TableLookupBytes(table, hn::And(shifted, mask)));
+  }
+  template <int column>
+  HWY_INLINE VF get() const {
+    VI i = codes_[column / 4];
+    if constexpr (column % 4 < 3) i = hn::ShiftLeft<24 - 8 * (column % 4)>(i);
+    return hn::ConvertTo(DF(), hn::ShiftRight<24>(i));
+  }
 
-// NVFP4 with K along its columns: per block of 16 columns the doubled codes [16][P], then the
-// scales [P] that go with them.
-template <int P>
-HWY_NOINLINE void pack_packed_outer_by_k(const GemmFactor& f, int64_t outer0, float* panel) {
-  const DF df;
-  const DB d8;
-  const auto table = hn::LoadDup128(d8, kDoubledCodes);
-  const auto mask = hn::Set(d8, uint8_t(15));
-  const int64_t strip_bytes = tiles_across(f.k) * kTileBytes;
-  for (int64_t b = 0; b < f.k / 16; ++b, panel += 17 * P) {
-    for (int v = 0; v < P / kLanes; ++v) {
-      float* out = panel + v * kLanes;
-      const int64_t row0 = outer0 + v * kLanes;
-      if (row0 >= f.outer) {
-        for (int i = 0; i <= 16; ++i) store(hn::Zero(df), out + i * P);
-        continue;
-      }
-      const uint8_t* tile = f.packed + row0 / kTileRows * strip_bytes + b / 4 * kTileBytes;
-      const int64_t in_strip = row0 % kTileRows;
-      for (int h = 0; h < 2; ++h, out += 8 * P) {
-        const auto c = hn::LoadU(d8, tile + 128 * (b % 4) + 64 * h + 4 * in_strip);
-        const auto shifted =
-            hn::BitCast(d8, hn::ShiftRight<4>(hn::BitCast(hn::Repartition<uint16_t, DI>(), c)));
-        const auto low = hn::TableLookupBytes(table, hn::And(c, mask));
-        const auto high = hn::TableLookupBytes(table, hn::And(shifted, mask));
-        store(signed_byte<0>(low), out);
-        store(signed_byte<1>(low), out + P);
-        store(signed_byte<2>(low), out + 2 * P);
-        store(signed_byte<3>(low), out + 3 * P);
-        store(signed_byte<0>(high), out + 4 * P);
-        store(signed_byte<1>(high), out + 5 * P);
-        store(signed_byte<2>(high), out + 6 * P);
-        store(signed_byte<3>(high), out + 7 * P);
-      }
-      const VF s = decode_scales(tile + kTileCodeBytes + 16 * (b % 4) + in_strip);
-      store(hn::Mul(s, hn::Set(df, 128.0f)), out);
+ private:
+  using DB = hn::Repartition<uint8_t, DI>;
+  VI codes_[2];
+#endif
+};
+
+// Blocks of 16 columns of 2 * kLanes rows of a packed weight; rows beyond the end are zero.
+class PackedRows {
+ public:
+  PackedRows(const GemmFactor& f, int64_t row0) {
+    const int64_t strip_bytes = tiles_across(f.k) * kTileBytes;
+    for (int v = 0; v < 2; ++v) {
+      const int64_t r = row0 + v * kLanes;
+      inside_[v] = r < f.outer ? 128.0f : 0.0f;
+      rows_[v] = r < f.outer ? r % kTileRows : 0;
+      strips_[v] = f.packed + (r < f.outer ? r / kTileRows * strip_bytes : 0);
     }
+  }
+  // use(i, w0, w1) with column i of block `block`, i < 16.
+  template <class F>
+  HWY_INLINE void decode(int64_t block, F use) const {
+    const DF df;
+    const uint8_t* codes[2];
+    VF scale[2];
+    for (int v = 0; v < 2; ++v) {
+      const uint8_t* tile = strips_[v] + block / 4 * kTileBytes;
+      codes[v] = tile + 128 * (block % 4) + 4 * rows_[v];
+      scale[v] = hn::Mul(decode_scales(tile + kTileCodeBytes + 16 * (block % 4) + rows_[v]),
+                         hn::Set(df, inside_[v]));
+    }
+    for (int h = 0; h < 2; ++h) {
+      const CodeColumns c0(codes[0] + 64 * h), c1(codes[1] + 64 * h);
+      const auto column = [&](auto i) HWY_ATTR {
+        constexpr int kColumn = decltype(i)::value;
+        use(8 * h + kColumn, hn::Mul(c0.template get<kColumn>(), scale[0]),
+            hn::Mul(c1.template get<kColumn>(), scale[1]));  // exact
+      };
+      column(std::integral_constant<int, 0>()), column(std::integral_constant<int, 1>());
+      column(std::integral_constant<int, 2>()), column(std::integral_constant<int, 3>());
+      column(std::integral_constant<int, 4>()), column(std::integral_constant<int, 5>());
+      column(std::integral_constant<int, 6>()), column(std::integral_constant<int, 7>());
+    }
+  }
+
+ private:
+  const uint8_t* strips_[2];
+  int64_t rows_[2];
+  float inside_[2];
+};
+
+// NVFP4 with K along its columns: steps [k0, k0 + kc), whole blocks of 16, of 2 * kLanes rows.
+HWY_NOINLINE void pack_packed_outer_by_k(const GemmFactor& f, int64_t outer0, int64_t k0,
+                                         int64_t kc, float* panel) {
+  constexpr int kWidth = 2 * kLanes;
+  const PackedRows rows(f, outer0);
+  for (int64_t b = k0 / 16; b < (k0 + kc) / 16; ++b, panel += 16 * kWidth) {
+    rows.decode(b, [&](int i, VF w0, VF w1) HWY_ATTR {
+      hn::Store(w0, DF(), panel + i * kWidth);
+      hn::Store(w1, DF(), panel + i * kWidth + kLanes);
+    });
   }
 }
 

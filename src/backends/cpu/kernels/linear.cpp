@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "backends/cpu/kernels/gemm.h"
 #include "backends/cpu/kernels/kernels.h"
 #include "backends/cpu/kernels/packed_layout.h"
 #include "quant/nvfp4.h"
@@ -58,6 +59,29 @@ int64_t token_block(int64_t bytes_per_token) {
   return std::clamp<int64_t>(tokens / 16 * 16, 16, 1024);
 }
 
+// From here on a block of weights is worth unpacking for all threads.
+constexpr int64_t kManyTokens = 200;
+
+// x in its own type, or as floats. The two products give the same bits.
+void float_product(Context& c, const GemmOutput& out, Tensor x, const LinearWeight& w,
+                   Activations activations) {
+  using Layout = GemmFactor::Layout;
+  const GemmFactor b{.layout = w.is_packed() ? Layout::packed_outer_by_k : Layout::outer_by_k,
+                     .outer = w.out,
+                     .k = w.in,
+                     .dense = w.dense,
+                     .packed = w.is_packed() ? w.packed.as<uint8_t>() : nullptr};
+  if (x.dim(0) < kManyTokens) {
+    gemm_few(c, out, float_activations(c, x, activations), b);
+    return;
+  }
+  if (activations == Activations::nvfp4) {
+    const FloatRows rows = float_activations(c, x, activations);
+    x = make_tensor(const_cast<float*>(rows.data), DType::f32, {rows.count, rows.width});
+  }
+  gemm(c, out, {.layout = Layout::outer_by_k, .outer = x.dim(0), .k = w.in, .dense = x}, b);
+}
+
 }  // namespace
 
 void linear(Context& c, Tensor out, Tensor x, const LinearWeight& w, Activations activations) {
@@ -84,29 +108,7 @@ void linear(Context& c, Tensor out, Tensor x, const LinearWeight& w, Activations
     }
     return;
   }
-  const FloatRows rows = float_activations(c, x, activations);
-  if (w.is_packed()) {
-    const int64_t block = token_block(w.in * int64_t(sizeof(float)));
-    for (int64_t t = 0; t < n; t += block) {
-      const int64_t t_end = std::min(n, t + block);
-      c.pool.parallel_for(
-          strips, grain_for(strips, strip_bytes, t_end - t, threads),
-          [&](int64_t begin, int64_t end, int) { nvfp4_strips(o, rows, w, begin, end, t, t_end); });
-    }
-    return;
-  }
-  const int64_t row_bytes = w.in * int64_t(dtype_bytes(w.dense.dtype));
-  const int64_t block = token_block(w.in * int64_t(sizeof(float)));
-  for (int64_t t = 0; t < n; t += block) {
-    const int64_t count = std::min(n - t, block);
-    const FloatRows part{rows.data + t * rows.stride, rows.stride, count, rows.width};
-    const LinearOutput part_out{out.slice(t, count), o.row_scale};
-    // Whole groups of four rows, the kernel's unit.
-    const int64_t grain = (grain_for(w.out, row_bytes, count, threads) + 3) / 4 * 4;
-    c.pool.parallel_for(w.out, grain, [&](int64_t begin, int64_t end, int) {
-      dense_rows(part_out, part, w.dense, begin, end);
-    });
-  }
+  float_product(c, {.c = out, .column_scale = o.row_scale}, x, w, activations);
 }
 
 }  // namespace nibble::cpu
