@@ -15,11 +15,11 @@ struct ModelOptions {
     f.section("Model");
     f.add(model, {.flag = "--model",
                   .help = "The model: a Hugging Face directory, a .safetensors or a .dat file",
-                  .value = "DIR|FILE",
-                  .aliases = {"--input-dat"}});
+                  .value = "DIR|FILE"});
     f.add(weight, {.flag = "--weight",
                    .help = "The same as --model; with --model-dir, a file in that directory",
-                   .value = "FILE"});
+                   .value = "FILE",
+                   .aliases = {"--input-dat"}});
     f.add(model_dir, {.flag = "--model-dir",
                       .help = "The same as --model; with --weight, where config.json and "
                               "tokenizer.json lie",
