@@ -61,12 +61,13 @@ struct GuardOptions {
                         .value = "S",
                         .least = 0,
                         .most = kMostSecs});
-    f.add(grace_secs, {.flag = "--grace-secs",
-                       .help = "Time the processes have to end by themselves (SIGTERM) before they "
-                               "are killed (SIGKILL); 0: none",
-                       .value = "S",
-                       .least = 0,
-                       .most = kMostSecs});
+    f.add(grace_secs,
+          {.flag = "--grace-secs",
+           .help = "Time the processes have to end by themselves (SIGTERM) before they "
+                   "are killed (SIGKILL); 0: none. What goes on growing has none either",
+           .value = "S",
+           .least = 0,
+           .most = kMostSecs});
   }
 };
 
