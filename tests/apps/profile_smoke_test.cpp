@@ -172,6 +172,26 @@ TEST_F(Smoke, Synthetic) {
   EXPECT_EQ(last["GlobalStep"], 6);
 }
 
+// As the predecessor's main program was called.
+TEST_F(Smoke, ThePredecessorsFlags) {
+  const fs::path run = smoke({{"--device", "cpu"},
+                              {"--epochs", "1"},
+                              {"--synthetic", "true"},
+                              {"--loss-mode", "scalar-l1"},
+                              {"--master-dtype", "bfloat16"},
+                              {"--optimizer-state-mode", "8bit"},
+                              {"--optimizer-step-chunk-rows", "32"},
+                              {"--train-step-vram-report", file("vram.json")},
+                              {"--checkpoint-dir", file("checkpoints")},
+                              {"--save-every-steps", "0"},
+                              {"--resume", "false"}});
+  EXPECT_TRUE(fs::exists(file("vram.json")));
+  EXPECT_EQ(read_jsonl(run / "metrics.jsonl").size(), 3u);
+  smoke_refused({{"--use-packed-optimizer", "true"}}, 2, "gone: ");
+  smoke_refused({{"--profile-train-step-vram", "true"}}, 2, "gone: ");
+  smoke_refused({{"--strict-load", "true"}}, 2, "gone: ");
+}
+
 TEST_F(Smoke, SizesAndBatches) {
   const fs::path run = smoke({{"--in-features", "128"},
                               {"--out-features", "96"},

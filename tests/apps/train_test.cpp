@@ -88,6 +88,72 @@ TEST_F(Train, LrOfZeroCopiesTheFile) {
   EXPECT_FALSE(exported({{"--model", file("copy")}}) == written);
 }
 
+// A file of the predecessor's, whose tokenizer is not ours to keep here.
+TEST_F(Train, ThePredecessorsFile) {
+  const std::string old = golden("predecessor/model-nvfp4.dat");
+  const Options how = {{"--model", old},
+                       {"--tokenizer", shared_->file("m/tokenizer.json")},
+                       {"--self-test", "true"}};
+  Options nothing = how;
+  nothing["--lr"] = "0";
+  EXPECT_TRUE(exported(nothing) == file_bytes(old));
+  const fs::path learned = trained(how) / "model.dat";
+  EXPECT_FALSE(file_bytes(learned) == file_bytes(old));
+  EXPECT_FALSE(reply(learned).empty());
+}
+
+// As Train.WhoAmI.AndExportDat was called; what had no effect there is answered.
+TEST_F(Train, ThePredecessorsCommandLine) {
+  const std::vector<std::string> line = {"train",
+                                         "--model-dir",
+                                         model(),
+                                         "--input-dat",
+                                         dat(),
+                                         "--output-dat",
+                                         file("whoami.dat"),
+                                         "--train-data",
+                                         pairs(),
+                                         "--device",
+                                         "cpu",
+                                         "--loss",
+                                         "ce",
+                                         "--steps",
+                                         "2",
+                                         "--lr",
+                                         "1e-4",
+                                         "--train-last-layers",
+                                         "0",
+                                         "--seq-len",
+                                         "96",
+                                         "--step-chunk-rows",
+                                         "32",
+                                         "--optimizer-state-mode",
+                                         "nvfp4",
+                                         "--test-max-tokens",
+                                         "12",
+                                         "--compute-dtype",
+                                         "float32",
+                                         "--sample-mode",
+                                         "random",
+                                         "--seed",
+                                         "20260226",
+                                         "--grad-clip",
+                                         "0.5",
+                                         "--log-every",
+                                         "10",
+                                         "--runs-dir",
+                                         file("runs")};
+  EXPECT_TRUE(contains(cli_ok(line), "self-test: reply "));
+  EXPECT_TRUE(fs::exists(file("whoami.dat")));
+  for (const auto& [flag, answer] : Options{{"--compact-each-step", "gone: "},
+                                            {"--use-packed-optimizer", "gone: "},
+                                            {"--offload-grad-to-cpu", "use --memory-mode release"},
+                                            {"--grad-ckpt-chunk", "use --recompute on"},
+                                            {"--steps-per-epoch", "accepted by smoke"}}) {
+    refused({{flag, "1"}}, 2, answer);
+  }
+}
+
 TEST_F(Train, StepsAndEpochs) {
   EXPECT_EQ(metrics({{"--steps", "3"}}).size(), 3u);
   EXPECT_EQ(metrics({{"--steps", kLeaveOut}}).size(), size_t(kSamples));  // one epoch
