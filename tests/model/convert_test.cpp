@@ -3,6 +3,7 @@
 #include "model/convert.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 
@@ -59,7 +60,8 @@ class TiedHead : public testing::Test {
     s.name = "lm_head.weight.scale";
     s.dtype = DType::f8_e4m3;
     s.shape = {kRows, kCols / 16};
-    const auto path = std::filesystem::path(testing::TempDir()) / "tied_head.safetensors";
+    const auto path = std::filesystem::path(testing::TempDir()) /
+                      ("tied_head-" + std::to_string(::getpid()) + ".safetensors");
     {
       SafetensorsWriter w(path, {e, q, s});
       w.append(std::as_bytes(std::span(embed)));
