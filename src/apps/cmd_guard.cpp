@@ -93,18 +93,18 @@ std::optional<double> option_or_environment(const std::optional<double>& option,
   return value;
 }
 
-std::filesystem::path working_nvidia_smi(bool limit) {
-  std::filesystem::path smi = find_nvidia_smi();
-  std::string problem;
-  if (smi.empty()) {
-    problem = "there is no nvidia-smi in PATH";
-  } else if (!read_gpu_memory(smi, std::chrono::seconds(10))) {
-    problem = smi.string() + " gives no numbers";
+// Without a limit on it, GPU memory is watched where that is possible.
+void find_gpus(GuardSettings& s) {
+  s.nvidia_smi = find_nvidia_smi();
+  std::string problem = "there is no nvidia-smi in PATH";
+  if (!s.nvidia_smi.empty()) {
+    s.gpu_at_start = read_gpu_memory(s.nvidia_smi, std::chrono::seconds(10));
+    if (s.gpu_at_start) return;
+    problem = s.nvidia_smi.string() + " gives no numbers";
   }
-  if (problem.empty()) return smi;
-  if (limit) throw_usage("guard: the GPU limit cannot be watched: {}", problem);
+  if (s.gpu_limit_mib) throw_usage("guard: the GPU limit cannot be watched: {}", problem);
   log_info("[guard] GPU memory is not watched: {}", problem);
-  return {};
+  s.nvidia_smi.clear();
 }
 
 std::optional<int64_t> mib(const std::optional<double>& gb) {
@@ -129,7 +129,7 @@ ExitCode run_guard(const GuardOptions& o, Io& io) {
   s.poll = std::chrono::duration<double>(std::max(poll, kShortestPoll));
   s.grace = std::chrono::duration<double>(o.grace_secs);
   s.report = std::chrono::duration<double>(o.report_secs);
-  s.nvidia_smi = working_nvidia_smi(gpu_gb.has_value());
+  find_gpus(s);
   const auto line = [&](const char* what, double gb, int64_t limit_mib) {
     log_info("[guard] {}limit={:g}GB ({}MiB), over={:g}s, poll={:g}s", what, gb, limit_mib, over,
              s.poll.count());

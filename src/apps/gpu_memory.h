@@ -64,7 +64,9 @@ class BackgroundOutput {
 // Readings one after another, none of which is waited for.
 class GpuWatch {
  public:
-  explicit GpuWatch(std::filesystem::path nvidia_smi) : nvidia_smi_(std::move(nvidia_smi)) {}
+  // `first`: a reading that has been made already.
+  explicit GpuWatch(std::filesystem::path nvidia_smi, std::optional<GpuReading> first = {})
+      : nvidia_smi_(std::move(nvidia_smi)), last_(std::move(first)) {}
 
   void begin();  // a new reading, unless one is under way
   bool busy() const { return !runs_.empty(); }

@@ -12,7 +12,6 @@
 #include <csignal>
 #include <cstring>
 
-#include "apps/gpu_memory.h"
 #include "apps/process_tree.h"
 #include "apps/run_folder.h"
 #include "apps/signal_watch.h"
@@ -108,7 +107,7 @@ class Guard {
  public:
   explicit Guard(const GuardSettings& settings)
       : s_(settings), ram_over_(s_.ram_limit_mib), gpu_over_(s_.gpu_limit_mib) {
-    if (!s_.nvidia_smi.empty()) gpu_.emplace(s_.nvidia_smi);
+    if (!s_.nvidia_smi.empty()) gpu_.emplace(s_.nvidia_smi, s_.gpu_at_start);
   }
 
   ~Guard() {  // an exception on the way must not leave the program alone

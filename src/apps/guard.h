@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/gpu_memory.h"
 #include "core/error.h"
 
 namespace nibble {
@@ -24,6 +25,7 @@ struct GuardSettings {
   std::chrono::duration<double> grace{2};    // between SIGTERM and SIGKILL
   std::chrono::duration<double> report{10};  // between lines on usage; 0: none
   std::filesystem::path nvidia_smi;          // empty: GPUs are not watched
+  std::optional<GpuReading> gpu_at_start;    // counts until nvidia-smi has been asked again
 };
 
 // Returns the program's exit code (128 + signal when one ended it), 124 when a limit ended it.

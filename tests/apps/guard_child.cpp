@@ -59,11 +59,13 @@ int run(const std::string& action, const std::vector<double>& a) {
     }
     return hold(0, 60);
   }
-  if (action == "spike") {  // MIB for SECONDS, then nothing for as long
-    auto* p = take(mib);
-    sleep_seconds(a.at(1));
-    std::free(const_cast<char*>(p));
-    sleep_seconds(a.at(1));
+  if (action == "spikes") {  // six times MIB for SECONDS, then nothing for as long
+    for (int i = 0; i < 6; ++i) {
+      auto* p = take(mib);
+      sleep_seconds(a.at(1));
+      std::free(const_cast<char*>(p));
+      sleep_seconds(a.at(1));
+    }
     return 0;
   }
   if (action == "tree") {  // four processes; three of them hold MIB each, one is a daemon

@@ -20,6 +20,13 @@ LinearWeight dense(int64_t out, int64_t in) {
   w.dense = f32({out, in});
   return w;
 }
+LinearWeight packed(const Backend& b, int64_t out, int64_t in) {
+  LinearWeight w;
+  w.out = out;
+  w.in = in;
+  w.packed = make_tensor(nullptr, DType::u8, {int64_t(b.packed_bytes(out, in))});
+  return w;
+}
 
 // A call of adamw_step that is right but for what `change` does to it.
 struct StepCall {
@@ -157,12 +164,52 @@ std::vector<BadCall> bad_calls() {
        }},
       {"pack_rows", "rows past the end",
        [](Backend& b) {
-         LinearWeight w;
-         w.out = 4;
-         w.in = 16;
-         w.packed = make_tensor(nullptr, DType::u8, {int64_t(b.packed_bytes(4, 16))});
          const std::vector<uint8_t> codes(16), scales(2);
-         b.pack_rows(w, 3, 2, codes, scales);
+         b.pack_rows(packed(b, 4, 16), 3, 2, codes, scales);
+       }},
+      {"quantize_rows", "rows past the end",
+       [](Backend& b) {
+         b.quantize_rows(packed(b, 4, 16), 3, f32({2, 16}), ScaleRule::absmax);
+       }},
+      {"quantize_rows", "width of the source",
+       [](Backend& b) {
+         b.quantize_rows(packed(b, 4, 32), 0, f32({2, 16}), ScaleRule::absmax);
+       }},
+      {"quantize_rows", "a dense weight",
+       [](Backend& b) {
+         b.quantize_rows(dense(4, 16), 0, f32({2, 16}), ScaleRule::absmax);
+       }},
+      {"rows_of", "not at a panel", [](Backend& b) { b.rows_of(packed(b, 130, 16), 65, 2); }},
+      {"rows_of", "rows past the end", [](Backend& b) { b.rows_of(dense(130, 16), 128, 3); }},
+      {"linear_dgrad", "output width",
+       [](Backend& b) {
+         b.linear_dgrad(f32({3, 8}), f32({3, 4}), dense(5, 8), Accumulate::no);
+       }},
+      {"linear_dgrad", "input width",
+       [](Backend& b) {
+         b.linear_dgrad(f32({3, 7}), f32({3, 5}), dense(5, 8), Accumulate::no);
+       }},
+      {"linear_dgrad", "tokens differ",
+       [](Backend& b) {
+         b.linear_dgrad(f32({2, 8}), f32({3, 5}), dense(5, 8), Accumulate::no);
+       }},
+      {"linear_dgrad", "row scale length",
+       [](Backend& b) {
+         LinearWeight w = dense(5, 8);
+         w.row_scale = f32({8});
+         b.linear_dgrad(f32({3, 8}), f32({3, 5}), w, Accumulate::no);
+       }},
+      {"linear_wgrad", "tokens differ",
+       [](Backend& b) {
+         b.linear_wgrad(f32({5, 8}), f32({3, 5}), f32({2, 8}), {});
+       }},
+      {"linear_wgrad", "shape of the gradient",
+       [](Backend& b) {
+         b.linear_wgrad(f32({8, 5}), f32({3, 5}), f32({3, 8}), {});
+       }},
+      {"linear_wgrad", "strided gradient",
+       [](Backend& b) {
+         b.linear_wgrad(f32({5, 9}).columns(0, 8), f32({3, 5}), f32({3, 8}), {});
        }},
       {"softmax_stats", "three numbers per row",
        [](Backend& b) {

@@ -91,7 +91,7 @@ TEST(Adamw, EqualsTheScalarRules) {
 
 TEST(Adamw, EqualsTheScalarRulesAcrossManyThreadsWork) {
   for (MomentFormat format : {MomentFormat::int8, MomentFormat::bf16}) {
-    expect_scalar_rules({format, DType::bf16, DType::bf16, 1, 100'000});
+    expect_scalar_rules({format, DType::bf16, DType::bf16, 1, 50'000});
   }
 }
 
@@ -103,6 +103,8 @@ TEST(Adamw, RequantisesByTheScalarRules) {
         if (row_scales && rule == ScaleRule::torchao) continue;
         for (const auto& [rows, cols] :
              {std::pair<int64_t, int64_t>{5, 16}, {33, 48}, {7, 272}, {18, 512}}) {
+          const bool vectors = rule == ScaleRule::four_over_six;  // others: one path for all
+          if (!vectors && rows != 33) continue;
           expect_scalar_rules({MomentFormat::int8, master, DType::bf16, rows, cols,
                                PackedCase{rule, row_scales, 3, 2}});
         }

@@ -73,8 +73,7 @@ void gemm_few(Context& c, const GemmOutput& out, const FloatRows& a, const GemmF
   const int64_t n = out.c.dim(1);
   if (a.count == 0 || n == 0) return;
   const int64_t panels = ceil_div(n, gemm_tile().cols), threads = c.pool.size();
-  const GemmScratch scratch = gemm_few_scratch(a.count);
-  const int64_t thread_floats = scratch.a_panels + scratch.tiles;
+  const int64_t thread_floats = gemm_few_scratch(a.count);
   float* floats = c.thread_scratch.get_as<float>(size_t(thread_floats * threads));
   const bool small = a.count * n <= kSmallProduct / std::max<int64_t>(1, b.k);
   const int64_t grain = small ? panels : std::max<int64_t>(1, panels / (4 * threads));

@@ -73,7 +73,7 @@ struct GemmScratch {
 };
 GemmScratch gemm_scratch(const GemmFactor& a, int64_t tile_rows, int64_t tile_cols);
 void gemm_task(const GemmOutput& out, const GemmFactor& a, const GemmTask& task);
-GemmScratch gemm_few_scratch(int64_t rows);
+int64_t gemm_few_scratch(int64_t rows);  // floats
 void gemm_few_panels(const GemmOutput& out, const FloatRows& x, const GemmFactor& b, int64_t begin,
                      int64_t end, float* scratch);
 

@@ -274,15 +274,16 @@ class PackedRows {
   float inside_[2];
 };
 
-// NVFP4 with K along its columns: steps [k0, k0 + kc), whole blocks of 16, of 2 * kLanes rows.
+// NVFP4 with K along its columns: steps [k0, k0 + kc), whole blocks of 16, of P rows.
+template <int P>
 HWY_NOINLINE void pack_packed_outer_by_k(const GemmFactor& f, int64_t outer0, int64_t k0,
                                          int64_t kc, float* panel) {
-  constexpr int kWidth = 2 * kLanes;
+  static_assert(P == 2 * kLanes);
   const PackedRows rows(f, outer0);
-  for (int64_t b = k0 / 16; b < (k0 + kc) / 16; ++b, panel += 16 * kWidth) {
+  for (int64_t b = k0 / 16; b < (k0 + kc) / 16; ++b, panel += 16 * P) {
     rows.decode(b, [&](int i, VF w0, VF w1) HWY_ATTR {
-      hn::Store(w0, DF(), panel + i * kWidth);
-      hn::Store(w1, DF(), panel + i * kWidth + kLanes);
+      hn::Store(w0, DF(), panel + i * P);
+      hn::Store(w1, DF(), panel + i * P + kLanes);
     });
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The three matrix products behind `linear`, each over a range of work for one thread. An output
-// element is always the same sequence of operations, however many tokens share the call.
+// What `linear` is made of: activations in the form its products read, and the integer product (the
+// one in floats is kernels/gemm.h). An output element is always the same sequence of operations,
+// however many tokens share the call.
 #pragma once
 #include <cstdint>
 
@@ -43,12 +44,7 @@ constexpr int64_t int8_group(int64_t n) { return n > kFewTokens ? 4 : n >= 5 ? 8
 void rows_to_float(const Tensor& x, float* out, int64_t begin, int64_t end);
 void rows_to_int8(const Tensor& x, Int8Tile* out, int64_t group, int64_t begin, int64_t end);
 
-// Rows [row_begin, row_end) of a dense weight; x against all of them.
-void dense_rows(const LinearOutput& o, const FloatRows& x, const Tensor& w, int64_t row_begin,
-                int64_t row_end);
 // Strips [strip_begin, strip_end) of a packed weight, tokens [token_begin, token_end).
-void nvfp4_strips(const LinearOutput& o, const FloatRows& x, const LinearWeight& w,
-                  int64_t strip_begin, int64_t strip_end, int64_t token_begin, int64_t token_end);
 // token_begin is a multiple of the group size; scratch: int8_scratch_bytes(tokens), 64-aligned.
 void nvfp4_int8_strips(const LinearOutput& o, const Int8Rows& x, const LinearWeight& w,
                        int64_t strip_begin, int64_t strip_end, int64_t token_begin,
