@@ -174,6 +174,38 @@ void Backend::kv_append(KvView kv, Tensor k, Tensor v, Tensor slots) {
   do_kv_append(kv, k, v, slots);
 }
 
+void Backend::split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const HeadNorms& norms,
+                          Tensor table, Tensor slots, double eps) {
+  const Tensor &q = out.q, &k = out.k;
+  require(is_act(qkv) && qkv.rank == 2 && q.rank == 3 && k.rank == 3 && q.dtype == qkv.dtype &&
+              k.dtype == qkv.dtype && q.contiguous() && k.contiguous() && q.dim(0) == qkv.dim(0) &&
+              k.dim(0) == qkv.dim(0) && q.dim(2) == k.dim(2) &&
+              qkv.dim(1) == (q.dim(1) + 2 * k.dim(1)) * q.dim(2),
+          "split_heads", "shapes", q, k, qkv);
+  require(norms.q.rank == 1 && norms.q.dim(0) == q.dim(2) && same_shape(norms.q, norms.k) &&
+              is_stat(norms.q, qkv) && is_stat(norms.k, qkv) && table.rank == 2 &&
+              table.dim(0) == q.dim(0) && table.dim(1) == q.dim(2) && is_stat(table, qkv),
+          "split_heads", "norms and table", norms.q, norms.k, table);
+  require((!out.q_rstd || (out.q_rstd.numel() == q.rows() && is_stat(out.q_rstd, qkv))) &&
+              (!out.k_rstd || (out.k_rstd.numel() == k.rows() && is_stat(out.k_rstd, qkv))),
+          "split_heads", "rstd", out.q_rstd, out.k_rstd);
+  require(kv.k.rank == 3 && same_shape(kv.k, kv.v) && kv.k.dtype == kv.v.dtype &&
+              kv.k.dim(1) == k.dim(1) && kv.k.dim(2) == k.dim(2) && is_ids(slots, q.dim(0)),
+          "split_heads", "view", kv.k, kv.v, slots);
+  do_split_heads(out, kv, qkv, norms, table, slots, eps);
+}
+
+void Backend::do_split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const HeadNorms& norms,
+                             Tensor table, Tensor slots, double eps) {
+  const int64_t n = qkv.dim(0), d = out.q.dim(2), hq = out.q.dim(1), hkv = out.k.dim(1);
+  const auto heads = [&](int64_t begin, int64_t count) {
+    return qkv.columns(begin * d, count * d).split_inner({n, count, d});
+  };
+  norm_rope(out.q, out.q_rstd, heads(0, hq), norms.q, table, eps);
+  norm_rope(out.k, out.k_rstd, heads(hq, hkv), norms.k, table, eps);
+  kv_append(kv, out.k, heads(hq + hkv, hkv), slots);
+}
+
 void Backend::attention(Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequences) {
   require(is_act(q) && q.rank == 3 && out.dtype == q.dtype && same_shape(out, q), "attention",
           "shapes", out, q);
@@ -239,6 +271,21 @@ void Backend::linear(Tensor out, Tensor x, const LinearWeight& w, Activations ac
   require(activations != Activations::nvfp4 || w.in % 16 == 0, "linear",
           "W4A4 needs in % 16 == 0:", x);
   do_linear(out, x, w, activations);
+}
+
+void Backend::linear_swiglu(Tensor act, Tensor gate_up, Tensor x, const LinearWeight& w,
+                            Activations activations) {
+  require(act.rank == 2 && gate_up.rank == 2 && act.dtype == x.dtype && gate_up.dtype == x.dtype &&
+              2 * act.dim(1) == gate_up.dim(1) && act.dim(0) == gate_up.dim(0),
+          "linear_swiglu", "shapes", act, gate_up, x);
+  do_linear_swiglu(act, gate_up, x, w, activations);
+}
+
+void Backend::do_linear_swiglu(Tensor act, Tensor gate_up, Tensor x, const LinearWeight& w,
+                               Activations activations) {
+  const int64_t width = act.dim(1);
+  linear(gate_up, x, w, activations);
+  swiglu(act, gate_up.columns(0, width), gate_up.columns(width, width));
 }
 
 void Backend::softmax_stats(Tensor stats, Tensor logits, Tensor targets, int64_t v_begin,

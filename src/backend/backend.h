@@ -11,6 +11,8 @@
 // c128 on the reference backend); "stat" is f32, or act on the reference backend.
 #pragma once
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -51,15 +53,30 @@ struct LinearWeight {
 // Packed layouts keep row ranges that begin at multiples of this contiguous (rows_of).
 constexpr int64_t kRowPanel = 64;
 
+// Outputs of split_heads. q act [N, Hq, D], k act [N, Hkv, D]; rstd stat [N Hq], [N Hkv] or empty.
+struct HeadSlots {
+  Tensor q, q_rstd, k, k_rstd;
+};
+struct HeadNorms {
+  Tensor q, k;  // f32 (or act) [D]
+};
+
+// What a backend remembers of a sequence of ops it has run before (repeat).
+class Recording {
+ public:
+  virtual ~Recording() = default;
+};
+
 enum class Rotation { forward, backward };  // a rotation's gradient is the opposite rotation
 enum class Accumulate { no, yes };          // overwrite, or add to what is there
 
 // How a gradient is written. Overwriting rounds to nearest. Adding to a bf16 gradient rounds
-// stochastically with the random bits of (seed, stream, element of dw): sums of many micro-batches
-// rounded to nearest would lose every contribution below half a step.
+// stochastically with the random bits of (seed, stream, offset + element of dw): sums of many
+// micro-batches rounded to nearest would lose every contribution below half a step.
 struct GradWrite {
   Accumulate accumulate = Accumulate::no;
   uint64_t seed = 0, stream = 0;
+  int64_t offset = 0;  // elements of the whole gradient before dw, which is a part of its rows
 };
 
 // The packed copy an optimizer step keeps up to date; empty: there is none.
@@ -82,6 +99,12 @@ class Backend {
   void download(void* host, Tensor src);      // src contiguous; waits
   void copy(Tensor dst, Tensor src);          // same type and shape; strides may differ
   void sync() { do_sync(); }
+  // Runs `ops`, a sequence of ops (no download, no sync) that is the same at every call: the same
+  // ops on the same tensors. A backend may record them and replay the recording; the results are
+  // those of ops(), bit for bit. A new recording is begun by resetting the pointer.
+  void repeat(std::unique_ptr<Recording>& recording, const std::function<void()>& ops) {
+    do_repeat(recording, ops);
+  }
 
   // --- Weights ---
   // Bytes of an NVFP4 weight in this backend's layout.
@@ -120,6 +143,10 @@ class Backend {
   // kv.k[slots[n]] = k[n], likewise v; converts to the cache's type. A no-op where k and v already
   // are the view's own memory (training). k, v act [N, Hkv, D], slots i32 [N].
   void kv_append(KvView kv, Tensor k, Tensor v, Tensor slots);
+  // Splits qkv act [N, (Hq + 2 Hkv) D] (may be strided) into heads: q and k normalised and rotated,
+  // k and v put into kv at slots. Fused: default is norm_rope twice, kv_append.
+  void split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const HeadNorms& norms,
+                   Tensor table, Tensor slots, double eps);
   // Causal grouped-query attention with scale 1/sqrt(D): query head h reads key head h / (Hq/Hkv).
   // out, q act [N, Hq, D]; lse f32 (or act) [N, Hq] or empty; sequences i32 [S, 4].
   void attention(Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequences);
@@ -139,6 +166,10 @@ class Backend {
   // A row's result does not depend on the other rows or on N, bit for bit: that is what makes
   // prefill, chunks and single tokens agree.
   void linear(Tensor out, Tensor x, const LinearWeight& w, Activations activations);
+  // gate_up = x . W^T, act = silu(gate) * up of its two halves. act [N, F], gate_up [N, 2 F], both
+  // of type act. Fused: default is linear, swiglu.
+  void linear_swiglu(Tensor act, Tensor gate_up, Tensor x, const LinearWeight& w,
+                     Activations activations);
 
   // --- Loss ---
   // The vocabulary may come in pieces: logits [N, Vc] are columns v_begin .. v_begin + Vc.
@@ -208,6 +239,11 @@ class Backend {
   virtual void do_add_rms_norm(Tensor out, Tensor rstd, Tensor sum, Tensor a, Tensor b, Tensor w,
                                double eps);
   virtual void do_norm_rope(Tensor out, Tensor rstd, Tensor x, Tensor w, Tensor table, double eps);
+  virtual void do_split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const HeadNorms& norms,
+                              Tensor table, Tensor slots, double eps);
+  virtual void do_linear_swiglu(Tensor act, Tensor gate_up, Tensor x, const LinearWeight& w,
+                                Activations activations);
+  virtual void do_repeat(std::unique_ptr<Recording>&, const std::function<void()>& ops) { ops(); }
   virtual void do_norm_rope_back(Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w,
                                  Tensor table, Accumulate accumulate_dw);
 

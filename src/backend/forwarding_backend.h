@@ -54,6 +54,14 @@ class ForwardingBackend : public Backend {
   void do_rope(Tensor out, Tensor x, Tensor table, Rotation rotation) override {
     inner_.rope(out, x, table, rotation);
   }
+  void do_split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const HeadNorms& norms,
+                      Tensor table, Tensor slots, double eps) override {
+    inner_.split_heads(out, kv, qkv, norms, table, slots, eps);
+  }
+  void do_linear_swiglu(Tensor act, Tensor gate_up, Tensor x, const LinearWeight& w,
+                        Activations activations) override {
+    inner_.linear_swiglu(act, gate_up, x, w, activations);
+  }
   void do_kv_append(KvView kv, Tensor k, Tensor v, Tensor slots) override {
     inner_.kv_append(kv, k, v, slots);
   }

@@ -23,7 +23,9 @@ inline void linear_forward(Backend& be, Tensor out, Tensor x, const LinearWeight
 inline void linear_wgrad(Backend& be, const LinearGrad& g, Tensor dy, Tensor x,
                          const GradWrite& write) {
   for (const GradRun& run : g.runs) {
-    be.linear_wgrad(run.dw, dy.columns(run.row_begin, run.dw.dim(0)), x, write);
+    GradWrite part = write;
+    part.offset += run.row_begin * run.dw.dim(1);
+    be.linear_wgrad(run.dw, dy.columns(run.row_begin, run.dw.dim(0)), x, part);
   }
 }
 

@@ -27,19 +27,17 @@ void block_forward(Backend& be, const Config& c, const BlockWeights& w, const Ba
   be.note("attn_norm", layer, a.n1);
   linear_forward(be, a.qkv, a.n1, w.qkv, act);
   be.note("qkv", layer, a.qkv);
-  be.norm_rope(a.q, a.q_rstd, query_heads(a.qkv, c), w.q_norm, rope, c.rms_eps);
-  be.norm_rope(a.k, a.k_rstd, key_heads(a.qkv, c), w.k_norm, rope, c.rms_eps);
+  be.split_heads({a.q, a.q_rstd, a.k, a.k_rstd}, kv, a.qkv, {w.q_norm, w.k_norm}, rope, b.slots,
+                 c.rms_eps);
   be.note("q", layer, a.q);
   be.note("k", layer, a.k);
-  be.kv_append(kv, a.k, value_heads(a.qkv, c), b.slots);
   be.attention(a.att, a.lse, a.q, kv, b.sequences);
   be.note("attn", layer, a.att);
   linear_forward(be, tmp, a.att.view({n, c.Hq * c.D}), w.attn_out, act);
   be.note("attn_out", layer, tmp);
   be.add_rms_norm(a.n2, a.rstd2, a.mid, x, tmp, w.ffn_norm, c.rms_eps);
   be.note("ffn_norm", layer, a.n2);
-  linear_forward(be, a.gate_up, a.n2, w.gate_up, act);
-  be.swiglu(a.act, a.gate_up.columns(0, c.F), a.gate_up.columns(c.F, c.F));
+  be.linear_swiglu(a.act, a.gate_up, a.n2, w.gate_up, activations_for(w.gate_up, act));
   be.note("ffn_act", layer, a.act);
 }
 

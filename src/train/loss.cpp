@@ -30,7 +30,9 @@ void cross_entropy_loss(Backend& be, const LossInputs& in, const LossTensors& t)
     be.cross_entropy_back(dlogits, logits, t.stats, t.targets, v, in.scale);
     be.linear_dgrad(t.d_out, dlogits, head, v == 0 ? Accumulate::no : Accumulate::yes);
     if (in.d_head) {
-      be.linear_wgrad(in.d_head.slice(v, head.out), dlogits, in.n_out, in.head_write);
+      GradWrite write = in.head_write;
+      write.offset += v * in.d_head.dim(1);
+      be.linear_wgrad(in.d_head.slice(v, head.out), dlogits, in.n_out, write);
     }
   });
 }

@@ -89,7 +89,7 @@ std::vector<double> expected_table(const Operand& before, const Operand& dx, con
       if (!present) {
         out.push_back(add ? double(old) : 0.0);
       } else if (add && before.cpu.dtype == DType::bf16) {
-        const uint32_t bits = random_bits(write.seed, write.stream, uint64_t(id * c + i));
+        const uint32_t bits = random_bits(write.seed, write.stream, uint64_t(write.offset + id * c + i));
         out.push_back(double(to_float(stochastic_bf16(old + sum, bits))));
       } else {
         write_element(one.cpu, 0, 0, double(add ? old + sum : sum));
@@ -109,7 +109,7 @@ TEST(ElementwiseBack, EmbedIsExact) {
           Ids ids(130, 20);
           Operand dtable(grad, {20, c}), dx(act, {130, c}, 3);
           dtable.normal(1), dx.normal(2);
-          const GradWrite write{a, 77, 5};
+          const GradWrite write{a, 77, 5, 1003};
           const auto want = expected_table(dtable, dx, ids, write);
           b.cpu->embed_back(dtable.cpu, dx.cpu, ids.id_tensor(), ids.order_tensor(), write);
           EXPECT_EQ(dtable.cpu_values(), want) << c << " " << dtype_name(grad);

@@ -229,6 +229,25 @@ TEST(LinearWgrad, Bf16RoundingToTheBit) {
   });
 }
 
+// A gradient written in pieces of its rows takes the random bits it would take as a whole.
+TEST(LinearWgrad, PiecesRoundAsTheWhole) {
+  Both b;
+  on_every_target([&] {
+    constexpr int64_t kRows = 19, kTokens = 40, kIn = 37;
+    Operand dy(DType::bf16, {kTokens, kRows}), x(DType::bf16, {kTokens, kIn});
+    dy.normal(1), x.normal(2);
+    Operand whole(DType::bf16, {kRows, kIn}), pieces(DType::bf16, {kRows, kIn});
+    start_with(whole, 5), start_with(pieces, 5);
+    b.cpu->linear_wgrad(whole.cpu, dy.cpu, x.cpu, {Accumulate::yes, 3, 4});
+    for (int64_t row = 0; row < kRows; row += 7) {
+      const int64_t rows = std::min<int64_t>(7, kRows - row);
+      b.cpu->linear_wgrad(pieces.cpu.slice(row, rows), dy.cpu.columns(row, rows), x.cpu,
+                          {Accumulate::yes, 3, 4, row * kIn});
+    }
+    EXPECT_EQ(whole.bytes(), pieces.bytes());
+  });
+}
+
 // What nearest rounding would lose entirely arrives on average.
 TEST(LinearWgrad, AccumulationIsUnbiased) {
   Both b;

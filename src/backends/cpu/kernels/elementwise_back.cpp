@@ -115,7 +115,8 @@ HWY_NOINLINE void embed_back_runs(const EmbedBack& a, int64_t begin, int64_t end
     if (a.write.accumulate == Accumulate::no) {
       convert(to, sum, n);
     } else if constexpr (std::is_same_v<G, bf16_t>) {
-      add_rounded(to, sum, n, uint64_t(id) * uint64_t(a.dtable.shape[1]) + uint64_t(c), random);
+      const int64_t element = a.write.offset + id * a.dtable.shape[1] + c;
+      add_rounded(to, sum, n, uint64_t(element), random);
     } else {
       map(
           to, n, [](VF x, VF s) HWY_ATTR { return hn::Add(x, s); }, to, sum);

@@ -41,10 +41,10 @@ struct GemmOutput {
   Tensor c;                             // f32, bf16 or f16 [M, N]; rows may be strided
   const float* column_scale = nullptr;  // [N]
   Accumulate accumulate = Accumulate::no;
-  // With Accumulate::yes and bf16: stochastic by the random bits of (seed, stream, element), which
-  // needs a contiguous c. Otherwise to nearest.
+  // With Accumulate::yes and bf16: stochastic by the random bits of (seed, stream, offset +
+  // element), which needs a contiguous c. Otherwise to nearest.
   enum class Rounding { nearest, stochastic } rounding = Rounding::nearest;
-  uint64_t seed = 0, stream = 0;
+  uint64_t seed = 0, stream = 0, offset = 0;
 };
 
 void gemm(Context& c, const GemmOutput& out, const GemmFactor& a, const GemmFactor& b);

@@ -28,7 +28,7 @@ HWY_INLINE void store_stochastic(VF v, const uint32_t* bits, bf16_t* out, int64_
   std::memcpy(out, buffer, size_t(n) * sizeof(bf16_t));
 }
 
-// The rounding bits of kCols elements of a row, from element `first` of c on.
+// The rounding bits of kCols elements of a row, from element `first` of the whole gradient on.
 HWY_INLINE const uint32_t* rounding_bits(const PhiloxLanes& random, uint64_t first,
                                          uint32_t* words) {
   const uint64_t begin = first / kCols * kCols;
@@ -53,7 +53,8 @@ HWY_NOINLINE void write_sums_as(const GemmOutput& o, const float* tile, int64_t 
     alignas(64) uint32_t words[2 * kCols];
     const uint32_t* bits = nullptr;
     if (stochastic) {
-      bits = rounding_bits(random, uint64_t((row0 + i) * o.c.shape[1] + col0), words);
+      const auto element = uint64_t((row0 + i) * o.c.shape[1] + col0);
+      bits = rounding_bits(random, o.offset + element, words);
     }
     for (int v = 0; v < 2; ++v) {
       const int64_t col = v * kLanes;

@@ -23,8 +23,11 @@ void linear_dgrad(Context& c, Tensor dx, Tensor dy, const LinearWeight& w, Accum
 void linear_wgrad(Context& c, Tensor dw, Tensor dy, Tensor x, const GradWrite& write) {
   const GemmFactor a{.layout = Layout::k_by_outer, .outer = dw.dim(0), .k = x.dim(0), .dense = dy};
   const GemmFactor b{.layout = Layout::k_by_outer, .outer = dw.dim(1), .k = x.dim(0), .dense = x};
-  GemmOutput out{
-      .c = dw, .accumulate = write.accumulate, .seed = write.seed, .stream = write.stream};
+  GemmOutput out{.c = dw,
+                 .accumulate = write.accumulate,
+                 .seed = write.seed,
+                 .stream = write.stream,
+                 .offset = uint64_t(write.offset)};
   if (dw.dtype == DType::bf16) out.rounding = GemmOutput::Rounding::stochastic;
   gemm(c, out, a, b);
 }

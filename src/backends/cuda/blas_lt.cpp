@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+#include "backends/cuda/blas_lt.h"
+
+#include <dlfcn.h>
+
+#include <string>
+
+#include "backends/cuda/check.h"
+#include "core/error.h"
+
+namespace nibble::cuda {
+namespace {
+
+// The linker's own path first, then where NVIDIA's installers put it.
+constexpr const char* kPlaces[] = {"libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.13",
+                                   "libcublasLt.so.12", "/usr/local/cuda/lib64/libcublasLt.so.12"};
+
+template <class F>
+void find(void* library, F& function, const char* name) {
+  function = reinterpret_cast<F>(dlsym(library, name));
+  if (!function) throw_device("cuBLASLt has no function {}; CUDA 12.8 or later is needed", name);
+}
+
+}  // namespace
+
+BlasLt::BlasLt() {
+  for (const char* place : kPlaces) {
+    if ((library_ = dlopen(place, RTLD_NOW | RTLD_LOCAL))) break;
+  }
+  if (!library_) {
+    throw_device(
+        "cuBLASLt was not found (libcublasLt.so.13 in the library path or /usr/local/cuda/lib64): "
+        "install the CUDA libraries, add their folder to LD_LIBRARY_PATH, or use --device cpu");
+  }
+  try {
+    find(library_, destroy_, "cublasLtDestroy");
+    find(library_, matmul, "cublasLtMatmul");
+    find(library_, desc_create, "cublasLtMatmulDescCreate");
+    find(library_, desc_destroy, "cublasLtMatmulDescDestroy");
+    find(library_, desc_set, "cublasLtMatmulDescSetAttribute");
+    find(library_, layout_create, "cublasLtMatrixLayoutCreate");
+    find(library_, layout_destroy, "cublasLtMatrixLayoutDestroy");
+    find(library_, layout_set, "cublasLtMatrixLayoutSetAttribute");
+    find(library_, preference_create, "cublasLtMatmulPreferenceCreate");
+    find(library_, preference_destroy, "cublasLtMatmulPreferenceDestroy");
+    find(library_, preference_set, "cublasLtMatmulPreferenceSetAttribute");
+    find(library_, heuristic, "cublasLtMatmulAlgoGetHeuristic");
+    decltype(&cublasLtCreate) create = nullptr;
+    find(library_, create, "cublasLtCreate");
+    NIBBLE_CUDA(create(&handle));
+  } catch (...) {
+    close();
+    throw;
+  }
+}
+
+BlasLt::~BlasLt() { close(); }
+
+void BlasLt::close() {
+  if (handle) destroy_(handle);
+  if (library_) dlclose(library_);
+}
+
+}  // namespace nibble::cuda

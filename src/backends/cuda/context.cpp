@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+#include "backends/cuda/context.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <mutex>
+
+#include "backends/cuda/cuda_backend.h"
+#include "core/memory_info.h"
+
+namespace nibble {
+namespace cuda {
+namespace {
+
+std::mutex memory_mutex;
+CudaMemory held;
+
+void count(int64_t n_bytes) {
+  const std::lock_guard lock(memory_mutex);
+  held.bytes = uint64_t(int64_t(held.bytes) + n_bytes);
+  held.peak_bytes = std::max(held.peak_bytes, held.bytes);
+  held.allocations += n_bytes > 0;
+}
+
+int attribute(cudaDeviceAttr which, int device) {
+  int value = 0;
+  NIBBLE_CUDA(cudaDeviceGetAttribute(&value, which, device));
+  return value;
+}
+
+}  // namespace
+
+void fail(cudaError_t error, const char* call, const char* file, int line) {
+  cudaGetLastError();  // clears what can be cleared
+  throw_device("{} ({}) from {} at {}:{}", cudaGetErrorString(error), cudaGetErrorName(error), call,
+               file, line);
+}
+
+void fail(cublasStatus_t status, const char* call, const char* file, int line) {
+  throw_device("cuBLASLt status {} from {} at {}:{}", int(status), call, file, line);
+}
+
+Buffer allocate_device(size_t n_bytes, std::string_view what) {
+  if (n_bytes == 0) return Buffer();
+  void* p = nullptr;
+  const cudaError_t error = cudaMalloc(&p, n_bytes);
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    size_t free = 0, total = 0;
+    NIBBLE_CUDA(cudaMemGetInfo(&free, &total));
+    throw_device(
+        "out of GPU memory: {} wanted for {}, {} of {} free, {} held by this process. A smaller "
+        "model, context or batch needs less; --device cpu uses the machine's memory.",
+        format_bytes(n_bytes), what, format_bytes(free), format_bytes(total),
+        format_bytes(cuda_memory().bytes));
+  }
+  check(error, "cudaMalloc", __FILE__, __LINE__);
+  count(int64_t(n_bytes));
+  Buffer buffer(static_cast<std::byte*>(p), n_bytes, [](std::byte* data, size_t size) {
+    cudaFree(data);
+    count(-int64_t(size));
+  });
+  NIBBLE_CUDA(cudaMemset(p, 0, n_bytes));
+  // The stream of a context does not wait for the default stream's memset.
+  NIBBLE_CUDA(cudaStreamSynchronize(nullptr));
+  return buffer;
+}
+
+Context::Context(int index) : device(index) {
+  NIBBLE_CUDA(cudaSetDevice(device));
+  capability = 10 * attribute(cudaDevAttrComputeCapabilityMajor, device) +
+               attribute(cudaDevAttrComputeCapabilityMinor, device);
+  sm_count = attribute(cudaDevAttrMultiProcessorCount, device);
+  shared_per_block = size_t(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  l2_bytes = size_t(attribute(cudaDevAttrL2CacheSize, device));
+  scratch_ = allocate_device(kScratchBytes + kBlasBytes, "scratch");
+  NIBBLE_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  const char* flag = std::getenv("NIBBLE_SYNC_EACH_OP");
+  sync_each_op = flag && flag[0] == '1';
+}
+
+Context::~Context() {
+  cudaStreamSynchronize(stream);
+  cudaStreamDestroy(stream);
+}
+
+void Context::finish(const char* op) const {
+  check(cudaGetLastError(), op, __FILE__, __LINE__);
+  if (sync_each_op && !capturing) check(cudaStreamSynchronize(stream), op, __FILE__, __LINE__);
+}
+
+}  // namespace cuda
+
+CudaMemory cuda_memory() {
+  const std::lock_guard lock(cuda::memory_mutex);
+  return cuda::held;
+}
+
+CudaSupport cuda_support() {
+  CudaSupport s;
+  int driver = 0, runtime = 0, n = 0;
+  cudaRuntimeGetVersion(&runtime);
+  cudaDriverGetVersion(&driver);
+  const auto version = [](int v) { return fmt::format("{}.{}", v / 1000, v % 1000 / 10); };
+  const cudaError_t error = cudaGetDeviceCount(&n);
+  if (error != cudaSuccess || n == 0) {
+    cudaGetLastError();
+    if (driver == 0) {
+      s.problem = "no NVIDIA driver was found on this machine; install one, or use --device cpu";
+    } else if (error == cudaErrorInsufficientDriver || driver / 1000 < runtime / 1000) {
+      s.problem = fmt::format(
+          "the NVIDIA driver supports CUDA {}, this build needs {}; update the driver, or use "
+          "--device cpu",
+          version(driver), version(runtime));
+    } else {
+      s.problem =
+          fmt::format("no CUDA device was found ({}); use --device cpu",
+                      error == cudaSuccess ? "the driver lists none" : cudaGetErrorString(error));
+    }
+    return s;
+  }
+  for (int i = 0; i < n; ++i) {
+    cudaDeviceProp p = {};
+    if (cudaGetDeviceProperties(&p, i) != cudaSuccess) continue;
+    s.devices.push_back({i, p.name, p.major, p.minor, p.totalGlobalMem, p.integrated != 0});
+  }
+  if (s.devices.empty()) {
+    s.problem =
+        "the NVIDIA driver names devices but describes none; is the machine's GPU in use "
+        "or lost (nvidia-smi)? --device cpu works without it";
+  } else if (s.devices[0].major < 8) {
+    s.problem = fmt::format(
+        "{} has compute capability {}.{}; nibble's kernels need 8.0 (Ampere) or later; use "
+        "--device cpu",
+        s.devices[0].name, s.devices[0].major, s.devices[0].minor);
+  }
+  return s;
+}
+
+}  // namespace nibble

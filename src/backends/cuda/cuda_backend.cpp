@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: MIT
+#include "backends/cuda/cuda_backend.h"
+
+#include "backends/cuda/graph.h"
+#include "backends/cuda/kernels/kernels.h"
+#include "core/memory_info.h"
+
+namespace nibble {
+namespace {
+
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(const CudaDevice& device) : device_(device), c_(device.index) {}
+  std::string name() const override {
+    return fmt::format("cuda ({}, compute capability {}.{})", device_.name, device_.major,
+                       device_.minor);
+  }
+  // Where CPU and GPU share memory the driver counts pages of the file cache as used: the system's
+  // own figure is the one to trust.
+  uint64_t available_memory() const override {
+    if (device_.unified_memory) return system_memory().available_bytes;
+    size_t free = 0, total = 0;
+    NIBBLE_CUDA(cudaMemGetInfo(&free, &total));
+    return free;
+  }
+
+ private:
+  Buffer do_allocate(size_t n_bytes, std::string_view what) override {
+    return cuda::allocate_device(n_bytes, what);
+  }
+  void do_upload(Tensor dst, const void* host) override {
+    if (dst.bytes() == 0) return;
+    NIBBLE_CUDA(cudaMemcpyAsync(dst.data, host, dst.bytes(), cudaMemcpyHostToDevice, c_.stream));
+    // The copy may still read `host`, which is the caller's to reuse.
+    NIBBLE_CUDA(cudaStreamSynchronize(c_.stream));
+  }
+  void do_download(void* host, Tensor src) override {
+    if (src.bytes() > 0) {
+      NIBBLE_CUDA(cudaMemcpyAsync(host, src.data, src.bytes(), cudaMemcpyDeviceToHost, c_.stream));
+    }
+    do_sync();
+  }
+  void do_copy(Tensor dst, Tensor src) override {
+    const size_t e = dtype_bytes(dst.dtype), width = size_t(dst.inner()) * e;
+    if (dst.numel() == 0) return;
+    NIBBLE_CUDA(cudaMemcpy2DAsync(dst.data, size_t(dst.row_stride) * e, src.data,
+                                  size_t(src.row_stride) * e, width, size_t(dst.dim(0)),
+                                  cudaMemcpyDeviceToDevice, c_.stream));
+  }
+  void do_sync() override { NIBBLE_CUDA(cudaStreamSynchronize(c_.stream)); }
+  void do_repeat(std::unique_ptr<Recording>& recording, const std::function<void()>& ops) override {
+    cuda::repeat(c_, recording, ops);
+  }
+
+  size_t do_packed_bytes(int64_t out, int64_t in) const override {
+    return cuda::packed_bytes(out, in);
+  }
+  void do_pack_rows(const LinearWeight& w, int64_t row_begin, int64_t rows, const uint8_t* codes,
+                    const uint8_t* scales) override {
+    cuda::pack_rows(c_, w, row_begin, rows, codes, scales);
+    c_.finish("pack_rows");
+  }
+  void do_unpack_rows(const LinearWeight& w, int64_t row_begin, int64_t rows, uint8_t* codes,
+                      uint8_t* scales) const override {
+    cuda::unpack_rows(c_, w, row_begin, rows, codes, scales);
+    c_.finish("unpack_rows");
+  }
+  void do_quantize_rows(const LinearWeight& w, int64_t row_begin, Tensor src,
+                        ScaleRule rule) override {
+    cuda::quantize_rows(c_, w, row_begin, src, rule);
+    c_.finish("quantize_rows");
+  }
+
+  void do_embed(Tensor out, Tensor table, Tensor ids) override {
+    cuda::embed(c_, out, table, ids);
+    c_.finish("embed");
+  }
+  void do_rms_norm(Tensor out, Tensor rstd, Tensor x, Tensor w, double eps) override {
+    cuda::rms_norm(c_, out, rstd, x, w, eps);
+    c_.finish("rms_norm");
+  }
+  void do_add_rms_norm(Tensor out, Tensor rstd, Tensor sum, Tensor a, Tensor b, Tensor w,
+                       double eps) override {
+    cuda::add_rms_norm(c_, out, rstd, sum, a, b, w, eps);
+    c_.finish("add_rms_norm");
+  }
+  void do_rope_table(Tensor table, Tensor positions, double theta) override {
+    cuda::rope_table(c_, table, positions, theta);
+    c_.finish("rope_table");
+  }
+  void do_rope(Tensor out, Tensor x, Tensor table, Rotation rotation) override {
+    cuda::rope(c_, out, x, table, rotation);
+    c_.finish("rope");
+  }
+  void do_norm_rope(Tensor out, Tensor rstd, Tensor x, Tensor w, Tensor table,
+                    double eps) override {
+    cuda::norm_rope(c_, out, rstd, x, w, table, eps);
+    c_.finish("norm_rope");
+  }
+  void do_kv_append(KvView kv, Tensor k, Tensor v, Tensor slots) override {
+    cuda::kv_append(c_, kv, k, v, slots);
+    c_.finish("kv_append");
+  }
+  void do_split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const HeadNorms& norms,
+                      Tensor table, Tensor slots, double eps) override {
+    cuda::split_heads(c_, out, kv, qkv, norms, table, slots, eps);
+    c_.finish("split_heads");
+  }
+  void do_attention(Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequences) override {
+    cuda::attention(c_, out, lse, q, kv, sequences);
+    c_.finish("attention");
+  }
+  void do_swiglu(Tensor out, Tensor gate, Tensor up) override {
+    cuda::swiglu(c_, out, gate, up);
+    c_.finish("swiglu");
+  }
+  void do_add(Tensor out, Tensor a, Tensor b) override {
+    cuda::add(c_, out, a, b);
+    c_.finish("add");
+  }
+  void do_gather_rows(Tensor out, Tensor x, Tensor rows) override {
+    cuda::gather_rows(c_, out, x, rows);
+    c_.finish("gather_rows");
+  }
+  void do_argmax(Tensor out, Tensor logits) override {
+    cuda::argmax(c_, out, logits);
+    c_.finish("argmax");
+  }
+  void do_linear(Tensor out, Tensor x, const LinearWeight& w, Activations activations) override {
+    cuda::linear(c_, out, x, w, activations);
+    c_.finish("linear");
+  }
+  void do_linear_swiglu(Tensor act, Tensor gate_up, Tensor x, const LinearWeight& w,
+                        Activations activations) override {
+    cuda::linear_swiglu(c_, act, gate_up, x, w, activations);
+    c_.finish("linear_swiglu");
+  }
+
+  [[noreturn]] static void not_on_cuda(const char* op) {
+    throw_device("{}: training is not on CUDA yet; use --device cpu", op);
+  }
+  void do_softmax_stats(Tensor, Tensor, Tensor, int64_t, Accumulate) override {
+    not_on_cuda("softmax_stats");
+  }
+  void do_cross_entropy(Tensor, Tensor, Tensor) override { not_on_cuda("cross_entropy"); }
+  void do_cross_entropy_back(Tensor, Tensor, Tensor, Tensor, int64_t, double) override {
+    not_on_cuda("cross_entropy_back");
+  }
+  void do_l1_loss(Tensor, Tensor, Tensor, Tensor, Tensor, double) override {
+    not_on_cuda("l1_loss");
+  }
+  void do_linear_dgrad(Tensor, Tensor, const LinearWeight&, Accumulate) override {
+    not_on_cuda("linear_dgrad");
+  }
+  void do_linear_wgrad(Tensor, Tensor, Tensor, const GradWrite&) override {
+    not_on_cuda("linear_wgrad");
+  }
+  void do_rms_norm_back(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor,
+                        Accumulate) override {
+    not_on_cuda("rms_norm_back");
+  }
+  void do_attention_back(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, KvView,
+                         Tensor) override {
+    not_on_cuda("attention_back");
+  }
+  void do_swiglu_back(Tensor, Tensor, Tensor, Tensor, Tensor) override {
+    not_on_cuda("swiglu_back");
+  }
+  void do_embed_back(Tensor, Tensor, Tensor, Tensor, const GradWrite&) override {
+    not_on_cuda("embed_back");
+  }
+  void do_scatter_rows(Tensor, Tensor, Tensor) override { not_on_cuda("scatter_rows"); }
+  void do_sum_squares(Tensor, Tensor) override { not_on_cuda("sum_squares"); }
+  void do_adamw_step(Tensor, Tensor, Tensor, Tensor, MomentFormat, int64_t, int64_t,
+                     const AdamwStep&, const Requantize&) override {
+    not_on_cuda("adamw_step");
+  }
+
+  CudaDevice device_;
+  cuda::Context c_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options) {
+  const CudaSupport support = cuda_support();
+  if (!support.usable()) throw_device("--device cuda: {}", support.problem);
+  for (const CudaDevice& d : support.devices) {
+    if (d.index != options.device) continue;
+    if (options.require_native_fp4 && d.major < 10) {
+      throw_device(
+          "--require-native-fp4: {} (compute capability {}.{}) has no FP4 tensor cores, which "
+          "need 10.0 (Blackwell) or later; without the flag W4A4 products are emulated exactly",
+          d.name, d.major, d.minor);
+    }
+    return std::make_unique<CudaBackend>(d);
+  }
+  throw_device("CUDA device {} was asked for, but there are {}", options.device,
+               support.devices.size());
+}
+
+}  // namespace nibble

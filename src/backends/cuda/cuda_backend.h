@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+// The CUDA backend, and what can be known about GPUs before there is one. No CUDA headers here: a
+// build without CUDA has the same functions (no_cuda.cpp).
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+
+namespace nibble {
+
+struct CudaDevice {
+  int index = 0;
+  std::string name;
+  int major = 0, minor = 0;  // compute capability
+  uint64_t total_bytes = 0;
+  bool unified_memory = false;  // shares its memory with the CPU (DGX Spark)
+};
+
+struct CudaSupport {
+  std::vector<CudaDevice> devices;
+  std::string problem;  // why there is none to use, and what would help; empty: the first is usable
+  bool usable() const { return problem.empty(); }
+};
+// Asks the driver; never throws.
+CudaSupport cuda_support();
+
+struct CudaOptions {
+  int device = 0;
+  bool require_native_fp4 = false;  // DeviceError where W4A4 products would be emulated
+};
+// DeviceError with cuda_support().problem when there is no usable device.
+std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options = {});
+
+// Device memory held by all buffers and workspaces of this process, now and at most.
+struct CudaMemory {
+  uint64_t bytes = 0, peak_bytes = 0, allocations = 0;
+};
+CudaMemory cuda_memory();
+
+}  // namespace nibble

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+// The 16-bit floats on the device, their conversions, and loads of several elements at once.
+#pragma once
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "core/error.h"
+#include "core/tensor.h"
+
+namespace nibble::cuda {
+
+using bf16 = __nv_bfloat16;
+using f16 = __half;
+using f8 = __nv_fp8_e4m3;
+
+template <class T>
+__device__ __forceinline__ float to_f32(T v) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    return __bfloat162float(v);
+  } else if constexpr (std::is_same_v<T, f16>) {
+    return __half2float(v);
+  } else {
+    return float(v);
+  }
+}
+// To nearest even; e4m3 saturates.
+template <class T>
+__device__ __forceinline__ T from_f32(float v) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    return __float2bfloat16_rn(v);
+  } else if constexpr (std::is_same_v<T, f16>) {
+    return __float2half_rn(v);
+  } else {
+    return T(v);
+  }
+}
+
+// W elements, moved as one when W > 1 (the address is then a multiple of their size).
+template <class T, int W>
+struct alignas(W * sizeof(T) > 16 ? 16 : W * sizeof(T)) Pack {
+  T v[W];
+};
+template <int W, class T>
+__device__ __forceinline__ void load_f32(const T* p, float (&out)[W]) {
+  const Pack<T, W> raw = *reinterpret_cast<const Pack<T, W>*>(p);
+#pragma unroll
+  for (int i = 0; i < W; ++i) out[i] = to_f32(raw.v[i]);
+}
+template <int W, class T>
+__device__ __forceinline__ void store_f32(T* p, const float (&in)[W]) {
+  Pack<T, W> raw;
+#pragma unroll
+  for (int i = 0; i < W; ++i) raw.v[i] = from_f32<T>(in[i]);
+  *reinterpret_cast<Pack<T, W>*>(p) = raw;
+}
+
+// Calls f with a value of the element type of t: f32, bf16 or f16.
+template <class F>
+void with_float(DType t, F&& f) {
+  switch (t) {
+    case DType::f32: f(float{}); return;
+    case DType::bf16: f(bf16{}); return;
+    case DType::f16: f(f16{}); return;
+    default: throw_internal("the CUDA backend has no kernel for {}", dtype_name(t));
+  }
+}
+// ... or f8_e4m3, a type of the cache.
+template <class F>
+void with_cache_type(DType t, F&& f) {
+  if (t == DType::f8_e4m3) {
+    f(f8{});
+  } else {
+    with_float(t, f);
+  }
+}
+
+// True when rows of every tensor can be moved 8 elements at a time.
+template <class... Tensors>
+bool in_eights(const Tensors&... tensors) {
+  return ((!tensors || (tensors.cols() % 8 == 0 && tensors.row_stride % 8 == 0 &&
+                        reinterpret_cast<uintptr_t>(tensors.data) % 16 == 0)) &&
+          ...);
+}
+
+template <class T>
+T* ptr(const Tensor& t) {
+  return reinterpret_cast<T*>(t.data);
+}
+
+}  // namespace nibble::cuda

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT
+// Ops without a reduction over the model's width, and argmax.
+#include <algorithm>
+
+#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/types.cuh"
+#include "backends/cuda/kernels/kernels.h"
+#include "backends/cuda/launch.h"
+
+namespace nibble::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+// A row-strided 2-D view.
+template <class T>
+struct Rows {
+  T* data;
+  int64_t stride;
+  __device__ T* at(int64_t row, int64_t col) const { return data + row * stride + col; }
+};
+template <class T>
+Rows<T> rows_of(const Tensor& t) {
+  return {ptr<T>(t), t.row_stride};
+}
+
+// Threads walk the elements of [n, cols] in packs of W.
+template <int W, class F>
+__device__ __forceinline__ void for_each_pack(int64_t n, int64_t cols, F&& f) {
+  const int64_t per_row = cols / W, packs = n * per_row;
+  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < packs;
+       i += int64_t(gridDim.x) * blockDim.x) {
+    f(i / per_row, i % per_row * W);
+  }
+}
+Grid grid_for(const Context& c, int64_t packs) {
+  const int64_t blocks = std::min<int64_t>(blocks_for(packs, kThreads), 32 * c.sm_count);
+  return {dim3(unsigned(blocks)), dim3(kThreads)};
+}
+// f(integral_constant W) with the widest packs the tensors allow.
+template <class F, class... Tensors>
+void with_width(F&& f, const Tensors&... t) {
+  if (in_eights(t...)) {
+    f(std::integral_constant<int, 8>());
+  } else {
+    f(std::integral_constant<int, 1>());
+  }
+}
+
+template <int W, class T, class S>
+__global__ void copy_rows_kernel(Rows<T> out, Rows<const S> x, const int32_t* index, int64_t n,
+                                 int64_t cols) {
+  enter();
+  for_each_pack<W>(n, cols, [&](int64_t row, int64_t col) {
+    float v[W];
+    load_f32<W>(x.at(index[row], col), v);
+    store_f32<W>(out.at(row, col), v);
+  });
+}
+
+template <int W, class T>
+__global__ void swiglu_kernel(Rows<T> out, Rows<const T> gate, Rows<const T> up, int64_t n,
+                              int64_t cols) {
+  enter();
+  for_each_pack<W>(n, cols, [&](int64_t row, int64_t col) {
+    float g[W], u[W];
+    load_f32<W>(gate.at(row, col), g);
+    load_f32<W>(up.at(row, col), u);
+#pragma unroll
+    for (int i = 0; i < W; ++i) g[i] = g[i] / (1.0f + expf(-g[i])) * u[i];
+    store_f32<W>(out.at(row, col), g);
+  });
+}
+
+template <int W, class T>
+__global__ void add_kernel(Rows<T> out, Rows<const T> a, Rows<const T> b, int64_t n, int64_t cols) {
+  enter();
+  for_each_pack<W>(n, cols, [&](int64_t row, int64_t col) {
+    float x[W], y[W];
+    load_f32<W>(a.at(row, col), x);
+    load_f32<W>(b.at(row, col), y);
+#pragma unroll
+    for (int i = 0; i < W; ++i) x[i] += y[i];
+    store_f32<W>(out.at(row, col), x);
+  });
+}
+
+// The first largest of a row; NaN is never larger. One block a row.
+__global__ void argmax_kernel(int32_t* out, const float* logits, int64_t stride, int64_t cols) {
+  enter();
+  const float* row = logits + blockIdx.x * stride;
+  float best = -INFINITY;
+  int64_t at = cols;
+  for (int64_t i = threadIdx.x; i < cols; i += blockDim.x) {
+    const float v = row[i];
+    if (v > best || (at == cols && v == best)) best = v, at = i;
+  }
+  __shared__ float values[kThreads];
+  __shared__ int64_t places[kThreads];
+  values[threadIdx.x] = best, places[threadIdx.x] = at;
+  __syncthreads();
+  for (int half = kThreads / 2; half > 0; half /= 2) {
+    if (int(threadIdx.x) < half) {
+      const float v = values[threadIdx.x + half];
+      const int64_t p = places[threadIdx.x + half];
+      if (v > values[threadIdx.x] || (v == values[threadIdx.x] && p < places[threadIdx.x])) {
+        values[threadIdx.x] = v, places[threadIdx.x] = p;
+      }
+    }
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) out[blockIdx.x] = int32_t(places[0] == cols ? 0 : places[0]);
+}
+
+// Rows `index` of x, converted.
+void copy_rows(const Context& c, Tensor out, Tensor x, Tensor index) {
+  with_float(out.dtype, [&](auto t) {
+    with_float(x.dtype, [&](auto s) {
+      using T = decltype(t);
+      using S = decltype(s);
+      with_width(
+          [&](auto w) {
+            constexpr int W = decltype(w)::value;
+            launch(c, grid_for(c, out.numel() / W), copy_rows_kernel<W, T, S>, rows_of<T>(out),
+                   rows_of<const S>(x), ptr<const int32_t>(index), out.dim(0), out.inner());
+          },
+          out, x);
+    });
+  });
+}
+
+}  // namespace
+
+void embed(const Context& c, Tensor out, Tensor table, Tensor ids) {
+  copy_rows(c, out, table, ids);
+}
+
+void gather_rows(const Context& c, Tensor out, Tensor x, Tensor rows) {
+  copy_rows(c, out, x, rows);
+}
+
+void swiglu(const Context& c, Tensor out, Tensor gate, Tensor up) {
+  with_float(out.dtype, [&](auto t) {
+    using T = decltype(t);
+    with_width(
+        [&](auto w) {
+          constexpr int W = decltype(w)::value;
+          launch(c, grid_for(c, out.numel() / W), swiglu_kernel<W, T>, rows_of<T>(out),
+                 rows_of<const T>(gate), rows_of<const T>(up), out.dim(0), out.inner());
+        },
+        out, gate, up);
+  });
+}
+
+void add(const Context& c, Tensor out, Tensor a, Tensor b) {
+  with_float(out.dtype, [&](auto t) {
+    using T = decltype(t);
+    with_width(
+        [&](auto w) {
+          constexpr int W = decltype(w)::value;
+          launch(c, grid_for(c, out.numel() / W), add_kernel<W, T>, rows_of<T>(out),
+                 rows_of<const T>(a), rows_of<const T>(b), out.dim(0), out.inner());
+        },
+        out, a, b);
+  });
+}
+
+void argmax(const Context& c, Tensor out, Tensor logits) {
+  launch(c, {dim3(unsigned(logits.dim(0))), dim3(kThreads)}, argmax_kernel, ptr<int32_t>(out),
+         ptr<const float>(logits), logits.row_stride, logits.dim(1));
+}
+
+}  // namespace nibble::cuda

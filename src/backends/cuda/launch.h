@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+// Kernel launches. Kernels start before their predecessor has ended (programmatic dependent launch,
+// compute capability 9.0 and later) and wait for it themselves with device/dependency.cuh.
+#pragma once
+#include "backends/cuda/context.h"
+
+namespace nibble::cuda {
+
+struct Grid {
+  dim3 blocks, threads;
+  size_t shared_bytes = 0;  // dynamic
+};
+
+// Every kernel launched this way must call wait_for_previous() before it touches memory that
+// another kernel of the stream reads or writes.
+template <class... Params, class... Args>
+void launch(const Context& c, const Grid& g, void (*kernel)(Params...), Args&&... args) {
+  cudaLaunchConfig_t config = {};
+  config.gridDim = g.blocks;
+  config.blockDim = g.threads;
+  config.dynamicSmemBytes = g.shared_bytes;
+  config.stream = c.stream;
+  cudaLaunchAttribute overlap[1];
+  overlap[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap[0].val.programmaticStreamSerializationAllowed = 1;
+  if (c.capability >= 90) {
+    config.attrs = overlap;
+    config.numAttrs = 1;
+  }
+  if (g.blocks.x == 0 || g.blocks.y == 0 || g.blocks.z == 0) return;
+  NIBBLE_CUDA(cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...));
+}
+
+// Lets a kernel use more dynamic shared memory than the 48 KiB every kernel may.
+template <class Kernel>
+void allow_shared(Kernel kernel, size_t bytes) {
+  NIBBLE_CUDA(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                   cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes)));
+}
+
+inline unsigned blocks_for(int64_t work, int64_t per_block) {
+  return unsigned((work + per_block - 1) / per_block);
+}
+
+}  // namespace nibble::cuda
