@@ -89,7 +89,8 @@ std::vector<double> expected_table(const Operand& before, const Operand& dx, con
       if (!present) {
         out.push_back(add ? double(old) : 0.0);
       } else if (add && before.cpu.dtype == DType::bf16) {
-        const uint32_t bits = random_bits(write.seed, write.stream, uint64_t(write.offset + id * c + i));
+        const uint32_t bits =
+            random_bits(write.seed, write.stream, uint64_t(write.offset + id * c + i));
         out.push_back(double(to_float(stochastic_bf16(old + sum, bits))));
       } else {
         write_element(one.cpu, 0, 0, double(add ? old + sum : sum));

@@ -287,8 +287,8 @@ TEST(Close, AccumulationInBf16IsUnbiased) {
   }
 }
 
-// Where the vocabulary is cut changes the order of fp32 sums, and nothing else: a piece of the head's
-// gradient is rounded with the random bits it has in the whole.
+// Where the vocabulary is cut changes the order of fp32 sums, and nothing else: a piece of the
+// head's gradient is rounded with the random bits it has in the whole.
 TEST(Close, PiecesOfTheVocabularyRoundAlike) {
   for (const bool tied : {true, false}) {
     const Config c = train_config(tied);
@@ -297,15 +297,14 @@ TEST(Close, PiecesOfTheVocabularyRoundAlike) {
     const auto cut = gradients(c, s, micro);
     s.logits_bytes = 64 << 20;
     const auto whole = gradients(c, s, micro);
-    int64_t elements = 0, different = 0;
     for (size_t i = 0; i < cut.size(); ++i) {
-      elements += int64_t(cut[i].size());
+      if (int64_t(cut[i].size()) < kSmallTensor) continue;  // norms are fp32
+      int64_t different = 0;
       for (size_t k = 0; k < cut[i].size(); ++k) different += cut[i][k] != whole[i][k];
+      // Sums that differ by some 2^-22 round to another bf16 about once in 2^14 times. Other random
+      // bits change a third of a piece, and the second piece is a third of the head.
+      EXPECT_LT(different, int64_t(cut[i].size()) / 100) << i;
     }
-    // A sum that differs by some 2^-22 rounds to another bf16 about once in 2^14 times; fp32
-    // gradients of norms, 1 % of all, may differ anyway. Other random bits would change half of the
-    // head's 12,800 elements, 8 % of all.
-    EXPECT_LT(different, elements / 50);
   }
 }
 
