@@ -38,9 +38,10 @@ function(nibble_layer name)
 endfunction()
 
 # nibble_test(core SOURCES x_test.cpp DEPS core LABEL unit)
-# Creates test_<name> from GoogleTest sources; every TEST becomes a ctest entry.
+# Creates test_<name> from GoogleTest sources; every TEST becomes a ctest entry. Those that match
+# CUDA_FILTER become a second one, cuda_<name>.*, which runs them on the GPU.
 function(nibble_test name)
-  cmake_parse_arguments(A "" "LABEL;TIMEOUT" "SOURCES;DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(A "" "LABEL;TIMEOUT;CUDA_FILTER" "SOURCES;DEPS;LIBS" ${ARGN})
   if(NOT A_LABEL)
     set(A_LABEL unit)
   endif()
@@ -56,4 +57,12 @@ function(nibble_test name)
     NIBBLE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   gtest_discover_tests(test_${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST
     DISCOVERY_TIMEOUT 60 PROPERTIES LABELS ${A_LABEL} TIMEOUT ${A_TIMEOUT})
+  if(A_CUDA_FILTER AND NIBBLE_CUDA)
+    target_sources(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/cuda_environment.cpp)
+    target_link_libraries(test_${name} PRIVATE nibble_cpu nibble_cuda)
+    gtest_discover_tests(test_${name} TEST_PREFIX cuda_${name}. DISCOVERY_MODE PRE_TEST
+      TEST_FILTER ${A_CUDA_FILTER} TEST_LIST test_${name}_on_cuda DISCOVERY_TIMEOUT 60
+      PROPERTIES LABELS cuda TIMEOUT ${A_TIMEOUT} ENVIRONMENT NIBBLE_TEST_BACKEND=cuda
+        RESOURCE_LOCK gpu SKIP_REGULAR_EXPRESSION "no GPU:")
+  endif()
 endfunction()

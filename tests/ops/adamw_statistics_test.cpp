@@ -9,7 +9,7 @@
 namespace nibble::test {
 namespace {
 
-std::unique_ptr<Backend> backend() { return make_cpu_backend(2); }
+std::unique_ptr<Backend> backend() { return make_tested_backend(2); }
 
 double mean_along(const std::vector<double>& from, const std::vector<double>& to,
                   const std::function<double(int64_t)>& direction) {

@@ -66,7 +66,7 @@ void expect_scalar_rules(const ParameterCase& c, UpdateFrom from = UpdateFrom::m
   const auto want = run(reference, c, 0, from);
   on_every_target([&] {
     for (const Division& d : kDivisions) {
-      const auto backend = make_cpu_backend(d.threads);
+      const auto backend = make_tested_backend(d.threads);
       const auto got = run(*backend, c, d.chunk, from);
       ASSERT_EQ(got.size(), want.size());
       const size_t bad =
@@ -151,7 +151,7 @@ TEST(Adamw, RequantisesExtremeBlocks) {
       };
       RefBackend<double> reference;
       want = run_on(reference);
-      on_every_target([&] { EXPECT_EQ(run_on(*make_cpu_backend(2)), want); });
+      on_every_target([&] { EXPECT_EQ(run_on(*make_tested_backend(2)), want); });
     }
   }
 }
@@ -159,7 +159,7 @@ TEST(Adamw, RequantisesExtremeBlocks) {
 TEST(Adamw, BlocksWhoseMasterDidNotChangeKeepTheirCodes) {
   for (const bool reference : {true, false}) {
     RefBackend<double> ref;
-    const auto cpu = make_cpu_backend(2);
+    const auto cpu = make_tested_backend(2);
     Backend& backend = reference ? static_cast<Backend&>(ref) : *cpu;
     const int64_t rows = 24, cols = 512;
     Parameter p(backend, {MomentFormat::int8, DType::bf16, DType::bf16, rows, cols, PackedCase{}});
@@ -193,7 +193,7 @@ TEST(Adamw, BlocksWhoseMasterDidNotChangeKeepTheirCodes) {
 TEST(Adamw, AMasterThatBecameNanIsRefusedWhereCodesCannotHoldIt) {
   on_every_target([] {
     for (DType master : {DType::bf16, DType::f32}) {
-      const auto backend = make_cpu_backend(2);
+      const auto backend = make_tested_backend(2);
       Parameter p(*backend, {MomentFormat::int8, master, DType::bf16, 2, 256, PackedCase{}});
       p.set_grad([](int64_t i) { return i == 300 ? NAN : 1.0; });
       try {
@@ -212,7 +212,7 @@ TEST(Adamw, AMasterThatBecameNanIsRefusedWhereCodesCannotHoldIt) {
 // Where the step is nothing, not even the sign of a zero changes.
 TEST(Adamw, AStepOfNothingChangesNoBit) {
   on_every_target([] {
-    const auto backend = make_cpu_backend(1);
+    const auto backend = make_tested_backend(1);
     for (DType master : {DType::bf16, DType::f32}) {
       Parameter p(*backend, {MomentFormat::int8, master, DType::bf16, 1, 300});
       p.set_master([](int64_t i) { return i % 3 ? -0.0 : 0.1 * double(i); });
@@ -232,7 +232,7 @@ TEST(Adamw, FiveStepsAgainstTheFormulaInDouble) {
   std::vector<double> w, m(kN), v(kN);
   for (int64_t i = 0; i < kN; ++i) w.push_back(double(float(0.02 * normal_at(1, 0, i))));
   RefBackend<double> reference;
-  const auto cpu = make_cpu_backend(2);
+  const auto cpu = make_tested_backend(2);
   Parameter pr(reference, {MomentFormat::f32, DType::f64, DType::f64, 1, kN});
   Parameter pc(*cpu, {MomentFormat::f32, DType::f32, DType::f32, 1, kN});
   pr.set_master([&](int64_t i) { return w[size_t(i)]; });
@@ -277,7 +277,7 @@ TEST(SumSquares, OneOrderForEveryTargetAndThreadCount) {
       on_every_target([&] {
         for (int threads : {1, 3}) {
           double got = -1;
-          make_cpu_backend(threads)->sum_squares(make_tensor(&got, DType::f64, {1}), x.cpu);
+          make_tested_backend(threads)->sum_squares(make_tensor(&got, DType::f64, {1}), x.cpu);
           EXPECT_NEAR(got, want, 1e-15 * double(n) * want);
           if (have_first) {
             EXPECT_EQ(got, first);
@@ -290,7 +290,7 @@ TEST(SumSquares, OneOrderForEveryTargetAndThreadCount) {
 }
 
 TEST(SumSquares, NotFiniteShows) {
-  const auto backend = make_cpu_backend(2);
+  const auto backend = make_tested_backend(2);
   for (double bad : {double(NAN), double(INFINITY), -double(INFINITY)}) {
     for (DType type : {DType::f32, DType::bf16}) {
       Operand x(type, {100'000});

@@ -145,8 +145,8 @@ TEST(AttentionBack, ThreadsDoNotShow) {
   for (const Case& c : {Case{8, 2, 64, {150, 20, 300}}, Case{2, 1, 32, {1000}}}) {
     Data one(c, DType::f32), three(c, DType::f32);
     on_every_target([&] {
-      one.run(*make_cpu_backend(1));
-      three.run(*make_cpu_backend(3));
+      one.run(*make_tested_backend(1));
+      three.run(*make_tested_backend(3));
       EXPECT_EQ(one.dq.bytes(), three.dq.bytes());
       EXPECT_EQ(one.dk.bytes(), three.dk.bytes());
       EXPECT_EQ(one.dv.bytes(), three.dv.bytes());
@@ -155,7 +155,7 @@ TEST(AttentionBack, ThreadsDoNotShow) {
 }
 
 TEST(AttentionBack, PackedSequencesAreThoseOfEach) {
-  const auto backend = make_cpu_backend(2);
+  const auto backend = make_tested_backend(2);
   const Case c{4, 2, 32, {150, 1, 64, 90}};
   Data together(c, DType::f32), alone(c, DType::f32);
   together.run(*backend);
@@ -177,7 +177,7 @@ TEST(AttentionBack, NanStaysInItsSequence) {
     for (int64_t i = 0; i < 16; ++i) {
       d.k.cpu.row<float>(6)[i] = d.v.cpu.row<float>(7)[i] = d.dout.cpu.row<float>(8)[i] = NAN;
     }
-    d.run(*make_cpu_backend(1));
+    d.run(*make_tested_backend(1));
     for (int64_t n = 0; n < 15; ++n) {
       if (n >= 5 && n < 9) continue;
       for (int64_t i = 0; i < 16; ++i) {
@@ -191,7 +191,7 @@ TEST(AttentionBack, NanStaysInItsSequence) {
 
 TEST(AttentionBack, ManyHeadsOnOneKeyHeadAreRefusedByName) {
   Data d({200, 1, 4, {2}}, DType::f32);
-  EXPECT_THROW(d.run(*make_cpu_backend(1)), InternalError);
+  EXPECT_THROW(d.run(*make_tested_backend(1)), InternalError);
 }
 
 }  // namespace

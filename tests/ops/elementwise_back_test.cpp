@@ -162,7 +162,7 @@ TEST(ElementwiseBack, ThreadsDoNotShow) {
   on_every_target([&] {
     std::vector<std::vector<uint8_t>> results;
     for (int threads : {1, 3}) {
-      const auto backend = make_cpu_backend(threads);
+      const auto backend = make_tested_backend(threads);
       Operand gate(DType::f32, {90, 1000}), up(DType::f32, {90, 1000}), d(DType::f32, {90, 1000});
       gate.normal(1), up.normal(2), d.normal(3);
       Ids ids(90, 7);

@@ -54,7 +54,7 @@ TEST(Invariance, LinearRowsDoNotDependOnTokenBlocksOrThreads) {
   const CanonicalNvfp4 c(96, 2048, 6);
   std::vector<std::vector<uint8_t>> results[3];
   for (int threads : {1, 2, 3}) {
-    const auto backend = make_cpu_backend(threads);
+    const auto backend = make_tested_backend(threads);
     OwnedWeight packed = pack(*backend, c);
     Operand x(DType::f32, {300, 2048}), w(DType::f32, {96, 2048});
     x.normal(1), w.normal(2);
@@ -90,7 +90,7 @@ TEST(Invariance, AttentionWholeChunkedAndOneByOne) {
   constexpr int64_t kTokens = 150;
   on_every_target([&] {
     for (int threads : {1, 2, 3}) {
-      const auto backend = make_cpu_backend(threads);
+      const auto backend = make_tested_backend(threads);
       for (DType cache : {DType::f32, DType::bf16}) {
         Operand q(DType::f32, {kTokens, 6, 32}), k(cache, {kTokens + 9, 2, 32}),
             v(cache, {kTokens + 9, 2, 32});
@@ -115,7 +115,7 @@ TEST(Invariance, AttentionWholeChunkedAndOneByOne) {
 }
 
 TEST(Invariance, AttentionOfPackedSequencesIsThatOfEach) {
-  const auto backend = make_cpu_backend(2);
+  const auto backend = make_tested_backend(2);
   Operand q(DType::f32, {40, 4, 16}), k(DType::f32, {200, 2, 16}), v(DType::f32, {200, 2, 16});
   q.normal(1), k.normal(2), v.normal(3);
   const std::vector<Sequence> sequences = {{0, 1, 0, 70}, {1, 30, 70, 30}, {31, 9, 100, 100}};
@@ -132,7 +132,7 @@ TEST(Invariance, AttentionOfPackedSequencesIsThatOfEach) {
 TEST(Invariance, RowOpsDoNotDependOnTheBatch) {
   constexpr int64_t kRows = 65, kWidth = 1000;
   on_every_target([&] {
-    const auto one_thread = make_cpu_backend(1), three = make_cpu_backend(3);
+    const auto one_thread = make_tested_backend(1), three = make_tested_backend(3);
     Operand x(DType::f32, {kRows, kWidth}), y(DType::f32, {kRows, kWidth}), w(DType::f32, {kWidth});
     x.normal(1), y.normal(2), w.normal(3);
     Operand a(DType::f32, {kRows, kWidth}), b(DType::f32, {kRows, kWidth});

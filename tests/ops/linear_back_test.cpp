@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Gradients of the linear layer against the reference, and the exact rules around them.
-#include "backends/cpu/kernels/gemm.h"
 #include "backends/cpu/memory.h"
 #include "ops/linear_support.h"
 #include "quant/rounding.h"
@@ -22,11 +21,8 @@ Operand magnitudes_of(const Operand& x) {
   return std::move(a.fill([&](int64_t i) { return std::abs(v[size_t(i)]); }));
 }
 
-// Roundings along a sum of K products: one per product within a chunk, one per chunk.
-double depth(int64_t k) {
-  const int64_t chunk = cpu::gemm_chunk(k);
-  return double(chunk) + double(k) / double(chunk) + 1;
-}
+// With the scale, or the last addition.
+double depth(int64_t k) { return sum_depth(k) + 1; }
 
 // Rounding errors of a sum of products are at most depth * u * sum |a| |b|; `magnitudes` holds
 // those sums, computed by the reference on absolute values.
@@ -279,7 +275,7 @@ TEST(LinearBack, AnyThreadCountGivesTheSameBits) {
   const CanonicalNvfp4 c(kOut, kIn, 6);
   std::vector<std::vector<uint8_t>> dxs, dws;
   for (int threads : {1, 2, 3, 7}) {
-    const auto backend = make_cpu_backend(threads);
+    const auto backend = make_tested_backend(threads);
     OwnedWeight w = pack(*backend, c);
     Operand dx(DType::f32, {kTokens, kIn}), dw(DType::bf16, {kOut, kIn});
     backend->linear_dgrad(dx.cpu, dy.cpu, w.w, Accumulate::no);
@@ -352,7 +348,7 @@ TEST(QuantizeRows, ThreadsAndNans) {
   src.normal(1);
   std::vector<std::vector<uint8_t>> packed;
   for (int threads : {1, 3}) {
-    const auto backend = make_cpu_backend(threads);
+    const auto backend = make_tested_backend(threads);
     OwnedWeight w = pack(*backend, CanonicalNvfp4(200, 64, 2));
     backend->quantize_rows(w.w, 0, src.cpu, ScaleRule::four_over_six);
     const auto* p = reinterpret_cast<const uint8_t*>(w.memory.data());

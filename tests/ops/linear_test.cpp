@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // The linear layer against the reference: dense and packed weights, all activation modes.
-#include "backends/cpu/kernels/gemm.h"
 #include "ops/linear_support.h"
 
 namespace nibble::test {
@@ -29,11 +28,8 @@ void expect_product(const Operand& out, const Operand& magnitudes, double depth)
       out, [&](int64_t i) { return depth * kRoundoff * m[size_t(i)]; }, "linear");
 }
 
-// Roundings along a sum of K products: one per product within a chunk, one per chunk, one scale.
-double depth(int64_t k) {
-  const int64_t chunk = cpu::gemm_chunk(k);
-  return double(chunk) + double(k) / double(chunk) + 2;
-}
+// With the scale, or the last addition.
+double depth(int64_t k) { return sum_depth(k) + 2; }
 
 TEST(Linear, DenseWeights) {
   Both b;

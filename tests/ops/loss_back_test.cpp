@@ -198,7 +198,7 @@ TEST(Loss, ThreadsDoNotShow) {
   on_every_target([&] {
     std::vector<std::vector<uint8_t>> results;
     for (int threads : {1, 3}) {
-      const auto backend = make_cpu_backend(threads);
+      const auto backend = make_tested_backend(threads);
       Loss l(DType::f32, DType::f32, 70, 2000);
       Operand table(DType::bf16, {2000, 2000}), d(DType::f32, {70, 2000}), l1(DType::f32, {70});
       table.fill([](int64_t i) { return double(i % 17) - 8; });

@@ -195,7 +195,7 @@ TEST(NormBack, ThreadsDoNotShow) {
                      Alias::none,      Accumulate::yes};
     std::vector<std::vector<uint8_t>> results;
     for (int threads : {1, 3}) {
-      const auto backend = make_cpu_backend(threads);
+      const auto backend = make_tested_backend(threads);
       NormBackData d(c);
       Operand table(DType::f32, {333, 100});
       table.normal(7);

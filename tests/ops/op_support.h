@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Operands that exist twice, on the CPU backend in its storage type and on the reference backend
-// in double with the very same values, and the comparison of results with derived bounds.
+// Operands that exist twice, for the tested backend (the CPU's, or the GPU's: tested_backend.h) in
+// its storage type and on the reference backend in double with the very same values, and the
+// comparison of results with derived bounds.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -11,15 +12,25 @@
 #include <string>
 #include <vector>
 
-#include "backends/cpu/cpu_backend.h"
+#include "backends/cpu/kernels/gemm.h"
 #include "backends/cpu/simd/target_control.h"
 #include "core/half.h"
 #include "core/rng.h"
 #include "support/ref_backend.h"
+#include "support/tested_backend.h"
 
 namespace nibble::test {
 
 constexpr double kRoundoff = 0x1p-24;  // of fp32 to nearest
+
+// Roundings along a sum of K products, as multiples of kRoundoff. The CPU sums in chunks: one per
+// product within a chunk, one per chunk. Tensor cores and the GPU's loops add in any order, and
+// tensor cores truncate, which costs twice a rounding.
+inline double sum_depth(int64_t k) {
+  if (testing_cuda()) return 2 * double(k);
+  const int64_t chunk = cpu::gemm_chunk(k);
+  return double(chunk) + double(k) / double(chunk);
+}
 
 // Largest relative error of storing a float as t; f32 results are not stored again.
 inline double storage_roundoff(DType t) {
@@ -149,6 +160,10 @@ constexpr DType kActTypes[] = {DType::f32, DType::bf16, DType::f16};
 
 // Runs `body` once per instruction set this machine can run.
 inline void on_every_target(const std::function<void()>& body) {
+  if (testing_cuda()) {
+    body();
+    return;
+  }
   for (const std::string& target : cpu::available_targets()) {
     SCOPED_TRACE("target " + target);
     cpu::select_target(target);
@@ -168,7 +183,7 @@ inline void on_every_target_and_type(const std::function<void(DType)>& body) {
 
 // Both backends; calls go to one and then the other.
 struct Both {
-  std::unique_ptr<Backend> cpu = make_cpu_backend(2);
+  std::unique_ptr<Backend> cpu = make_tested_backend();
   RefBackend<double> ref;
   Backend& reference() { return ref; }
 };

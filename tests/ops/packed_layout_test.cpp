@@ -7,7 +7,7 @@ namespace nibble::test {
 namespace {
 
 TEST(PackedLayout, RoundTripIsExact) {
-  const auto backend = make_cpu_backend(2);
+  const auto backend = make_tested_backend(2);
   for (const auto& [out, in] :
        {std::pair<int64_t, int64_t>{1, 16}, {16, 64}, {17, 80}, {100, 512}}) {
     const CanonicalNvfp4 c(out, in, 3);
@@ -20,7 +20,7 @@ TEST(PackedLayout, RoundTripIsExact) {
 }
 
 TEST(PackedLayout, RowsInAnyOrderAndChunking) {
-  const auto backend = make_cpu_backend(2);
+  const auto backend = make_tested_backend(2);
   const CanonicalNvfp4 c(53, 96, 4);
   const OwnedWeight whole = pack(*backend, c);
   OwnedWeight parts = pack(*backend, CanonicalNvfp4(53, 96, 5));  // overwritten below
@@ -40,7 +40,7 @@ TEST(PackedLayout, RowsInAnyOrderAndChunking) {
 }
 
 TEST(PackedLayout, NegativeScalesComeBackPositiveWithFlippedCodes) {
-  const auto backend = make_cpu_backend(1);
+  const auto backend = make_tested_backend(1);
   const CanonicalNvfp4 c(20, 64, 5, CanonicalNvfp4::Signs::both);
   const OwnedWeight o = pack(*backend, c);
   std::vector<uint8_t> codes(c.codes.size()), scales(c.scales.size());
@@ -58,7 +58,7 @@ TEST(PackedLayout, NegativeScalesComeBackPositiveWithFlippedCodes) {
 }
 
 TEST(PackedLayout, NanScalesAreRefused) {
-  const auto backend = make_cpu_backend(1);
+  const auto backend = make_tested_backend(1);
   for (uint8_t nan : {uint8_t(0x7f), uint8_t(0xff)}) {
     CanonicalNvfp4 c(3, 64, 6);
     OwnedWeight o = pack(*backend, c);
@@ -74,7 +74,7 @@ TEST(PackedLayout, NanScalesAreRefused) {
 }
 
 TEST(PackedLayout, CostsNoMoreThanTheCanonicalOneOnAlignedShapes) {
-  const auto backend = make_cpu_backend(1);
+  const auto backend = make_tested_backend(1);
   EXPECT_EQ(backend->packed_bytes(9728, 2560), size_t(9728) * 2560 / 2 + size_t(9728) * 2560 / 16);
   EXPECT_EQ(backend->packed_bytes(1, 16), 576u);
 }

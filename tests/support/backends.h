@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "backends/cpu/cpu_backend.h"
 #include "support/ref_backend.h"
+#include "support/tested_backend.h"
 
 namespace nibble::test {
 
@@ -24,7 +24,8 @@ inline std::vector<BackendCase> backend_cases() {
   return {
       {"reference", [] { return std::make_unique<RefBackend<double>>(); }, DType::f64, DType::f64,
        DType::f64, 1e-6},
-      {"cpu", [] { return make_cpu_backend(2); }, DType::f32, DType::f32, std::nullopt, 5e-6},
+      {"tested", [] { return make_model_backend(); }, DType::f32, DType::f32, std::nullopt,
+       testing_cuda() ? 2e-5 : 5e-6},
   };
 }
 
