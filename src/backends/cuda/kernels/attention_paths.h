@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+// The kernels behind attention and attention_back. The fast ones say whether they take a call.
+#pragma once
+#include "backends/cuda/kernels/kernels.h"
+
+namespace nibble::cuda {
+
+struct AttentionCall {
+  Tensor out, lse, q;
+  KvView kv;
+  Tensor sequences;
+  int64_t tokens() const { return q.dim(0); }
+  int64_t q_heads() const { return q.dim(1); }
+  int64_t kv_heads() const { return kv.k.dim(1); }
+  int64_t group() const { return q_heads() / kv_heads(); }
+  int64_t width() const { return q.dim(2); }
+};
+
+struct AttentionBackCall {
+  Tensor dq, dk, dv, dout, out, lse, q;
+  KvView kv;
+  Tensor sequences;
+  int64_t tokens() const { return q.dim(0); }
+  int64_t q_heads() const { return q.dim(1); }
+  int64_t kv_heads() const { return kv.k.dim(1); }
+  int64_t group() const { return q_heads() / kv_heads(); }
+  int64_t width() const { return q.dim(2); }
+};
+
+// attention_decode.cu: few queries a sequence, split over the keys.
+bool attention_decode(const Context& c, const AttentionCall& a);
+// attention_flash.cu: many queries a sequence, on tensor cores.
+bool attention_flash(const Context& c, const AttentionCall& a);
+// attention_back_flash.cu; delta f32 [N, Hq] is dout . out.
+bool attention_back_flash(const Context& c, const AttentionBackCall& a, const float* delta);
+
+}  // namespace nibble::cuda
