@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The CPU backend's private NVFP4 layout: round trips, refusal of NaN scales, sizes.
+#include "backends/cuda/device/packed_layout.cuh"
 #include "core/error.h"
 #include "ops/linear_support.h"
 
@@ -77,6 +78,72 @@ TEST(PackedLayout, CostsNoMoreThanTheCanonicalOneOnAlignedShapes) {
   const auto backend = make_tested_backend(1);
   EXPECT_EQ(backend->packed_bytes(9728, 2560), size_t(9728) * 2560 / 2 + size_t(9728) * 2560 / 16);
   EXPECT_EQ(backend->packed_bytes(1, 16), 576u);
+}
+
+// The arithmetic of the GPU's layout, which is plain C++.
+TEST(GpuLayout, EveryBlockHasItsOwnBytes) {
+  for (const auto& [out, in] : {std::pair<int64_t, int64_t>{1, 16}, {16, 128}, {37, 400}}) {
+    std::vector<int> uses(cuda::packed_size(out, in));
+    for (int64_t r = 0; r < out; ++r) {
+      for (int64_t b = 0; b < in / 16; ++b) {
+        const cuda::BlockPlace at = cuda::block_place(in, r, b);
+        ASSERT_EQ(at.codes % 8, 0);
+        for (int64_t i = 0; i < 8; ++i) uses.at(size_t(at.codes + i))++;
+        uses.at(size_t(at.scale))++;
+      }
+    }
+    int64_t used = 0;
+    for (int u : uses) {
+      ASSERT_LE(u, 1);
+      used += u;
+    }
+    EXPECT_EQ(used, out * in / 16 * 9);
+    EXPECT_EQ(cuda::packed_size(kRowPanel, in) + cuda::packed_size(out, in),
+              cuda::packed_size(kRowPanel + out, in));
+  }
+}
+
+// Lane (g, q) of a warp reads 16 bytes at 16 lane for row g, 512 further for row g + 8, and four
+// scale bytes.
+TEST(GpuLayout, ALaneHoldsItsPartOfTheMatrixOperand) {
+  for (int lane = 0; lane < 32; ++lane) {
+    const int g = lane / 4, q = lane % 4;
+    for (int h = 0; h < 4; ++h) {  // row g or g + 8, block 2 q or 2 q + 1
+      const cuda::BlockPlace at = cuda::block_place(128, g + 8 * (h / 2), 2 * q + h % 2);
+      EXPECT_EQ(at.codes, 512 * (h / 2) + 16 * lane + 8 * (h % 2));
+      EXPECT_EQ(at.scale, cuda::kUnitCodeBytes + 4 * lane + h);
+    }
+  }
+}
+
+TEST(GpuLayout, WordsDecodeToTheValuesOfTheirCodes) {
+  for (uint64_t i = 0; i < 4096; ++i) {
+    const uint32_t nibbles = philox(7, 0, i)[0], word = cuda::repack8(nibbles);
+    ASSERT_EQ(cuda::unpack8(word), nibbles);
+    uint32_t pairs[4];
+    cuda::decode8(word, pairs);
+    for (int e = 0; e < 8; ++e) {
+      const uint16_t bits = uint16_t(pairs[e / 2] >> (16 * (e % 2)));
+      const uint16_t half = uint16_t(cuda::bf16_pair_to_f16(pairs[e / 2]) >> (16 * (e % 2)));
+      const float want = e2m1_value(uint8_t(nibbles >> (4 * e) & 15));
+      ASSERT_EQ(to_float(bf16_t{bits}), want * 0x1p-126f);
+      ASSERT_EQ(to_float(f16_t{half}), want * 0x1p-14f);
+      ASSERT_EQ(std::signbit(to_float(bf16_t{bits})), std::signbit(want));
+    }
+  }
+}
+
+TEST(GpuLayout, BlocksRoundTripAndNegativeScalesMoveIntoTheCodes) {
+  alignas(8) uint8_t packed[cuda::kUnitBytes] = {};
+  for (uint64_t i = 0; i < 256; ++i) {
+    const auto r = philox(8, 0, i);
+    const uint64_t codes = uint64_t(r[0]) << 32 | r[1];
+    const cuda::BlockPlace at = cuda::block_place(128, int64_t(i / 8 % 16), int64_t(i % 8));
+    cuda::write_block(packed, at, codes, uint8_t(i));
+    uint8_t scale = 0;
+    EXPECT_EQ(cuda::read_block(packed, at, &scale), i & 0x80 ? codes ^ 0x8888888888888888u : codes);
+    EXPECT_EQ(scale, i & 0x7f);
+  }
 }
 
 }  // namespace

@@ -3,9 +3,11 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "backends/cuda/blas_lt.h"
 #include "backends/cuda/check.h"
+#include "backends/cuda/kernels/blas_gemm.h"
 #include "core/arena.h"
 
 namespace nibble::cuda {
@@ -26,6 +28,7 @@ struct Context {
   size_t l2_bytes = 0;
   cudaStream_t stream = nullptr;
   BlasLt blas;
+  std::unique_ptr<GemmPlans> gemm_plans = std::make_unique<GemmPlans>(blas);
 
   // Scratch of the op that is being enqueued: ops follow each other on one stream, so each may use
   // all of it. Ops with larger needs work in pieces.

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+// The products behind linear(), each for the shapes and types its predicate names, and the steps
+// they share. Private to the CUDA backend.
+#pragma once
+#include <string>
+
+#include "backends/cuda/kernels/kernels.h"
+
+namespace nibble::cuda {
+
+// Scratch of a product: a panel of dequantised weights that stays in the L2 cache between its
+// making and its use, then activations rounded through NVFP4, then outputs in fp32 that wait for
+// their row scales.
+constexpr size_t kPanelBytes = size_t(48) << 20;
+constexpr size_t kActivationBytes = size_t(24) << 20;
+constexpr size_t kOutputBytes = Context::kScratchBytes - kPanelBytes - kActivationBytes;
+
+// quantize.cu: out [N, in] = x rounded to NVFP4 blocks by rule absmax, same type. The values are
+// exact: a code times a scale has six significant bits and lies between 2^-10 and 2688.
+void round_activations(const Context& c, Tensor out, Tensor x);
+
+// dequantize.cu: rows [row_begin, row_begin + rows) of a packed weight as bf16 or f16 [rows, in],
+// exactly; row_begin % 16 == 0.
+void dequantize_panel(const Context& c, Tensor out, const LinearWeight& w, int64_t row_begin);
+// out [N, rows] = sums [N, rows] f32 * row_scale.
+void scale_columns(const Context& c, Tensor out, Tensor sums, const float* row_scale);
+
+// linear_general.cu: any types and shapes, fp32 arithmetic; an output is the same operations in the
+// same order whatever N is.
+void linear_general(const Context& c, Tensor out, Tensor x, const LinearWeight& w);
+
+// gemv.cu: packed weights times one token, bf16 or f16; gemv_batch.cu: times 2 .. kBatchTokens.
+constexpr int64_t kBatchTokens = 64;
+void gemv(const Context& c, Tensor out, Tensor x, const LinearWeight& w);
+void gemv_batch(const Context& c, Tensor out, Tensor x, const LinearWeight& w);
+// With both halves of the weight at hand: gate_up and silu(gate) * up of its rounded values.
+bool gemv_swiglu_fits(const Tensor& act, const LinearWeight& w);
+void gemv_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x, const LinearWeight& w);
+bool gemv_batch_swiglu_fits(const Tensor& act, const LinearWeight& w);
+void gemv_batch_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x,
+                       const LinearWeight& w);
+
+// The kernel of a product of packed weights with n tokens, for the log.
+std::string linear_kernel_name(const Context& c, Activations activations, int64_t n);
+
+}  // namespace nibble::cuda
