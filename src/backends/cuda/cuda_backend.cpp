@@ -126,6 +126,10 @@ class CudaBackend final : public Backend {
     cuda::argmax(c_, out, logits);
     c_.finish("argmax");
   }
+  void do_sample(Tensor out, Tensor logits, Tensor rows, Tensor context, Choice choice) override {
+    cuda::sample(c_, out, logits, rows, context, choice);
+    c_.finish("sample");
+  }
   void do_linear(Tensor out, Tensor x, const LinearWeight& w, Activations activations) override {
     cuda::linear(c_, out, x, w, activations);
     c_.finish("linear");
@@ -139,15 +143,24 @@ class CudaBackend final : public Backend {
   [[noreturn]] static void not_on_cuda(const char* op) {
     throw_device("{}: training is not on CUDA yet; use --device cpu", op);
   }
-  void do_softmax_stats(Tensor, Tensor, Tensor, int64_t, Accumulate) override {
-    not_on_cuda("softmax_stats");
+  void do_softmax_stats(Tensor stats, Tensor logits, Tensor targets, int64_t v_begin,
+                        Accumulate accumulate) override {
+    cuda::softmax_stats(c_, stats, logits, targets, v_begin, accumulate);
+    c_.finish("softmax_stats");
   }
-  void do_cross_entropy(Tensor, Tensor, Tensor) override { not_on_cuda("cross_entropy"); }
-  void do_cross_entropy_back(Tensor, Tensor, Tensor, Tensor, int64_t, double) override {
-    not_on_cuda("cross_entropy_back");
+  void do_cross_entropy(Tensor loss, Tensor stats, Tensor targets) override {
+    cuda::cross_entropy(c_, loss, stats, targets);
+    c_.finish("cross_entropy");
   }
-  void do_l1_loss(Tensor, Tensor, Tensor, Tensor, Tensor, double) override {
-    not_on_cuda("l1_loss");
+  void do_cross_entropy_back(Tensor dlogits, Tensor logits, Tensor stats, Tensor targets,
+                             int64_t v_begin, double scale) override {
+    cuda::cross_entropy_back(c_, dlogits, logits, stats, targets, v_begin, scale);
+    c_.finish("cross_entropy_back");
+  }
+  void do_l1_loss(Tensor loss, Tensor dh, Tensor h, Tensor table, Tensor targets,
+                  double scale) override {
+    cuda::l1_loss(c_, loss, dh, h, table, targets, scale);
+    c_.finish("l1_loss");
   }
   void do_linear_dgrad(Tensor, Tensor, const LinearWeight&, Accumulate) override {
     not_on_cuda("linear_dgrad");
@@ -155,25 +168,44 @@ class CudaBackend final : public Backend {
   void do_linear_wgrad(Tensor, Tensor, Tensor, const GradWrite&) override {
     not_on_cuda("linear_wgrad");
   }
-  void do_rms_norm_back(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor,
-                        Accumulate) override {
-    not_on_cuda("rms_norm_back");
+  void do_rms_norm_back(Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w,
+                        Tensor base, Accumulate a) override {
+    cuda::rms_norm_back(c_, dx, dw, dy, x, rstd, w, base, a);
+    c_.finish("rms_norm_back");
+  }
+  void do_norm_rope_back(Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w,
+                         Tensor table, Accumulate a) override {
+    if (!cuda::norm_rope_back(c_, dx, dw, dy, x, rstd, w, table, a)) {
+      Backend::do_norm_rope_back(dx, dw, dy, x, rstd, w, table, a);
+    }
+    c_.finish("norm_rope_back");
   }
   void do_attention_back(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, KvView,
                          Tensor) override {
     not_on_cuda("attention_back");
   }
-  void do_swiglu_back(Tensor, Tensor, Tensor, Tensor, Tensor) override {
-    not_on_cuda("swiglu_back");
+  void do_swiglu_back(Tensor dgate, Tensor dup, Tensor dout, Tensor gate, Tensor up) override {
+    cuda::swiglu_back(c_, dgate, dup, dout, gate, up);
+    c_.finish("swiglu_back");
   }
-  void do_embed_back(Tensor, Tensor, Tensor, Tensor, const GradWrite&) override {
-    not_on_cuda("embed_back");
+  void do_embed_back(Tensor dtable, Tensor dx, Tensor ids, Tensor order,
+                     const GradWrite& write) override {
+    cuda::embed_back(c_, dtable, dx, ids, order, write);
+    c_.finish("embed_back");
   }
-  void do_scatter_rows(Tensor, Tensor, Tensor) override { not_on_cuda("scatter_rows"); }
-  void do_sum_squares(Tensor, Tensor) override { not_on_cuda("sum_squares"); }
-  void do_adamw_step(Tensor, Tensor, Tensor, Tensor, MomentFormat, int64_t, int64_t,
-                     const AdamwStep&, const Requantize&) override {
-    not_on_cuda("adamw_step");
+  void do_scatter_rows(Tensor out, Tensor x, Tensor rows) override {
+    cuda::scatter_rows(c_, out, x, rows);
+    c_.finish("scatter_rows");
+  }
+  void do_sum_squares(Tensor out, Tensor x) override {
+    cuda::sum_squares(c_, out, x);
+    c_.finish("sum_squares");
+  }
+  void do_adamw_step(Tensor master, Tensor grad, Tensor m, Tensor v, MomentFormat format,
+                     int64_t begin, int64_t count, const AdamwStep& step,
+                     const Requantize& requantize) override {
+    cuda::adamw_step(c_, master, grad, m, v, format, begin, count, step, requantize);
+    c_.finish("adamw_step");
   }
 
   CudaDevice device_;

@@ -58,6 +58,30 @@ __device__ __forceinline__ void store_f32(T* p, const float (&in)[W]) {
   *reinterpret_cast<Pack<T, W>*>(p) = raw;
 }
 
+// A vector whose type the contract leaves open (norm weights, statistics): f32, or rarely the type
+// of the activations. The branch is the same for a whole kernel.
+struct AnyFloats {
+  void* data = nullptr;
+  DType type = DType::f32;
+  AnyFloats() = default;
+  explicit AnyFloats(const Tensor& t) : data(t ? t.data : nullptr), type(t.dtype) {}
+  __device__ __forceinline__ explicit operator bool() const { return data != nullptr; }
+  __device__ __forceinline__ float operator[](int64_t i) const {
+    if (type == DType::f32) return static_cast<const float*>(data)[i];
+    if (type == DType::bf16) return to_f32(static_cast<const bf16*>(data)[i]);
+    return to_f32(static_cast<const f16*>(data)[i]);
+  }
+  __device__ __forceinline__ void set(int64_t i, float v) const {
+    if (type == DType::f32) {
+      static_cast<float*>(data)[i] = v;
+    } else if (type == DType::bf16) {
+      static_cast<bf16*>(data)[i] = from_f32<bf16>(v);
+    } else {
+      static_cast<f16*>(data)[i] = from_f32<f16>(v);
+    }
+  }
+};
+
 // Calls f with a value of the element type of t: f32, bf16 or f16.
 template <class F>
 void with_float(DType t, F&& f) {

@@ -20,25 +20,25 @@ __device__ __forceinline__ int64_t warp_index() {
 }
 
 // cos and sin in double: at position 100,000 float angles are off by 0.006 rad.
-__global__ void rope_table_kernel(float* table, const int32_t* positions, int64_t n, int64_t half,
-                                  double log_theta) {
+__global__ void rope_table_kernel(AnyFloats table, const int32_t* positions, int64_t n,
+                                  int64_t half, double log_theta) {
   enter();
   for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < n * half;
        i += int64_t(gridDim.x) * blockDim.x) {
     const int64_t row = i / half, k = i % half;
     double s, co;
     sincos(double(positions[row]) * exp(-log_theta * double(k) / double(half)), &s, &co);
-    table[row * 2 * half + k] = float(co);
-    table[row * 2 * half + half + k] = float(s);
+    table.set(row * 2 * half + k, float(co));
+    table.set(row * 2 * half + half + k, float(s));
   }
 }
 
-// out may be x: a lane reads what it writes, and the sum ends in a shuffle.
-// One head, normalised if `weight` is given, then rotated if `table` is; the row of `table` holds
-// cosines, then sines.
+// One head, number `index` of all, normalised if `weight` is given, then rotated by the token's row
+// of `table`: cosines, then sines. out may be x: a lane reads only what it writes, after a shuffle.
 template <class T, class O>
-__device__ __forceinline__ void one_head(O* out, float* rstd, const T* x, const float* weight,
-                                         const float* table, int64_t width, float eps, float sign) {
+__device__ __forceinline__ void one_head(O* out, AnyFloats rstd, int64_t index, const T* x,
+                                         AnyFloats weight, AnyFloats table, int64_t token,
+                                         int64_t width, float eps, float sign) {
   const int lane = int(threadIdx.x) % 32;
   const int64_t half = width / 2;
   float scale = 1;
@@ -49,31 +49,27 @@ __device__ __forceinline__ void one_head(O* out, float* rstd, const T* x, const 
       squares = fmaf(v, v, squares);
     }
     scale = 1.0f / sqrtf(warp_reduce<Sum>(squares) / float(width) + eps);
-    if (rstd && lane == 0) *rstd = scale;
+    if (rstd && lane == 0) rstd.set(index, scale);
   }
   for (int64_t i = lane; i < half; i += 32) {
     float a = to_f32(x[i]), b = to_f32(x[half + i]);
     if (weight) a = a * scale * weight[i], b = b * scale * weight[half + i];
-    if (table) {
-      const float co = table[i], s = sign * table[half + i];
-      const float first = fmaf(a, co, -(b * s)), second = fmaf(b, co, a * s);
-      a = first, b = second;
-    }
-    out[i] = from_f32<O>(a);
-    out[half + i] = from_f32<O>(b);
+    const float co = table[token * width + i], s = sign * table[token * width + half + i];
+    out[i] = from_f32<O>(fmaf(a, co, -(b * s)));
+    out[half + i] = from_f32<O>(fmaf(b, co, a * s));
   }
 }
 
 template <class T>
-__global__ void norm_rope_kernel(T* out, int64_t out_stride, float* rstd, const T* x,
-                                 int64_t x_stride, const float* weight, const float* table,
-                                 int64_t n, int64_t heads, int64_t width, float eps, float sign) {
+__global__ void norm_rope_kernel(T* out, int64_t out_stride, AnyFloats rstd, const T* x,
+                                 int64_t x_stride, AnyFloats weight, AnyFloats table, int64_t n,
+                                 int64_t heads, int64_t width, float eps, float sign) {
   enter();
   const int64_t i = warp_index();
   if (i >= n * heads) return;
   const int64_t token = i / heads, head = i % heads;
-  one_head(out + token * out_stride + head * width, rstd ? rstd + i : nullptr,
-           x + token * x_stride + head * width, weight, table + token * width, width, eps, sign);
+  one_head(out + token * out_stride + head * width, rstd, i, x + token * x_stride + head * width,
+           weight, table, token, width, eps, sign);
 }
 
 template <class T, class K>
@@ -92,12 +88,12 @@ __global__ void kv_append_kernel(K* k_out, int64_t k_out_stride, K* v_out, int64
 template <class T, class K>
 struct SplitArgs {
   T *q, *k;
-  float *q_rstd, *k_rstd;
-  K *cache_k, *cache_v;
+  AnyFloats q_rstd, k_rstd;
+  K *cache_k, *cache_v;  // null: they are k, and v's place in qkv (training)
   int64_t cache_k_stride, cache_v_stride;
   const T* qkv;
   int64_t qkv_stride;
-  const float *q_norm, *k_norm, *table;
+  AnyFloats q_norm, k_norm, table;
   const int32_t* slots;
   int64_t n, q_heads, kv_heads, width;
   float eps;
@@ -111,11 +107,9 @@ __global__ void split_heads_kernel(SplitArgs<T, K> a) {
   const int64_t token = i / heads;
   int64_t head = i % heads;
   const T* x = a.qkv + token * a.qkv_stride + head * a.width;
-  const float* table = a.table + token * a.width;
   if (head < a.q_heads) {
     const int64_t at = token * a.q_heads + head;
-    one_head(a.q + at * a.width, a.q_rstd ? a.q_rstd + at : nullptr, x, a.q_norm, table, a.width,
-             a.eps, 1.0f);
+    one_head(a.q + at * a.width, a.q_rstd, at, x, a.q_norm, a.table, token, a.width, a.eps, 1.0f);
     return;
   }
   const int64_t slot = a.slots[token];
@@ -123,16 +117,16 @@ __global__ void split_heads_kernel(SplitArgs<T, K> a) {
   if (head < a.kv_heads) {
     const int64_t at = token * a.kv_heads + head;
     T* k = a.k + at * a.width;
-    one_head(k, a.k_rstd ? a.k_rstd + at : nullptr, x, a.k_norm, table, a.width, a.eps, 1.0f);
+    one_head(k, a.k_rstd, at, x, a.k_norm, a.table, token, a.width, a.eps, 1.0f);
+    if (!a.cache_k) return;
     __syncwarp();
     K* cached = a.cache_k + slot * a.cache_k_stride + head * a.width;
-    if (static_cast<void*>(cached) == static_cast<void*>(k)) return;
     for (int64_t e = threadIdx.x % 32; e < a.width; e += 32) cached[e] = from_f32<K>(to_f32(k[e]));
     return;
   }
   head -= a.kv_heads;
+  if (!a.cache_v) return;
   K* cached = a.cache_v + slot * a.cache_v_stride + head * a.width;
-  if (static_cast<const void*>(cached) == static_cast<const void*>(x)) return;
   for (int64_t e = threadIdx.x % 32; e < a.width; e += 32) cached[e] = from_f32<K>(to_f32(x[e]));
 }
 
@@ -140,7 +134,7 @@ __global__ void split_heads_kernel(SplitArgs<T, K> a) {
 
 void rope_table(const Context& c, Tensor table, Tensor positions, double theta) {
   const int64_t n = table.dim(0), half = table.dim(1) / 2;
-  launch(c, {dim3(blocks_for(n * half, 64)), dim3(64)}, rope_table_kernel, ptr<float>(table),
+  launch(c, {dim3(blocks_for(n * half, 64)), dim3(64)}, rope_table_kernel, AnyFloats(table),
          ptr<const int32_t>(positions), n, half, std::log(theta));
 }
 
@@ -149,16 +143,16 @@ void norm_rope(const Context& c, Tensor out, Tensor rstd, Tensor x, Tensor w, Te
   with_float(x.dtype, [&](auto t) {
     using T = decltype(t);
     launch(c, warps_for(x.rows()), norm_rope_kernel<T>, ptr<T>(out), out.row_stride,
-           rstd ? ptr<float>(rstd) : nullptr, ptr<const T>(x), x.row_stride, ptr<const float>(w),
-           ptr<const float>(table), x.dim(0), x.dim(1), x.dim(2), float(eps), 1.0f);
+           AnyFloats(rstd), ptr<const T>(x), x.row_stride, AnyFloats(w), AnyFloats(table), x.dim(0),
+           x.dim(1), x.dim(2), float(eps), 1.0f);
   });
 }
 
 void rope(const Context& c, Tensor out, Tensor x, Tensor table, Rotation rotation) {
   with_float(x.dtype, [&](auto t) {
     using T = decltype(t);
-    launch(c, warps_for(x.rows()), norm_rope_kernel<T>, ptr<T>(out), out.row_stride, nullptr,
-           ptr<const T>(x), x.row_stride, nullptr, ptr<const float>(table), x.dim(0), x.dim(1),
+    launch(c, warps_for(x.rows()), norm_rope_kernel<T>, ptr<T>(out), out.row_stride, AnyFloats(),
+           ptr<const T>(x), x.row_stride, AnyFloats(), AnyFloats(table), x.dim(0), x.dim(1),
            x.dim(2), 0.0f, rotation == Rotation::forward ? 1.0f : -1.0f);
   });
 }
@@ -184,13 +178,14 @@ void split_heads(const Context& c, const HeadSlots& out, KvView kv, Tensor qkv,
       using K = decltype(u);
       SplitArgs<T, K> a;
       a.q = ptr<T>(out.q), a.k = ptr<T>(out.k);
-      a.q_rstd = out.q_rstd ? ptr<float>(out.q_rstd) : nullptr;
-      a.k_rstd = out.k_rstd ? ptr<float>(out.k_rstd) : nullptr;
-      a.cache_k = ptr<K>(kv.k), a.cache_v = ptr<K>(kv.v);
+      a.q_rstd = AnyFloats(out.q_rstd), a.k_rstd = AnyFloats(out.k_rstd);
+      const std::byte* values = qkv.data + (out.q.inner() + out.k.inner()) * int64_t(sizeof(T));
+      a.cache_k = kv.k.data == out.k.data ? nullptr : ptr<K>(kv.k);
+      a.cache_v = kv.v.data == values ? nullptr : ptr<K>(kv.v);
       a.cache_k_stride = kv.k.row_stride, a.cache_v_stride = kv.v.row_stride;
       a.qkv = ptr<const T>(qkv), a.qkv_stride = qkv.row_stride;
-      a.q_norm = ptr<const float>(norms.q), a.k_norm = ptr<const float>(norms.k);
-      a.table = ptr<const float>(table), a.slots = ptr<const int32_t>(slots);
+      a.q_norm = AnyFloats(norms.q), a.k_norm = AnyFloats(norms.k), a.table = AnyFloats(table);
+      a.slots = ptr<const int32_t>(slots);
       a.n = out.q.dim(0), a.q_heads = out.q.dim(1), a.kv_heads = out.k.dim(1);
       a.width = out.q.dim(2), a.eps = float(eps);
       launch(c, warps_for(a.n * (a.q_heads + 2 * a.kv_heads)), split_heads_kernel<T, K>, a);

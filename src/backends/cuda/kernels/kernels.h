@@ -31,6 +31,10 @@ void split_heads(const Context& c, const HeadSlots& out, KvView kv, Tensor qkv,
 // attention.cu
 void attention(const Context& c, Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequences);
 
+// sample.cu
+void sample(const Context& c, Tensor out, Tensor logits, Tensor rows, Tensor context,
+            Choice choice);
+
 // packed_layout.cu
 size_t packed_bytes(int64_t out, int64_t in);
 void pack_rows(const Context& c, const LinearWeight& w, int64_t row_begin, int64_t rows,
@@ -44,5 +48,33 @@ void quantize_rows(const Context& c, const LinearWeight& w, int64_t row_begin, T
 void linear(const Context& c, Tensor out, Tensor x, const LinearWeight& w, Activations activations);
 void linear_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x, const LinearWeight& w,
                    Activations activations);
+
+// loss.cu
+void softmax_stats(const Context& c, Tensor stats, Tensor logits, Tensor targets, int64_t v_begin,
+                   Accumulate accumulate);
+void cross_entropy(const Context& c, Tensor loss, Tensor stats, Tensor targets);
+void cross_entropy_back(const Context& c, Tensor dlogits, Tensor logits, Tensor stats,
+                        Tensor targets, int64_t v_begin, double scale);
+void l1_loss(const Context& c, Tensor loss, Tensor dh, Tensor h, Tensor table, Tensor targets,
+             double scale);
+
+// elementwise_back.cu
+void swiglu_back(const Context& c, Tensor dgate, Tensor dup, Tensor dout, Tensor gate, Tensor up);
+void embed_back(const Context& c, Tensor dtable, Tensor dx, Tensor ids, Tensor order,
+                const GradWrite& write);
+void scatter_rows(const Context& c, Tensor out, Tensor x, Tensor rows);
+
+// norm_back.cu
+void rms_norm_back(const Context& c, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd,
+                   Tensor w, Tensor base, Accumulate accumulate);
+// False: heads this wide have no fused kernel.
+bool norm_rope_back(const Context& c, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd,
+                    Tensor w, Tensor table, Accumulate accumulate);
+
+// optimizer.cu
+void sum_squares(const Context& c, Tensor out, Tensor x);
+void adamw_step(const Context& c, Tensor master, Tensor grad, Tensor m, Tensor v,
+                MomentFormat format, int64_t begin, int64_t count, const AdamwStep& step,
+                const Requantize& requantize);
 
 }  // namespace nibble::cuda

@@ -25,8 +25,8 @@ HeadRows<T> head_rows(const Tensor& t) {
 
 // Keeps its part of the row in registers when it fits (kKept packs a thread).
 template <int W, class T, bool kAdd>
-__global__ void rms_norm_kernel(HeadRows<T> out, float* rstd, HeadRows<T> sum, HeadRows<const T> a,
-                                HeadRows<const T> b, const float* w, float eps) {
+__global__ void rms_norm_kernel(HeadRows<T> out, AnyFloats rstd, HeadRows<T> sum,
+                                HeadRows<const T> a, HeadRows<const T> b, AnyFloats w, float eps) {
   enter();
   constexpr int kKept = 4;
   const int64_t row = blockIdx.x, cols = a.cols;
@@ -55,7 +55,7 @@ __global__ void rms_norm_kernel(HeadRows<T> out, float* rstd, HeadRows<T> sum, H
     }
   }
   const float scale = 1.0f / sqrtf(block_reduce<Sum>(squares) / float(cols) + eps);
-  if (rstd && threadIdx.x == 0) rstd[row] = scale;
+  if (rstd && threadIdx.x == 0) rstd.set(row, scale);
   slot = 0;
   for (int64_t i = int64_t(threadIdx.x) * W; i < cols; i += int64_t(blockDim.x) * W, ++slot) {
     float v[W], g[W];
@@ -93,9 +93,9 @@ void norm(const Context& c, Tensor out, Tensor rstd, Tensor sum, Tensor a, Tenso
     const auto run = [&](auto width) {
       constexpr int W = decltype(width)::value;
       launch(c, {dim3(unsigned(a.rows())), dim3(threads_for(a.cols(), W))},
-             rms_norm_kernel<W, T, kAdd>, head_rows<T>(out), rstd ? ptr<float>(rstd) : nullptr,
+             rms_norm_kernel<W, T, kAdd>, head_rows<T>(out), AnyFloats(rstd),
              head_rows<T>(kAdd ? sum : out), head_rows<const T>(a),
-             head_rows<const T>(kAdd ? b : a), ptr<const float>(w), float(eps));
+             head_rows<const T>(kAdd ? b : a), AnyFloats(w), float(eps));
     };
     if (in_eights(out, a, sum, b)) {
       run(std::integral_constant<int, 8>());

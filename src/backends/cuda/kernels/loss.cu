@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+// Losses and their gradients: one block a token. Sums have a fixed order.
+#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/reduce.cuh"
+#include "backends/cuda/device/types.cuh"
+#include "backends/cuda/kernels/kernels.h"
+#include "backends/cuda/launch.h"
+
+namespace nibble::cuda {
+namespace {
+
+constexpr int kThreads = 512;
+
+Grid one_block_a_row(int64_t rows) { return {dim3(unsigned(rows)), dim3(kThreads)}; }
+
+template <class T, int W>
+__global__ void softmax_stats_kernel(AnyFloats stats, const T* logits, int64_t stride, int64_t cols,
+                                     const int32_t* targets, int64_t v_begin, bool add) {
+  enter();
+  const int64_t n = blockIdx.x;
+  const T* row = logits + n * stride;
+  float largest = -INFINITY;
+  bool bad = false;  // a maximum forgets NaN
+  for (int64_t i = int64_t(threadIdx.x) * W; i < cols; i += kThreads * W) {
+    float v[W];
+    load_f32<W>(row + i, v);
+#pragma unroll
+    for (int k = 0; k < W; ++k) largest = fmaxf(largest, v[k]), bad |= isnan(v[k]);
+  }
+  largest = block_reduce<Max>(largest);
+  float sum = 0;
+  for (int64_t i = int64_t(threadIdx.x) * W; i < cols; i += kThreads * W) {
+    float v[W];
+    load_f32<W>(row + i, v);
+#pragma unroll
+    for (int k = 0; k < W; ++k) sum += expf(v[k] - largest);
+  }
+  sum = block_reduce<Sum>(sum);
+  if (__syncthreads_or(bad)) sum = NAN;
+  if (threadIdx.x != 0) return;
+  const int64_t target = int64_t(targets[n]) - v_begin;
+  const bool here = targets[n] >= 0 && target >= 0 && target < cols;
+  float at = here ? to_f32(row[target]) : 0.0f;
+  if (add) {
+    const float old = stats[3 * n], both = fmaxf(old, largest);
+    sum = stats[3 * n + 1] * expf(old - both) + sum * expf(largest - both);
+    largest = both;
+    if (!here) at = stats[3 * n + 2];
+  }
+  stats.set(3 * n, largest);
+  stats.set(3 * n + 1, sum);
+  stats.set(3 * n + 2, at);
+}
+
+__global__ void cross_entropy_kernel(AnyFloats loss, AnyFloats stats, const int32_t* targets,
+                                     int64_t rows) {
+  enter();
+  const int64_t n = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (n >= rows) return;
+  loss.set(n, targets[n] < 0 ? 0.0f : stats[3 * n] - stats[3 * n + 2] + logf(stats[3 * n + 1]));
+}
+
+template <class D, class T, int W>
+__global__ void cross_entropy_back_kernel(D* dlogits, int64_t d_stride, const T* logits,
+                                          int64_t stride, int64_t cols, AnyFloats stats,
+                                          const int32_t* targets, int64_t v_begin, float scale) {
+  enter();
+  const int64_t n = blockIdx.y;
+  const bool wanted = targets[n] >= 0;
+  const int64_t target = int64_t(targets[n]) - v_begin;
+  const float largest = stats[3 * n], share = scale / stats[3 * n + 1];
+  const int64_t i = (int64_t(blockIdx.x) * kThreads + threadIdx.x) * W;
+  if (i >= cols) return;
+  float v[W];
+  load_f32<W>(logits + n * stride + i, v);
+#pragma unroll
+  for (int k = 0; k < W; ++k) {
+    const float p = expf(v[k] - largest) * share;
+    v[k] = !wanted ? 0.0f : i + k == target ? p - scale : p;
+  }
+  store_f32<W>(dlogits + n * d_stride + i, v);
+}
+
+template <class D, class T, class E>
+__global__ void l1_kernel(AnyFloats loss, D* dh, int64_t dh_stride, const T* h, int64_t h_stride,
+                          const E* table, int64_t table_stride, const int32_t* targets,
+                          int64_t cols, float step) {
+  enter();
+  const int64_t n = blockIdx.x;
+  const int32_t target = targets[n];
+  float sum = 0;
+  for (int64_t i = threadIdx.x; i < cols; i += kThreads) {
+    float sign = 0;
+    if (target >= 0) {
+      const float d = to_f32(h[n * h_stride + i]) - to_f32(table[target * table_stride + i]);
+      sum += fabsf(d);
+      sign = d > 0 ? step : d < 0 ? -step : 0.0f;
+    }
+    dh[n * dh_stride + i] = from_f32<D>(sign);
+  }
+  sum = block_reduce<Sum>(sum);
+  if (threadIdx.x == 0) loss.set(n, sum / float(cols));
+}
+
+// f(element value, width) for rows that can be read in eights or not.
+template <class F>
+void with_width(bool eights, F&& f) {
+  if (eights) {
+    f(std::integral_constant<int, 8>());
+  } else {
+    f(std::integral_constant<int, 1>());
+  }
+}
+
+}  // namespace
+
+void softmax_stats(const Context& c, Tensor stats, Tensor logits, Tensor targets, int64_t v_begin,
+                   Accumulate accumulate) {
+  with_float(logits.dtype, [&](auto t) {
+    using T = decltype(t);
+    with_width(in_eights(logits), [&](auto w) {
+      launch(c, one_block_a_row(logits.dim(0)), softmax_stats_kernel<T, decltype(w)::value>,
+             AnyFloats(stats), ptr<const T>(logits), logits.row_stride, logits.dim(1),
+             ptr<const int32_t>(targets), v_begin, accumulate == Accumulate::yes);
+    });
+  });
+}
+
+void cross_entropy(const Context& c, Tensor loss, Tensor stats, Tensor targets) {
+  launch(c, {dim3(blocks_for(loss.numel(), 128)), dim3(128)}, cross_entropy_kernel, AnyFloats(loss),
+         AnyFloats(stats), ptr<const int32_t>(targets), loss.numel());
+}
+
+void cross_entropy_back(const Context& c, Tensor dlogits, Tensor logits, Tensor stats,
+                        Tensor targets, int64_t v_begin, double scale) {
+  with_float(dlogits.dtype, [&](auto d) {
+    with_float(logits.dtype, [&](auto t) {
+      using D = decltype(d);
+      using T = decltype(t);
+      with_width(in_eights(logits, dlogits), [&](auto w) {
+        constexpr int W = decltype(w)::value;
+        const dim3 blocks(blocks_for(logits.dim(1), kThreads * W), unsigned(logits.dim(0)));
+        launch(c, {blocks, dim3(kThreads)}, cross_entropy_back_kernel<D, T, W>, ptr<D>(dlogits),
+               dlogits.row_stride, ptr<const T>(logits), logits.row_stride, logits.dim(1),
+               AnyFloats(stats), ptr<const int32_t>(targets), v_begin, float(scale));
+      });
+    });
+  });
+}
+
+void l1_loss(const Context& c, Tensor loss, Tensor dh, Tensor h, Tensor table, Tensor targets,
+             double scale) {
+  with_float(dh.dtype, [&](auto d) {
+    with_float(h.dtype, [&](auto t) {
+      with_float(table.dtype, [&](auto e) {
+        using D = decltype(d);
+        using T = decltype(t);
+        using E = decltype(e);
+        launch(c, one_block_a_row(h.dim(0)), l1_kernel<D, T, E>, AnyFloats(loss), ptr<D>(dh),
+               dh.row_stride, ptr<const T>(h), h.row_stride, ptr<const E>(table), table.row_stride,
+               ptr<const int32_t>(targets), h.dim(1), float(scale / double(h.dim(1))));
+      });
+    });
+  });
+}
+
+}  // namespace nibble::cuda
