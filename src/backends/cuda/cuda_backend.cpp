@@ -162,11 +162,13 @@ class CudaBackend final : public Backend {
     cuda::l1_loss(c_, loss, dh, h, table, targets, scale);
     c_.finish("l1_loss");
   }
-  void do_linear_dgrad(Tensor, Tensor, const LinearWeight&, Accumulate) override {
-    not_on_cuda("linear_dgrad");
+  void do_linear_dgrad(Tensor dx, Tensor dy, const LinearWeight& w, Accumulate a) override {
+    cuda::linear_dgrad(c_, dx, dy, w, a);
+    c_.finish("linear_dgrad");
   }
-  void do_linear_wgrad(Tensor, Tensor, Tensor, const GradWrite&) override {
-    not_on_cuda("linear_wgrad");
+  void do_linear_wgrad(Tensor dw, Tensor dy, Tensor x, const GradWrite& write) override {
+    cuda::linear_wgrad(c_, dw, dy, x, write);
+    c_.finish("linear_wgrad");
   }
   void do_rms_norm_back(Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w,
                         Tensor base, Accumulate a) override {

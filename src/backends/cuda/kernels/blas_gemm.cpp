@@ -19,20 +19,26 @@ const GemmPlans::Plan& GemmPlans::plan_for(const GemmShape& s, size_t workspace_
   const auto found = plans_.find(s);
   if (found != plans_.end()) return found->second;
   if (plans_.size() >= kMost) clear();
-  // Column by column in cuBLASLt's eyes: C^T [out, n] = A [out, in] . B^T [in, n].
+  // Column by column in cuBLASLt's eyes: C^T [m, n] = A^T [m, k] . B^T [k, n].
   Plan p;
   cublasLtMatmulPreference_t preference = nullptr;
   try {
     NIBBLE_CUDA(blas_.desc_create(&p.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F));
-    const cublasOperation_t transposed = CUBLAS_OP_T;
-    NIBBLE_CUDA(
-        blas_.desc_set(p.operation, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed));
-    NIBBLE_CUDA(
-        blas_.layout_create(&p.a, blas_type(s.type), uint64_t(s.in), uint64_t(s.out), s.in));
-    NIBBLE_CUDA(
-        blas_.layout_create(&p.b, blas_type(s.type), uint64_t(s.in), uint64_t(s.n), s.x_stride));
-    NIBBLE_CUDA(blas_.layout_create(&p.c, blas_type(s.out_type), uint64_t(s.out), uint64_t(s.n),
-                                    s.out_stride));
+    const auto layout = [&](cublasLtMatrixLayout_t* out, DType type, int64_t rows, int64_t cols,
+                            Order order, int64_t stride) {
+      if (order == Order::transposed) std::swap(rows, cols);
+      NIBBLE_CUDA(
+          blas_.layout_create(out, blas_type(type), uint64_t(rows), uint64_t(cols), stride));
+    };
+    const auto transpose = [&](cublasLtMatmulDescAttributes_t which, Order order) {
+      const cublasOperation_t op = order == Order::transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+      NIBBLE_CUDA(blas_.desc_set(p.operation, which, &op, sizeof op));
+    };
+    layout(&p.a, s.type, s.m, s.k, s.a_order, s.a_stride);
+    layout(&p.b, s.type, s.k, s.n, s.b_order, s.b_stride);
+    layout(&p.c, s.out_type, s.m, s.n, Order::plain, s.c_stride);
+    transpose(CUBLASLT_MATMUL_DESC_TRANSA, s.a_order);
+    transpose(CUBLASLT_MATMUL_DESC_TRANSB, s.b_order);
     NIBBLE_CUDA(blas_.preference_create(&preference));
     const auto set = [&](cublasLtMatmulPreferenceAttributes_t what, const auto& value) {
       NIBBLE_CUDA(blas_.preference_set(preference, what, &value, sizeof value));
@@ -52,7 +58,7 @@ const GemmPlans::Plan& GemmPlans::plan_for(const GemmShape& s, size_t workspace_
                                                   preference, 1, &best, &count);
     if (status != CUBLAS_STATUS_SUCCESS || count == 0) {
       throw_device("cuBLASLt has no kernel for a product of {} x {} x {} in {} to {} (status {})",
-                   s.n, s.out, s.in, dtype_name(s.type), dtype_name(s.out_type), int(status));
+                   s.n, s.m, s.k, dtype_name(s.type), dtype_name(s.out_type), int(status));
     }
     p.algorithm = best.algo;
   } catch (...) {
@@ -82,14 +88,38 @@ bool blas_aligned(const Tensor& t) {
          size_t(t.row_stride) * dtype_bytes(t.dtype) % kAlignment == 0;
 }
 
-void blas_gemm(const Context& c, Tensor out, Tensor x, Tensor w) {
-  const GemmShape shape{w.dim(0),     x.dim(0), w.dim(1), out.row_stride,
-                        x.row_stride, x.dtype,  out.dtype};
+namespace {
+
+void product(const Context& c, const GemmShape& shape, Tensor out, Tensor a, Tensor b,
+             Accumulate accumulate) {
   const GemmPlans::Plan& p = c.gemm_plans->plan_for(shape, Context::kBlasBytes);
-  const float one = 1, zero = 0;
-  NIBBLE_CUDA(c.blas.matmul(c.blas.handle, p.operation, &one, w.data, p.a, x.data, p.b, &zero,
+  const float one = 1, beta = accumulate == Accumulate::yes ? 1.0f : 0.0f;
+  NIBBLE_CUDA(c.blas.matmul(c.blas.handle, p.operation, &one, a.data, p.a, b.data, p.b, &beta,
                             out.data, p.c, out.data, p.c, &p.algorithm, c.blas_workspace(),
                             Context::kBlasBytes, c.stream));
+}
+
+}  // namespace
+
+void blas_gemm(const Context& c, Tensor out, Tensor x, Tensor w) {
+  product(c,
+          {w.dim(0), x.dim(0), w.dim(1), w.row_stride, x.row_stride, out.row_stride,
+           Order::transposed, Order::plain, x.dtype, out.dtype},
+          out, w, x, Accumulate::no);
+}
+
+void blas_dgrad(const Context& c, Tensor dx, Tensor dy, Tensor w, Accumulate accumulate) {
+  product(c,
+          {w.dim(1), dy.dim(0), w.dim(0), w.row_stride, dy.row_stride, dx.row_stride, Order::plain,
+           Order::plain, dy.dtype, dx.dtype},
+          dx, w, dy, accumulate);
+}
+
+void blas_wgrad(const Context& c, Tensor dw, Tensor dy, Tensor x, Accumulate accumulate) {
+  product(c,
+          {x.dim(1), dy.dim(1), x.dim(0), x.row_stride, dy.row_stride, dw.row_stride, Order::plain,
+           Order::transposed, x.dtype, dw.dtype},
+          dw, x, dy, accumulate);
 }
 
 }  // namespace nibble::cuda

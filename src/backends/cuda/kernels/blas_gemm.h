@@ -5,6 +5,7 @@
 #include <map>
 #include <tuple>
 
+#include "backend/backend.h"
 #include "backends/cuda/blas_lt.h"
 #include "core/tensor.h"
 
@@ -12,12 +13,17 @@ namespace nibble::cuda {
 
 struct Context;
 
+enum class Order { plain, transposed };
+
+// C [n, m] = op(B) . op(A), row by row: op(A) is [k, m], op(B) [n, k]. In memory A is [k, m] when
+// plain and [m, k] when transposed, B [n, k] or [k, n]; strides are elements between rows.
 struct GemmShape {
-  int64_t out, n, in;            // C [n, out] = B [n, in] . A [out, in]^T
-  int64_t out_stride, x_stride;  // elements between rows of C and of B; A is contiguous
+  int64_t m, n, k;
+  int64_t a_stride, b_stride, c_stride;
+  Order a_order, b_order;
   DType type, out_type;
   auto key() const {
-    return std::tuple(out, n, in, out_stride, x_stride, int(type), int(out_type));
+    return std::tuple(m, n, k, a_stride, b_stride, c_stride, a_order, b_order, type, out_type);
   }
   bool operator<(const GemmShape& o) const { return key() < o.key(); }
 };
@@ -47,8 +53,12 @@ class GemmPlans {
 
 // True where the tensors' rows begin at multiples of 16 bytes, which the fast kernels ask for.
 bool blas_aligned(const Tensor& t);
-// out [N, rows] = x [N, in] . w [rows, in]^T; x and w of one type, bf16 or f16; out that type or
-// f32; all blas_aligned, w contiguous.
+// All of these: operands of one type, bf16 or f16; the result that type or f32; all blas_aligned.
+// out [N, rows] = x [N, in] . w [rows, in]^T
 void blas_gemm(const Context& c, Tensor out, Tensor x, Tensor w);
+// dx [N, in] = dy [N, rows] . w [rows, in], or added to it
+void blas_dgrad(const Context& c, Tensor dx, Tensor dy, Tensor w, Accumulate accumulate);
+// dw [rows, in] = dy [N, rows]^T . x [N, in], or added to it
+void blas_wgrad(const Context& c, Tensor dw, Tensor dy, Tensor x, Accumulate accumulate);
 
 }  // namespace nibble::cuda

@@ -16,12 +16,12 @@ constexpr int kThreads = 256;
 // lanes write 256 consecutive bytes.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    dequantize_kernel(T* out, const uint8_t* packed, int64_t in, int64_t rows) {
-  const int64_t across = units_across(in), units = strips_of(rows) * across;
+    dequantize_kernel(T* out, const uint8_t* packed, int64_t in, int64_t rows, int64_t cols) {
+  const int64_t across = units_across(cols), units = strips_of(rows) * across;
   const int64_t unit = int64_t(blockIdx.x) * (kThreads / 32) + threadIdx.x / 32;
   if (unit >= units) return;
   const int lane = int(threadIdx.x) % 32, word = lane % 16, odd = lane / 16;
-  const uint8_t* u = packed + unit * kUnitBytes;
+  const uint8_t* u = packed + (unit / across * units_across(in) + unit % across) * kUnitBytes;
   uint32_t codes[8];
   // Scales of rows r and r + 8 lie side by side: rows 2 i + odd, i < 4, and those 8 further.
   uint16_t scales[4];
@@ -38,13 +38,13 @@ __global__ void __launch_bounds__(kThreads)
   // Only weights have been read so far; `out` is scratch that the kernel before may still read.
   enter();
   const int64_t row0 = unit / across * kUnitRows, col = unit % across * kUnitCols + 8 * word;
-  if (col >= in) return;
+  if (col >= cols) return;
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
     const int64_t row = row0 + 2 * i + odd;
     const uint8_t scale = uint8_t(i < 4 ? scales[i] : scales[i - 4] >> 8);
     if (row < rows) {
-      *reinterpret_cast<uint4*>(out + row * in + col) = dequantize8<T>(codes[i], scale);
+      *reinterpret_cast<uint4*>(out + row * cols + col) = dequantize8<T>(codes[i], scale);
     }
   }
 }
@@ -61,14 +61,16 @@ __global__ void scale_columns_kernel(T* out, int64_t stride, const float* sums, 
 
 }  // namespace
 
-void dequantize_panel(const Context& c, Tensor out, const LinearWeight& w, int64_t row_begin) {
-  const int64_t units = strips_of(out.dim(0)) * units_across(w.in);
-  const uint8_t* packed = w.packed.as<uint8_t>() + packed_size(row_begin, w.in);
+void dequantize_panel(const Context& c, Tensor out, const LinearWeight& w, int64_t row_begin,
+                      int64_t col_begin) {
+  const int64_t units = strips_of(out.dim(0)) * units_across(out.dim(1));
+  const uint8_t* packed =
+      w.packed.as<uint8_t>() + packed_size(row_begin, w.in) + units_across(col_begin) * kUnitBytes;
   const Grid grid{dim3(blocks_for(units, kThreads / 32)), dim3(kThreads)};
   if (out.dtype == DType::bf16) {
-    launch(c, grid, dequantize_kernel<bf16>, ptr<bf16>(out), packed, w.in, out.dim(0));
+    launch(c, grid, dequantize_kernel<bf16>, ptr<bf16>(out), packed, w.in, out.dim(0), out.dim(1));
   } else {
-    launch(c, grid, dequantize_kernel<f16>, ptr<f16>(out), packed, w.in, out.dim(0));
+    launch(c, grid, dequantize_kernel<f16>, ptr<f16>(out), packed, w.in, out.dim(0), out.dim(1));
   }
 }
 

@@ -49,6 +49,11 @@ void linear(const Context& c, Tensor out, Tensor x, const LinearWeight& w, Activ
 void linear_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x, const LinearWeight& w,
                    Activations activations);
 
+// linear_back.cu
+void linear_dgrad(const Context& c, Tensor dx, Tensor dy, const LinearWeight& w,
+                  Accumulate accumulate);
+void linear_wgrad(const Context& c, Tensor dw, Tensor dy, Tensor x, const GradWrite& write);
+
 // loss.cu
 void softmax_stats(const Context& c, Tensor stats, Tensor logits, Tensor targets, int64_t v_begin,
                    Accumulate accumulate);

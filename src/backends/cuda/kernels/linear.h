@@ -19,9 +19,10 @@ constexpr size_t kOutputBytes = Context::kScratchBytes - kPanelBytes - kActivati
 // exact: a code times a scale has six significant bits and lies between 2^-10 and 2688.
 void round_activations(const Context& c, Tensor out, Tensor x);
 
-// dequantize.cu: rows [row_begin, row_begin + rows) of a packed weight as bf16 or f16 [rows, in],
-// exactly; row_begin % 16 == 0.
-void dequantize_panel(const Context& c, Tensor out, const LinearWeight& w, int64_t row_begin);
+// dequantize.cu: a part of a packed weight as bf16 or f16 [rows, cols], exactly, from row_begin and
+// col_begin on; row_begin % 16 == 0, col_begin % 128 == 0, cols % 8 == 0.
+void dequantize_panel(const Context& c, Tensor out, const LinearWeight& w, int64_t row_begin,
+                      int64_t col_begin = 0);
 // out [N, rows] = sums [N, rows] f32 * row_scale.
 void scale_columns(const Context& c, Tensor out, Tensor sums, const float* row_scale);
 
@@ -31,12 +32,12 @@ void linear_general(const Context& c, Tensor out, Tensor x, const LinearWeight& 
 
 // gemv.cu: packed weights times one token, bf16 or f16; gemv_batch.cu: times 2 .. kBatchTokens.
 constexpr int64_t kBatchTokens = 64;
+bool gemv_fits(const Context& c, const LinearWeight& w);
 void gemv(const Context& c, Tensor out, Tensor x, const LinearWeight& w);
+bool gemv_batch_fits(const Context& c, int64_t n, const LinearWeight& w);
 void gemv_batch(const Context& c, Tensor out, Tensor x, const LinearWeight& w);
-// With both halves of the weight at hand: gate_up and silu(gate) * up of its rounded values.
-bool gemv_swiglu_fits(const Tensor& act, const LinearWeight& w);
+// gate_up, and silu(gate) * up of its rounded values: the bits of linear, swiglu. w.out % 32 == 0.
 void gemv_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x, const LinearWeight& w);
-bool gemv_batch_swiglu_fits(const Tensor& act, const LinearWeight& w);
 void gemv_batch_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x,
                        const LinearWeight& w);
 
