@@ -247,6 +247,18 @@ void Backend::argmax(Tensor out, Tensor logits) {
   do_argmax(out, logits);
 }
 
+void Backend::sample(Tensor out, Tensor logits, Tensor rows, Tensor context, Choice choice) {
+  require(is_act(logits) && logits.rank == 2 && logits.dim(1) > 0 &&
+              logits.dim(1) <= kSampleVocabulary && is_ids(out, logits.dim(0)),
+          "sample", "shapes", out, logits);
+  require(rows.dtype == DType::i32 && rows.rank == 2 && rows.dim(0) == logits.dim(0) &&
+              rows.dim(1) == int64_t(sizeof(SampleRow) / sizeof(int32_t)) && rows.contiguous() &&
+              reinterpret_cast<uintptr_t>(rows.data) % alignof(SampleRow) == 0,
+          "sample", "rows", rows, logits);
+  require(!context || is_ids(context, context.dim(0)), "sample", "context", context);
+  do_sample(out, logits, rows, context, choice);
+}
+
 void Backend::check_weight(const char* op, const LinearWeight& w) const {
   require(bool(w.dense) != bool(w.packed), op, "a weight is dense or packed, one of them", w.dense,
           w.packed);

@@ -17,6 +17,7 @@
 #include <string>
 #include <string_view>
 
+#include "backend/sampling.h"
 #include "core/arena.h"
 #include "core/tensor.h"
 #include "quant/adamw.h"
@@ -158,6 +159,10 @@ class Backend {
   void gather_rows(Tensor out, Tensor x, Tensor rows);
   // out[n] = index of the first largest logit. out i32 [N], logits [N, V] f32 (or act).
   void argmax(Tensor out, Tensor logits);
+  // out[n] = the token chosen from logits[n] by the rule of backend/sampling.h, -1 where there is
+  // none to choose. out i32 [N], logits [N, V] f32 (or act, taken as f32), rows i32 [N, 16] (struct
+  // SampleRow), context i32 [*] or empty: without it no row has a penalty.
+  void sample(Tensor out, Tensor logits, Tensor rows, Tensor context, Choice choice);
 
   // --- Linear ---
   // out = x . W^T, fp32 accumulation. x act [N, in], out act or f32 [N, out].
@@ -272,6 +277,7 @@ class Backend {
   virtual void do_add(Tensor out, Tensor a, Tensor b) = 0;
   virtual void do_gather_rows(Tensor out, Tensor x, Tensor rows) = 0;
   virtual void do_argmax(Tensor out, Tensor logits) = 0;
+  virtual void do_sample(Tensor out, Tensor logits, Tensor rows, Tensor context, Choice choice) = 0;
   virtual void do_linear(Tensor out, Tensor x, const LinearWeight& w, Activations activations) = 0;
   virtual void do_softmax_stats(Tensor stats, Tensor logits, Tensor targets, int64_t v_begin,
                                 Accumulate accumulate) = 0;

@@ -74,6 +74,9 @@ class ForwardingBackend : public Backend {
     inner_.gather_rows(out, x, rows);
   }
   void do_argmax(Tensor out, Tensor logits) override { inner_.argmax(out, logits); }
+  void do_sample(Tensor out, Tensor logits, Tensor rows, Tensor context, Choice choice) override {
+    inner_.sample(out, logits, rows, context, choice);
+  }
   void do_linear(Tensor out, Tensor x, const LinearWeight& w, Activations activations) override {
     inner_.linear(out, x, w, activations);
   }

@@ -18,6 +18,7 @@
 #include "support/ref_backward.h"
 #include "support/ref_linear.h"
 #include "support/ref_optimizer.h"
+#include "support/ref_sample.h"
 
 namespace nibble::test {
 
@@ -182,6 +183,9 @@ class RefBackend final : public Backend {
     }
   }
 
+  void do_sample(Tensor out, Tensor logits, Tensor rows, Tensor context, Choice) override {
+    ref::sample<T>(out, logits, rows, context);
+  }
   void do_linear(Tensor out, Tensor x, const LinearWeight& w, Activations activations) override {
     ref::linear<T>(out, x, w, activations);
   }

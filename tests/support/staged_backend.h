@@ -206,6 +206,11 @@ class StagedBackend final : public Backend {
   void do_argmax(Tensor out, Tensor logits) override {
     staged({out, logits}, [&](const Staging& s, Backend& d) { d.argmax(s(out), s(logits)); });
   }
+  void do_sample(Tensor out, Tensor logits, Tensor rows, Tensor context, Choice choice) override {
+    staged({out, logits, rows, context}, [&](const Staging& s, Backend& d) {
+      d.sample(s(out), s(logits), s(rows), s(context), choice);
+    });
+  }
   void do_linear(Tensor out, Tensor x, const LinearWeight& w, Activations activations) override {
     staged(parts(w, {out, x}),
            [&](const Staging& s, Backend& d) { d.linear(s(out), s(x), s(w), activations); });

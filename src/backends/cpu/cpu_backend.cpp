@@ -96,6 +96,10 @@ class CpuBackend final : public Backend {
     check(logits);
     cpu::argmax(c_.pool, out, logits);
   }
+  void do_sample(Tensor out, Tensor logits, Tensor rows, Tensor context, Choice choice) override {
+    check(logits);
+    cpu::sample(c_.pool, out, logits, rows, context, choice);
+  }
   void do_linear(Tensor out, Tensor x, const LinearWeight& w, Activations activations) override {
     check(x);
     if (!w.is_packed()) check(w.dense);

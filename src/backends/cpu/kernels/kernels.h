@@ -79,6 +79,8 @@ void norm_rope(Context& c, Tensor out, Tensor rstd, Tensor x, Tensor w, Tensor t
 void attention(Context& c, Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequences);
 
 void argmax(ThreadPool& pool, Tensor out, Tensor logits);
+void sample(ThreadPool& pool, Tensor out, Tensor logits, Tensor rows, Tensor context,
+            Choice choice);
 
 // Loss: kernels/loss.cpp.
 void softmax_stats(Context& c, Tensor stats, Tensor logits, Tensor targets, int64_t v_begin,
