@@ -36,7 +36,10 @@ TEST(Invariance, LinearRowsDoNotDependOnTheBatch) {
   OwnedWeight packed = pack(*b.cpu, c);
   on_every_target([&] {
     for (DType act : {DType::f32, DType::bf16}) {
+      // A GPU chooses its 16-bit kernel by the number of tokens, and has no int8.
+      if (testing_cuda() && act != DType::f32) continue;
       for (Activations mode : {Activations::none, Activations::int8, Activations::nvfp4}) {
+        if (testing_cuda() && mode == Activations::int8) continue;
         SCOPED_TRACE(activations_name(mode));
         check_batches(*b.cpu, packed.w, act, mode);
       }

@@ -39,6 +39,12 @@ __device__ __forceinline__ T from_f32(float v) {
   }
 }
 
+// 1 / (1 + exp(-x)) without overflow, so that tiny values far below zero keep their size.
+__device__ __forceinline__ float sigmoid(float x) {
+  const float e = expf(-fabsf(x));
+  return (x < 0 ? e : 1.0f) / (1.0f + e);
+}
+
 // W elements, moved as one when W > 1 (the address is then a multiple of their size).
 template <class T, int W>
 struct alignas(W * sizeof(T) > 16 ? 16 : W * sizeof(T)) Pack {

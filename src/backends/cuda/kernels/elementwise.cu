@@ -67,7 +67,7 @@ __global__ void swiglu_kernel(Rows<T> out, Rows<const T> gate, Rows<const T> up,
     load_f32<W>(gate.at(row, col), g);
     load_f32<W>(up.at(row, col), u);
 #pragma unroll
-    for (int i = 0; i < W; ++i) g[i] = g[i] / (1.0f + expf(-g[i])) * u[i];
+    for (int i = 0; i < W; ++i) g[i] = g[i] * sigmoid(g[i]) * u[i];
     store_f32<W>(out.at(row, col), g);
   });
 }
@@ -85,15 +85,17 @@ __global__ void add_kernel(Rows<T> out, Rows<const T> a, Rows<const T> b, int64_
   });
 }
 
-// The first largest of a row; NaN is never larger. One block a row.
-__global__ void argmax_kernel(int32_t* out, const float* logits, int64_t stride, int64_t cols) {
+// The first largest of a row, 0 where nothing is larger than -infinity; NaN never is. One block a
+// row.
+template <class T>
+__global__ void argmax_kernel(int32_t* out, const T* logits, int64_t stride, int64_t cols) {
   enter();
-  const float* row = logits + blockIdx.x * stride;
+  const T* row = logits + blockIdx.x * stride;
   float best = -INFINITY;
   int64_t at = cols;
   for (int64_t i = threadIdx.x; i < cols; i += blockDim.x) {
-    const float v = row[i];
-    if (v > best || (at == cols && v == best)) best = v, at = i;
+    const float v = to_f32(row[i]);
+    if (v > best) best = v, at = i;
   }
   __shared__ float values[kThreads];
   __shared__ int64_t places[kThreads];
@@ -166,8 +168,11 @@ void add(const Context& c, Tensor out, Tensor a, Tensor b) {
 }
 
 void argmax(const Context& c, Tensor out, Tensor logits) {
-  launch(c, {dim3(unsigned(logits.dim(0))), dim3(kThreads)}, argmax_kernel, ptr<int32_t>(out),
-         ptr<const float>(logits), logits.row_stride, logits.dim(1));
+  with_float(logits.dtype, [&](auto t) {
+    using T = decltype(t);
+    launch(c, {dim3(unsigned(logits.dim(0))), dim3(kThreads)}, argmax_kernel<T>, ptr<int32_t>(out),
+           ptr<const T>(logits), logits.row_stride, logits.dim(1));
+  });
 }
 
 }  // namespace nibble::cuda

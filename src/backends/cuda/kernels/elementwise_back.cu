@@ -37,7 +37,7 @@ __global__ void swiglu_back_kernel(Rows<T> dgate, Rows<T> dup, Rows<const T> dou
     load_f32<W>(up.data + row * up.stride + col, u);
 #pragma unroll
     for (int k = 0; k < W; ++k) {
-      const float s = 1.0f / (1.0f + expf(-g[k])), silu = g[k] * s;
+      const float s = sigmoid(g[k]), silu = g[k] * s;
       u[k] = d[k] * u[k] * (s + silu * (1.0f - s));
       g[k] = d[k] * silu;
     }

@@ -53,7 +53,10 @@ __device__ __forceinline__ void one_head(O* out, AnyFloats rstd, int64_t index, 
   }
   for (int64_t i = lane; i < half; i += 32) {
     float a = to_f32(x[i]), b = to_f32(x[half + i]);
-    if (weight) a = a * scale * weight[i], b = b * scale * weight[half + i];
+    if (weight) {  // rounded as the norm alone would store it
+      a = to_f32(from_f32<T>(a * scale * weight[i]));
+      b = to_f32(from_f32<T>(b * scale * weight[half + i]));
+    }
     const float co = table[token * width + i], s = sign * table[token * width + half + i];
     out[i] = from_f32<O>(fmaf(a, co, -(b * s)));
     out[half + i] = from_f32<O>(fmaf(b, co, a * s));

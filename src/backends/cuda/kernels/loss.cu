@@ -68,15 +68,15 @@ __global__ void cross_entropy_back_kernel(D* dlogits, int64_t d_stride, const T*
   const int64_t n = blockIdx.y;
   const bool wanted = targets[n] >= 0;
   const int64_t target = int64_t(targets[n]) - v_begin;
-  const float largest = stats[3 * n], share = scale / stats[3 * n + 1];
+  const float largest = stats[3 * n], sum = stats[3 * n + 1];
   const int64_t i = (int64_t(blockIdx.x) * kThreads + threadIdx.x) * W;
   if (i >= cols) return;
   float v[W];
   load_f32<W>(logits + n * stride + i, v);
 #pragma unroll
   for (int k = 0; k < W; ++k) {
-    const float p = expf(v[k] - largest) * share;
-    v[k] = !wanted ? 0.0f : i + k == target ? p - scale : p;
+    const float p = expf(v[k] - largest) / sum;
+    v[k] = !wanted ? 0.0f : (i + k == target ? p - 1.0f : p) * scale;
   }
   store_f32<W>(dlogits + n * d_stride + i, v);
 }

@@ -80,7 +80,12 @@ __global__ void rms_norm_kernel(HeadRows<T> out, AnyFloats rstd, HeadRows<T> sum
   }
 }
 
+// Heads are summed as norm_rope sums them (heads.cu), so that the two agree to the bit: by one
+// warp, lane by lane.
+constexpr int64_t kHeadWidth = 256;
+
 unsigned threads_for(int64_t cols, int width) {
+  if (cols <= kHeadWidth) return 32;
   const int64_t packs = (cols + width - 1) / width;
   return unsigned(std::clamp<int64_t>((packs + 31) / 32 * 32, 32, 512));
 }
@@ -97,7 +102,7 @@ void norm(const Context& c, Tensor out, Tensor rstd, Tensor sum, Tensor a, Tenso
              head_rows<T>(kAdd ? sum : out), head_rows<const T>(a),
              head_rows<const T>(kAdd ? b : a), AnyFloats(w), float(eps));
     };
-    if (in_eights(out, a, sum, b)) {
+    if (a.cols() > kHeadWidth && in_eights(out, a, sum, b)) {
       run(std::integral_constant<int, 8>());
     } else {
       run(std::integral_constant<int, 1>());
