@@ -101,9 +101,13 @@ NIBBLE_BLOCK uint8_t four_over_six_block(const Block& b, float g, uint8_t* codes
   constexpr uint32_t kCodeOfFour = 6;
   const bool use_four =
       four.largest() == kCodeOfFour && four.squared_error(b, s4) < six.squared_error(b, s6);
-  const Trial& chosen = use_four ? four : six;
-  store(b, chosen.code, codes);
-  if (chosen.largest() == 0) return 0;
+  uint32_t code[kN], largest = 0;  // element by element: a choice of arrays would leave registers
+  for (int i = 0; i < kN; ++i) {
+    code[i] = use_four ? four.code[i] : six.code[i];
+    largest = std::max(largest, code[i]);
+  }
+  store(b, code, codes);
+  if (largest == 0) return 0;
   return use_four ? scale4 : scale6;
 }
 

@@ -15,7 +15,7 @@
 namespace nibble::cuda {
 namespace {
 
-constexpr int kThreads = 256, kOwn = 16, kLanes = int(kMomentBlock) / kOwn;
+constexpr int kThreads = 128, kOwn = 16, kLanes = int(kMomentBlock) / kOwn;
 static_assert(kOwn == kNvfp4Block);
 
 struct AdamwArgs {
@@ -227,7 +227,7 @@ __device__ __forceinline__ void requantize(const AdamwArgs& a, int64_t element,
 
 // Writes weights, so the next kernel may not start early.
 template <class M, class G, bool kInt8>
-__global__ void __launch_bounds__(kThreads) adamw_kernel(AdamwArgs a) {
+__global__ void __launch_bounds__(kThreads, 4) adamw_kernel(AdamwArgs a) {
   __shared__ Tables tables;
   if (kInt8 && threadIdx.x < sizeof(Tables) / 4) {
     reinterpret_cast<uint32_t*>(&tables)[threadIdx.x] =
