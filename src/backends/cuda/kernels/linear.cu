@@ -62,14 +62,25 @@ void blas_product(const Context& c, Tensor out, Tensor x, const LinearWeight& w)
   }
 }
 
+// Packed weights that are read straight from their own layout: few tokens in 16 bits.
+enum class Streamed { no, one, few };
+Streamed streamed(const Context& c, const Tensor& x, const LinearWeight& w) {
+  if (!w.is_packed() || !is_half(x)) return Streamed::no;
+  if (x.dim(0) == 1 && gemv_fits(c, w)) return Streamed::one;
+  return gemv_batch_fits(c, x.dim(0), w) ? Streamed::few : Streamed::no;
+}
+
 void product(const Context& c, Tensor out, Tensor x, const LinearWeight& w) {
-  const int64_t n = x.dim(0);
+  switch (streamed(c, x, w)) {
+    case Streamed::one: gemv(c, out, x, w); return;
+    case Streamed::few: gemv_batch(c, out, x, w); return;
+    case Streamed::no: break;
+  }
   if (blas_fits(out, x, w) && size_t(2 * w.in * kRowPanel) <= kPanelBytes) {
     blas_product(c, out, x, w);
   } else {
     linear_general(c, out, x, w);
   }
-  (void)n;
 }
 
 }  // namespace
@@ -98,14 +109,26 @@ void linear(const Context& c, Tensor out, Tensor x, const LinearWeight& w,
 void linear_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x, const LinearWeight& w,
                    Activations activations) {
   const int64_t width = act.dim(1);
+  if (activations == Activations::none && x.dim(0) > 0 && w.out > 0 && w.out % 32 == 0) {
+    switch (streamed(c, x, w)) {
+      case Streamed::one: gemv_swiglu(c, act, gate_up, x, w); return;
+      case Streamed::few: gemv_batch_swiglu(c, act, gate_up, x, w); return;
+      case Streamed::no: break;
+    }
+  }
   linear(c, gate_up, x, w, activations);
   swiglu(c, act, gate_up.columns(0, width), gate_up.columns(width, width));
 }
 
-std::string linear_kernel_name(const Context&, Activations activations, int64_t) {
-  return activations == Activations::nvfp4
-             ? "W4A4 emulated exactly: activations rounded to NVFP4, then dequantise + cuBLASLt"
-             : "dequantise + cuBLASLt";
+std::string linear_kernel_name(const Context& c, Activations activations, int64_t n) {
+  (void)c;
+  std::string name = n == 1              ? "tensor-core matrix-vector kernel on packed NVFP4"
+                     : n <= kBatchTokens ? "tensor-core kernel for few tokens on packed NVFP4"
+                                         : "NVFP4 dequantised in panels, then cuBLASLt";
+  if (activations == Activations::nvfp4) {
+    name += " (W4A4 emulated exactly: activations rounded to NVFP4)";
+  }
+  return name;
 }
 
 }  // namespace nibble::cuda

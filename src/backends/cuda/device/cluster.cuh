@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+// Blocks of a cluster (launch.h) reading and writing each other's shared memory. Without clusters
+// (before compute capability 9.0) kernels are launched with one block a cluster and never get here.
+#pragma once
+#include <cstdint>
+
+namespace nibble::cuda {
+
+__device__ __forceinline__ uint32_t shared_address(const void* p) {
+  return uint32_t(__cvta_generic_to_shared(p));
+}
+
+// The same place in the shared memory of block `rank` of the cluster.
+__device__ __forceinline__ uint32_t address_in_block(uint32_t address, uint32_t rank) {
+#if __CUDA_ARCH__ >= 900
+  uint32_t there;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
+  return there;
+#else
+  return address;
+#endif
+}
+__device__ __forceinline__ void store_in_cluster(uint32_t address, float v) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(address), "f"(v) : "memory");
+#endif
+}
+__device__ __forceinline__ float load_in_cluster(uint32_t address) {
+  float v = 0;
+#if __CUDA_ARCH__ >= 900
+  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(address) : "memory");
+#endif
+  return v;
+}
+
+// A barrier of all threads of the cluster, in two halves. What a thread wrote before it arrived is
+// seen by all after they have waited.
+__device__ __forceinline__ void cluster_arrive() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void cluster_wait() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+}
+
+}  // namespace nibble::cuda
