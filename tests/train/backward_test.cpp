@@ -3,10 +3,10 @@
 // equivalences that must hold bit for bit.
 #include <gtest/gtest.h>
 
-#include "backends/cpu/cpu_backend.h"
 #include "model/qwen3.h"
 #include "support/golden.h"
 #include "support/ref_backend.h"
+#include "support/tested_backend.h"
 #include "support/train_toy.h"
 
 namespace nibble::test {

@@ -11,9 +11,9 @@
 #include <new>
 
 #include "backend/recording_backend.h"
-#include "backends/cpu/cpu_backend.h"
 #include "backends/cpu/memory.h"
 #include "support/golden.h"
+#include "support/tested_backend.h"
 #include "support/train_toy.h"
 #include "train/checkpoint.h"
 
@@ -91,7 +91,7 @@ PackedBatch batch_of_step(const Config& c, int64_t step, int64_t micro = 0) {
 
 RunResult run_steps(const Config& c, const TrainSettings& s, int64_t steps, int threads = 2,
                     int64_t accumulate = 1) {
-  const auto be = make_cpu_backend(threads);
+  const auto be = make_model_backend(threads);
   TrainToy toy(*be, c, s);
   Trainer trainer(*toy.state);
   RunResult r;
@@ -168,7 +168,7 @@ TEST_P(Exact, ReleasedGradients) {
 // NVFP4 made on demand: the file of the toy is dense, so both make it from the master.
 TEST_P(Exact, RemadeWeights) {
   settings_.memory = MemoryMode::release;
-  const auto be = make_cpu_backend(2);
+  const auto be = make_model_backend(2);
   const auto masters = [&](MemoryMode mode) {
     settings_.memory = mode;
     TrainToy toy(*be, config_, settings_);
@@ -190,7 +190,7 @@ TEST_P(Exact, RemadeWeights) {
 TEST_P(Exact, Resume) {
   const RunResult whole = run_steps(config_, settings_, 6);
   TemporaryDirectory dir("resume");
-  const auto be = make_cpu_backend(2);
+  const auto be = make_model_backend(2);
   RunResult resumed;
   TrainToy source(*be, config_, settings_);
   const RunIdentity identity = run_identity(config_, *source.source, settings_);
@@ -229,7 +229,7 @@ INSTANTIATE_TEST_SUITE_P(All, Exact,
 
 std::vector<std::vector<float>> gradients(const Config& c, const TrainSettings& s,
                                           const std::vector<PackedBatch>& micro) {
-  const auto be = make_cpu_backend(2);
+  const auto be = make_model_backend(2);
   TrainToy toy(*be, c, s);
   Trainer trainer(*toy.state);
   trainer.accumulate_gradients(micro);
@@ -312,7 +312,7 @@ TEST(Freezing, FrozenParametersHaveNothingAndStay) {
   const Config c = train_config(false);
   TrainSettings s = default_settings();
   s.lr_scale = {{"k_proj", 0}, {"embed_tokens", 0}, {"layers.0-1", 0}, {"norm", 0}};
-  const auto be = make_cpu_backend(2);
+  const auto be = make_model_backend(2);
   TrainToy toy(*be, c, s);
   TrainState& state = *toy.state;
   std::vector<std::vector<float>> before;
@@ -344,7 +344,7 @@ TEST(SteadyState, NothingGrows) {
   for (const MemoryMode memory : {MemoryMode::resident, MemoryMode::release, MemoryMode::remake}) {
     TrainSettings s = default_settings();
     s.memory = memory;
-    const auto be = make_cpu_backend(2);
+    const auto be = make_model_backend(2);
     TrainToy toy(*be, c, s);
     Trainer trainer(*toy.state);
     const auto step = [&](int64_t longest, uint64_t seed) {
@@ -376,7 +376,7 @@ TEST(Planning, ArenasAreExactlyAsPlanned) {
       s.memory = memory;
       s.recompute = recompute;
       const Config c = train_config(false);
-      const auto be = make_cpu_backend(1);
+      const auto be = make_model_backend(1);
       TrainToy toy(*be, c, s);
       const auto plan = plan_arenas(*be, c, make_param_groups(c, s), s, false);
       Trainer trainer(*toy.state);
@@ -397,7 +397,7 @@ TEST(Planning, ArenasAreExactlyAsPlanned) {
 TEST(Skipping, NonFiniteLoss) {
   const Config c = train_config();
   TrainSettings s = default_settings();
-  const auto be = make_cpu_backend(1);
+  const auto be = make_model_backend(1);
   TrainToy toy(*be, c, s);
   TrainState& state = *toy.state;
   const std::vector<float> bad(size_t(c.C), std::numeric_limits<float>::quiet_NaN());

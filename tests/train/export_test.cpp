@@ -3,11 +3,11 @@
 // trainer's own NVFP4 codes where something did.
 #include <gtest/gtest.h>
 
-#include "backends/cpu/cpu_backend.h"
 #include "core/file.h"
 #include "generate/generator.h"
 #include "model/convert.h"
 #include "support/golden.h"
+#include "support/tested_backend.h"
 #include "support/train_toy.h"
 #include "train/trained_source.h"
 
@@ -25,7 +25,7 @@ TrainSettings export_settings(double lr) {
 }
 
 struct Trained {
-  std::unique_ptr<Backend> backend = make_cpu_backend(2);
+  std::unique_ptr<Backend> backend = make_model_backend(2);
   std::unique_ptr<TensorSource> source;
   Config config;
   std::unique_ptr<TrainState> state;

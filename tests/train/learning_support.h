@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <functional>
 
-#include "backends/cpu/cpu_backend.h"
 #include "model/init.h"
+#include "support/tested_backend.h"
 #include "support/train_toy.h"
 
 namespace nibble::test {

@@ -16,7 +16,7 @@ constexpr int64_t kBatch = 64, kHeldOut = 200;
 struct Learner {
   Reversal task;
   Beginning beginning;
-  std::unique_ptr<Backend> backend = make_cpu_backend(2);
+  std::unique_ptr<Backend> backend = make_model_backend(2);
   std::unique_ptr<TrainState> state;
   std::unique_ptr<Trainer> trainer;
   std::vector<Tokens> held_out = task.draw(kHeldOut, Split::held_out, 99, 0);

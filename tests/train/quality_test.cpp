@@ -90,7 +90,7 @@ Measured measure(const Size& size, std::span<const Kind> kinds, int64_t seeds) {
       s.schedule = cosine(size.lr, size.steps);
       s.seed = uint64_t(seed);
       set_capacity(s, kHeldOutWindows * size.rows, kHeldOutWindows);
-      const auto be = make_cpu_backend(1);
+      const auto be = make_model_backend(1);
       TrainState state(*be, from.config, *from.source, s);
       Trainer trainer(state);
       const bool finite = train(trainer, [&](int64_t step) {
@@ -192,7 +192,7 @@ TEST(Quality, DISABLED_Table) {
 std::vector<float> update_after_shrinking(const Beginning& beginning, MomentFormat format) {
   constexpr double kLr = 1e-5, kClip = 0.05;
   constexpr int64_t kBefore = 300, kAfter = 1500;
-  const auto be = make_cpu_backend(1);
+  const auto be = make_model_backend(1);
   TrainSettings s;
   s.recipe = Recipe::bf16;
   s.master = s.grad = DType::f32;
@@ -215,8 +215,8 @@ std::vector<float> update_after_shrinking(const Beginning& beginning, MomentForm
     for (size_t i = 0; i < from.tensors().moments.size(); ++i) {
       const Moments &a = from.tensors().moments[i], &b = to.tensors().moments[i];
       if (!a.m) continue;
-      be->upload(b.m, a.m.data);
-      be->upload(b.v, a.v.data);
+      be->copy(b.m, a.m);
+      be->copy(b.v, a.v);
     }
     for (int64_t i = 0; i < steps; ++i) step(trainer);
   };

@@ -9,9 +9,9 @@
 #include <csignal>
 #include <cstring>
 
-#include "backends/cpu/cpu_backend.h"
 #include "core/file.h"
 #include "support/damage.h"
+#include "support/tested_backend.h"
 #include "support/train_toy.h"
 #include "train/checkpoint.h"
 
@@ -37,7 +37,7 @@ TrainSettings resume_settings() {
 
 // One process's part of a run, from what is in `checkpoints` on.
 struct PartialRun {
-  std::unique_ptr<Backend> backend = make_cpu_backend(1);
+  std::unique_ptr<Backend> backend = make_model_backend(1);
   std::unique_ptr<TensorSource> source;
   std::unique_ptr<TrainState> state;
   std::unique_ptr<Trainer> trainer;
