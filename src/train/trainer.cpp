@@ -126,12 +126,30 @@ double Trainer::accumulate_gradients(std::span<const PackedBatch> micro_batches)
   return sum / double(scored);
 }
 
-double Trainer::squares_of(size_t i) {
-  const Tensor out = state_.tensors().squares.slice(int64_t(i), 1);
-  be_.sum_squares(out, grad_of(state_.tensors().grads, state_.groups().table[i]));
-  double value = 0;
-  be_.download(&value, out);
-  return value;
+// Sums of squared gradients by parameter. One download for all: on a GPU each one waits for it.
+std::vector<double> Trainer::squares_of(std::span<const size_t> params) {
+  const Tensor all = state_.tensors().squares;
+  for (const size_t i : params) {
+    be_.sum_squares(all.slice(int64_t(i), 1),
+                    grad_of(state_.tensors().grads, state_.groups().table[i]));
+  }
+  std::vector<double> host(size_t(all.dim(0)));
+  be_.download(host.data(), all);
+  std::vector<double> wanted;
+  for (const size_t i : params) wanted.push_back(host[i]);
+  return wanted;
+}
+
+// Those of a layer in the sense of PassHooks, or all.
+std::vector<size_t> Trainer::trained_params(std::optional<int64_t> layer) const {
+  const ParamGroups& g = state_.groups();
+  std::vector<size_t> params;
+  for (size_t i = 0; i < g.table.size(); ++i) {
+    if (g.trained[i] && (!layer || layer_of(g.table[i], state_.config()) == *layer)) {
+      params.push_back(i);
+    }
+  }
+  return params;
 }
 
 void Trainer::update(size_t i, double lr, double grad_scale) {
@@ -174,11 +192,9 @@ void Trainer::update(size_t i, double lr, double grad_scale) {
 
 // Returns false when a gradient is not finite; then nothing was updated.
 bool Trainer::update_resident(StepResult& r) {
-  const ParamGroups& g = state_.groups();
+  const std::vector<size_t> params = trained_params({});
   double squares = 0;
-  for (size_t i = 0; i < g.table.size(); ++i) {
-    if (g.trained[i]) squares += squares_of(i);
-  }
+  for (const double sum : squares_of(params)) squares += sum;
   r.grad_norm = std::sqrt(squares) / progress.loss_scale;
   if (!std::isfinite(squares)) {
     r.problem = "a gradient is not finite";
@@ -187,23 +203,22 @@ bool Trainer::update_resident(StepResult& r) {
   const double limit = state_.settings().optimizer.grad_clip;
   // The usual 1e-6 keeps the clipped norm just below the limit.
   if (limit > 0) r.clip = std::min(1.0, limit / (r.grad_norm + 1e-6));
-  for (size_t i = 0; i < g.table.size(); ++i) {
-    if (g.trained[i]) update(i, r.lr, r.clip / progress.loss_scale);
-  }
+  for (const size_t i : params) update(i, r.lr, r.clip / progress.loss_scale);
   return true;
 }
 
 void Trainer::release_layer(int64_t layer, StepResult& r, double clip, double& squares) {
-  const ParamGroups& g = state_.groups();
-  for (size_t i = 0; i < g.table.size(); ++i) {
-    if (!g.trained[i] || layer_of(g.table[i], state_.config()) != layer) continue;
-    const double s = squares_of(i);
-    if (std::isfinite(s)) {
-      squares += s;
-      update(i, r.lr, clip / progress.loss_scale);
+  const std::vector<size_t> params = trained_params(layer);
+  if (params.empty()) return;
+  const std::vector<double> sums = squares_of(params);
+  for (size_t k = 0; k < params.size(); ++k) {
+    if (std::isfinite(sums[k])) {
+      squares += sums[k];
+      update(params[k], r.lr, clip / progress.loss_scale);
     } else {
       ++r.bad_tensors;
-      r.problem = "the gradient of " + g.table[i].name + " is not finite; it was left as it is";
+      r.problem = "the gradient of " + state_.groups().table[params[k]].name +
+                  " is not finite; it was left as it is";
     }
   }
 }

@@ -3,8 +3,10 @@
 // of files; data comes as packed batches.
 #pragma once
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "model/qwen3.h"
 #include "train/packing.h"
@@ -67,7 +69,8 @@ class Trainer {
   void finish_step(StepResult& r);
   bool update_resident(StepResult& r);
   void release_layer(int64_t layer, StepResult& r, double clip, double& squares);
-  double squares_of(size_t param);
+  std::vector<double> squares_of(std::span<const size_t> params);
+  std::vector<size_t> trained_params(std::optional<int64_t> layer) const;
   void say(const char* name) {
     if (phase) phase(name);
   }
