@@ -104,6 +104,7 @@ void attention_rows(const Context& c, const AttentionCall& call) {
 void attention(const Context& c, Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequences) {
   const AttentionCall call{out, lse, q, kv, sequences};
   if (q.numel() == 0 || sequences.dim(0) == 0) return;
+  if (attention_decode(c, call) || attention_flash(c, call)) return;
   attention_rows(c, call);
 }
 

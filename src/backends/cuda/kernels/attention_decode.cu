@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: MIT
+// Attention for few queries a sequence and long caches. A block takes one token, one key head with
+// all its query heads (so keys and values are read once) and a share of the keys; a second kernel
+// merges the shares in order. The number of shares comes from tensor shapes, their size from the
+// lengths in device memory.
+//
+// The query heads are the rows of A, of which there are 16 and at most 8 are used: the tensor cores
+// have time. Fragments come straight from global memory in pieces of 16 bytes: a product does not
+// care in which order it takes the columns, so a lane's share of them is what lies together.
+#include <cmath>
+
+#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/reduce.cuh"
+#include "backends/cuda/kernels/attention_mma.cuh"
+#include "backends/cuda/kernels/attention_paths.h"
+#include "backends/cuda/launch.h"
+
+namespace nibble::cuda {
+namespace {
+
+constexpr int kWarps = 4;
+constexpr int kThreads = 32 * kWarps;
+constexpr int kKeys = 16;           // a warp takes at a time
+constexpr int kGroup = 8;           // query heads a key head, at most
+constexpr int kMaxSplits = 64;      // two a lane in the merge
+constexpr int64_t kFewQueries = 8;  // a sequence, on average
+
+template <class T, class K>
+struct DecodeArgs {
+  Heads<T> out;
+  LogSums lse;
+  Heads<const T> q;
+  Heads<const K> k, v;
+  Sequences sequences;
+  float* sums;    // [tokens, Hkv, splits, group, D]
+  float2* stats;  // [tokens, Hkv, splits, group]: largest score, sum of weights
+  int group, splits;
+  float scale;  // with log2 e
+};
+
+// Keys of one share; all but the last are full.
+__device__ __forceinline__ int share_of(int visible, int splits) {
+  constexpr int kStep = kKeys * kWarps;
+  return ((visible + splits - 1) / splits + kStep - 1) / kStep * kStep;
+}
+
+template <int kBytes>
+struct alignas(kBytes) Words {
+  uint32_t w[kBytes / 4];
+};
+
+// How a row of D elements of K is dealt out to `kLanes` lanes: pieces of E elements.
+template <class K, int D, int kLanes>
+struct Deal {
+  static constexpr int kFit = 16 / int(sizeof(K));
+  static constexpr int kElements = kFit < D / kLanes ? kFit : D / kLanes;
+  static constexpr int kPieces = D / (kLanes * kElements);
+  static constexpr int kBytes = kElements * int(sizeof(K));
+  using Piece = Words<kBytes>;
+};
+
+// B (and the rows of A in use) for all D columns, from this lane's share of one row.
+template <class T, class K, int D>
+__device__ __forceinline__ void column_fragments(uint32_t (&f)[D / 16][2],
+                                                 const typename Deal<K, D, 4>::Piece* raw) {
+  using L = Deal<K, D, 4>;
+#pragma unroll
+  for (int j = 0; j < L::kPieces; ++j) {
+#pragma unroll
+    for (int e = 0; e < L::kElements / 2; ++e) {  // pairs
+      const int pair = j * (L::kElements / 2) + e;
+      if constexpr (std::is_same_v<T, K>) {
+        f[pair / 2][pair % 2] = raw[j].w[e];
+      } else {
+        f[pair / 2][pair % 2] = widen_pair<T>(raw[j].w[e / 2] >> (16 * (e % 2)));
+      }
+    }
+  }
+}
+
+// One warp's running softmax over the rows of A in use: row lane / 4.
+template <int D>
+struct Running {
+  float sums[D / 8][4] = {};
+  float largest = -INFINITY, total = 0;
+};
+
+template <class T, class K, int D>
+__device__ __forceinline__ void attend(Running<D>& run, const uint32_t (&q)[D / 16][2],
+                                       const DecodeArgs<T, K>& a, int64_t slot, int kv_head,
+                                       int count) {
+  using KL = Deal<K, D, 4>;
+  using VL = Deal<K, D, 8>;
+  const int lane = int(threadIdx.x) % 32, r = lane / 4, c = lane % 4;
+  // All loads first. Keys that are not there are zero, and nothing is read.
+  typename KL::Piece keys[2][KL::kPieces];
+#pragma unroll
+  for (int t = 0; t < 2; ++t) {
+    const int key = 8 * t + r;
+    const K* p = a.k.at(slot + key, kv_head, D) + c * KL::kElements;
+#pragma unroll
+    for (int j = 0; j < KL::kPieces; ++j) {
+      keys[t][j] = key < count
+                       ? *reinterpret_cast<const typename KL::Piece*>(p + j * 4 * KL::kElements)
+                       : typename KL::Piece{};
+    }
+  }
+  typename VL::Piece values[4][VL::kPieces];
+#pragma unroll
+  for (int t = 0; t < 4; ++t) {
+    const int key = t / 2 * 8 + 2 * c + t % 2;
+    const K* p = a.v.at(slot + key, kv_head, D) + r * VL::kElements;
+#pragma unroll
+    for (int j = 0; j < VL::kPieces; ++j) {
+      values[t][j] = key < count
+                         ? *reinterpret_cast<const typename VL::Piece*>(p + j * 8 * VL::kElements)
+                         : typename VL::Piece{};
+    }
+  }
+
+  float scores[2][4] = {};
+#pragma unroll
+  for (int t = 0; t < 2; ++t) {
+    uint32_t b[D / 16][2];
+    column_fragments<T, K, D>(b, keys[t]);
+#pragma unroll
+    for (int s = 0; s < D / 16; ++s) {
+      const uint32_t rows[4] = {q[s][0], 0, q[s][1], 0};
+      mma<T>(scores[t], rows, b[s][0], b[s][1]);
+    }
+  }
+  float p[2][2], block = -INFINITY;
+#pragma unroll
+  for (int t = 0; t < 2; ++t) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      p[t][i] = 8 * t + 2 * c + i < count ? scores[t][i] * a.scale : -INFINITY;
+      block = fmaxf(block, p[t][i]);
+    }
+  }
+  block = fmaxf(block, __shfl_xor_sync(0xffffffffu, block, 1));
+  block = fmaxf(block, __shfl_xor_sync(0xffffffffu, block, 2));
+  const float largest = fmaxf(run.largest, block);
+  const float factor = exp2_fast(run.largest - largest);
+  float sum = 0;
+#pragma unroll
+  for (int t = 0; t < 2; ++t) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) sum += p[t][i] = exp2_fast(p[t][i] - largest);
+  }
+  sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+  sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+  run.total = fmaf(run.total, factor, sum);
+  run.largest = largest;
+  const uint32_t weights[4] = {pack_pair<T>(p[0][0], p[0][1]), 0, pack_pair<T>(p[1][0], p[1][1]),
+                               0};
+#pragma unroll
+  for (int j = 0; j < VL::kPieces; ++j) {
+#pragma unroll
+    for (int e = 0; e < VL::kElements; ++e) {
+      // The same element of two neighbouring keys makes a pair.
+      uint32_t b[2];
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const Words<VL::kBytes>&first = values[2 * h][j], &second = values[2 * h + 1][j];
+        if constexpr (std::is_same_v<T, K>) {
+          b[h] = __byte_perm(first.w[e / 2], second.w[e / 2], e % 2 ? 0x7632 : 0x5410);
+        } else {
+          b[h] = widen_pair<T>(
+              __byte_perm(first.w[e / 4], second.w[e / 4], unsigned(e % 4 | (4 + e % 4) << 4)));
+        }
+      }
+      float(&to)[4] = run.sums[j * VL::kElements + e];
+      to[0] *= factor, to[1] *= factor;
+      mma<T>(to, weights, b[0], b[1]);
+    }
+  }
+}
+
+template <class T, class K, int D>
+__global__ void __launch_bounds__(kThreads) decode_kernel(DecodeArgs<T, K> a) {
+  enter();
+  using VL = Deal<K, D, 8>;
+  __shared__ float sums[kWarps][kGroup][D];
+  __shared__ float2 stats[kWarps][kGroup];
+  const int64_t token = blockIdx.z;
+  const int kv_head = int(blockIdx.y), split = int(blockIdx.x);
+  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32, r = lane / 4, c = lane % 4;
+  const int s = sequence_of(a.sequences, token);
+  if (s < 0) return;
+  const Sequence sequence = a.sequences.p[s];
+  const int visible = visible_keys(sequence, token), share = share_of(visible, a.splits);
+  const int begin = split * share, end = min(visible, begin + share);
+  if (begin >= end) return;
+
+  uint32_t q[D / 16][2];
+  {
+    // The columns in the order in which the keys come.
+    using KL = Deal<K, D, 4>;
+    const T* p = a.q.at(token, int64_t(kv_head) * a.group + r, D) + c * KL::kElements;
+#pragma unroll
+    for (int j = 0; j < KL::kPieces; ++j) {
+#pragma unroll
+      for (int e = 0; e < KL::kElements / 2; ++e) {
+        const int pair = j * (KL::kElements / 2) + e;
+        q[pair / 2][pair % 2] =
+            r < a.group ? *reinterpret_cast<const uint32_t*>(p + j * 4 * KL::kElements + 2 * e) : 0;
+      }
+    }
+  }
+  Running<D> run;
+  for (int j = begin + kKeys * warp; j < end; j += kKeys * kWarps) {
+    attend<T, K, D>(run, q, a, int64_t(sequence.kv_begin) + j, kv_head, min(kKeys, end - j));
+  }
+
+  if (c == 0) stats[warp][r] = make_float2(run.largest, run.total);
+#pragma unroll
+  for (int t = 0; t < D / 8; ++t) {
+    // Column n of this product: see `values`.
+    const int base = t / VL::kElements * 8 * VL::kElements + t % VL::kElements;
+    sums[warp][r][base + 2 * c * VL::kElements] = run.sums[t][0];
+    sums[warp][r][base + (2 * c + 1) * VL::kElements] = run.sums[t][1];
+  }
+  __syncthreads();
+  const int64_t part = (token * gridDim.y + kv_head) * a.splits + split;
+  for (int i = int(threadIdx.x); i < a.group * D; i += kThreads) {
+    const int g = i / D, d = i % D;
+    float largest = stats[0][g].x, total = 0, sum = 0;
+#pragma unroll
+    for (int w = 1; w < kWarps; ++w) largest = fmaxf(largest, stats[w][g].x);
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) {
+      const float weight = exp2_fast(stats[w][g].x - largest);
+      total = fmaf(stats[w][g].y, weight, total);
+      sum = fmaf(sums[w][g][d], weight, sum);
+    }
+    if (a.splits > 1) {
+      a.sums[(part * a.group + g) * D + d] = sum;
+      if (d == 0) a.stats[part * a.group + g] = make_float2(largest, total);
+    } else {
+      const int64_t head = int64_t(kv_head) * a.group + g;
+      a.out.at(token, head, D)[d] = from_f32<T>(sum / total);
+      if (d == 0) a.lse.set(token, head, (largest + log2f(total)) * kLn2);
+    }
+  }
+}
+
+// A warp a head of a token.
+template <class T, class K, int D>
+__global__ void __launch_bounds__(kThreads)
+    merge_kernel(DecodeArgs<T, K> a, int tokens, int q_heads) {
+  enter();
+  constexpr int kColumns = D / 32;
+  const int lane = int(threadIdx.x) % 32;
+  const int item = int(blockIdx.x) * kWarps + int(threadIdx.x) / 32;
+  if (item >= tokens * q_heads) return;
+  const int64_t token = item / q_heads;
+  const int head = item % q_heads;
+  const int s = sequence_of(a.sequences, token);
+  if (s < 0) return;
+  const int visible = visible_keys(a.sequences.p[s], token), share = share_of(visible, a.splits);
+  const int parts = (visible + share - 1) / share;
+  const int kv_head = head / a.group, g = head % a.group;
+  const int64_t kv_heads = q_heads / a.group;
+  const int64_t first = ((token * kv_heads + kv_head) * a.splits) * a.group + g;
+
+  float2 mine[2];
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int part = 32 * h + lane;
+    mine[h] = part < parts ? a.stats[first + int64_t(part) * a.group] : make_float2(-INFINITY, 0);
+  }
+  const float largest = warp_reduce<Max>(fmaxf(mine[0].x, mine[1].x));
+  float weight[2], sum[kColumns] = {};
+#pragma unroll
+  for (int h = 0; h < 2; ++h) weight[h] = exp2_fast(mine[h].x - largest);
+  const float total = warp_reduce<Sum>(fmaf(mine[0].y, weight[0], mine[1].y * weight[1]));
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+#pragma unroll 8
+    for (int part = 32 * h; part < min(parts, 32 * h + 32); ++part) {
+      const float w = __shfl_sync(0xffffffffu, weight[h], part % 32);
+      float x[kColumns];
+      load_f32<kColumns>(a.sums + (first + int64_t(part) * a.group) * D + lane * kColumns, x);
+#pragma unroll
+      for (int i = 0; i < kColumns; ++i) sum[i] = fmaf(x[i], w, sum[i]);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kColumns; ++i) sum[i] /= total;
+  store_f32<kColumns>(a.out.at(token, head, D) + lane * kColumns, sum);
+  if (lane == 0) a.lse.set(token, head, (largest + log2f(total)) * kLn2);
+}
+
+template <class T, class K, int D>
+void decode(const Context& c, const AttentionCall& call) {
+  const int64_t tokens = call.tokens(), kv_heads = call.kv_heads(), group = call.group();
+  // Three blocks fit on a multiprocessor; a second round of them would be mostly empty.
+  const int64_t blocks = tokens * kv_heads;
+  const int splits = int(std::clamp<int64_t>(3 * c.sm_count / blocks, 1, kMaxSplits));
+  float* sums = reinterpret_cast<float*>(c.scratch());
+  DecodeArgs<T, K> args{heads<T>(call.out),
+                        log_sums(call.lse),
+                        heads<const T>(call.q),
+                        heads<const K>(call.kv.k),
+                        heads<const K>(call.kv.v),
+                        sequences_of(call.sequences),
+                        sums,
+                        reinterpret_cast<float2*>(sums + blocks * splits * group * D),
+                        int(group),
+                        splits,
+                        kLog2E / std::sqrt(float(D))};
+  launch(c, {dim3(unsigned(splits), unsigned(kv_heads), unsigned(tokens)), dim3(kThreads)},
+         decode_kernel<T, K, D>, args);
+  if (splits > 1) {
+    const int64_t items = tokens * call.q_heads();
+    launch(c, {dim3(blocks_for(items, kWarps)), dim3(kThreads)}, merge_kernel<T, K, D>, args,
+           int(tokens), int(call.q_heads()));
+  }
+}
+
+template <class T, class K>
+void decode(const Context& c, const AttentionCall& call) {
+  if (call.width() == 128) {
+    decode<T, K, 128>(c, call);
+  } else {
+    decode<T, K, 64>(c, call);
+  }
+}
+
+}  // namespace
+
+bool attention_decode(const Context& c, const AttentionCall& a) {
+  const DType act = a.q.dtype, cache = a.kv.k.dtype;
+  const bool types =
+      (act == DType::bf16 || act == DType::f16) && (cache == act || cache == DType::f8_e4m3);
+  if (!types || (a.width() != 128 && a.width() != 64) || a.group() > kGroup ||
+      a.tokens() > kFewQueries * a.sequences.dim(0) || a.tokens() > 65535 ||
+      !heads_aligned(a.out, a.q, a.kv.k, a.kv.v)) {
+    return false;
+  }
+  // Where there are several shares, three blocks a multiprocessor of group * (D + 2) floats.
+  static_assert(size_t(3) * 1024 * kGroup * 130 * sizeof(float) < Context::kScratchBytes);
+  const auto with_act = [&](auto t) {
+    using T = decltype(t);
+    if (cache == DType::f8_e4m3) {
+      decode<T, f8>(c, a);
+    } else {
+      decode<T, T>(c, a);
+    }
+  };
+  if (act == DType::bf16) {
+    with_act(bf16{});
+  } else {
+    with_act(f16{});
+  }
+  return true;
+}
+
+}  // namespace nibble::cuda
