@@ -10,7 +10,7 @@ namespace nibble {
 
 class KvCache {
  public:
-  // Room for `slots` tokens. dtype f32, bf16, f16 (f64 on the reference backend).
+  // Room for `slots` tokens. dtype f32, bf16, f16, f8_e4m3 (f64 on the reference backend).
   KvCache(Backend& backend, const Config& config, int64_t slots, DType dtype);
   static size_t bytes(const Config& config, int64_t slots, DType dtype);
 

@@ -30,6 +30,8 @@ std::vector<EngineCase> engine_cases() {
   cases.push_back({cpu, Activations::int8, DType::bf16, true});
   cases.push_back({cpu, Activations::int8, DType::f16, true});
   cases.push_back({cpu, Activations::nvfp4, DType::f32, true});
+  cases.push_back({cpu, Activations::none, DType::f8_e4m3, true});
+  cases.push_back({backends[0], Activations::none, DType::f8_e4m3, true});
   BackendCase bf16 = cpu;
   bf16.name = "cpu_bf16";
   bf16.compute = DType::bf16;

@@ -112,8 +112,10 @@ class RefBackend final : public Backend {
     if (kv.k.data == k.data) return;
     for (int64_t n = 0; n < k.dim(0); ++n) {
       const int64_t slot = slots.as<int32_t>()[n];
-      std::copy_n(k.row<T>(n), k.inner(), kv.k.row<T>(slot));
-      std::copy_n(v.row<T>(n), v.inner(), kv.v.row<T>(slot));
+      for (int64_t i = 0; i < k.inner(); ++i) {
+        ref::set_value<T>(kv.k, slot * kv.k.row_stride + i, k.row<T>(n)[i]);
+        ref::set_value<T>(kv.v, slot * kv.v.row_stride + i, v.row<T>(n)[i]);
+      }
     }
   }
 
@@ -130,9 +132,9 @@ class RefBackend final : public Backend {
           std::vector<T> p(static_cast<size_t>(keys));
           double largest = -std::numeric_limits<double>::infinity();
           for (int64_t j = 0; j < keys; ++j) {
-            const T* kj = kv.k.row<T>(seq.kv_begin + j) + h / group * D;
+            const int64_t kj = (seq.kv_begin + j) * kv.k.row_stride + h / group * D;
             T dot{};
-            for (int64_t d = 0; d < D; ++d) dot += qi[d] * kj[d];
+            for (int64_t d = 0; d < D; ++d) dot += qi[d] * ref::value<T>(kv.k, kj + d);
             p[size_t(j)] = dot * scale;
             largest = std::max(largest, ref::real_part(p[size_t(j)]));
           }
@@ -141,8 +143,9 @@ class RefBackend final : public Backend {
           T* o = out.row<T>(seq.q_begin + i) + h * D;
           std::fill_n(o, D, T{});
           for (int64_t j = 0; j < keys; ++j) {
-            const T* vj = kv.v.row<T>(seq.kv_begin + j) + h / group * D;
-            for (int64_t d = 0; d < D; ++d) o[d] += p[size_t(j)] / sum * vj[d];
+            const int64_t vj = (seq.kv_begin + j) * kv.v.row_stride + h / group * D;
+            for (int64_t d = 0; d < D; ++d)
+              o[d] += p[size_t(j)] / sum * ref::value<T>(kv.v, vj + d);
           }
           if (lse) lse.row<T>(seq.q_begin + i)[h] = std::log(sum) + T(largest);
         }

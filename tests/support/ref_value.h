@@ -5,6 +5,7 @@
 
 #include "core/half.h"
 #include "core/tensor.h"
+#include "quant/codec.h"
 
 namespace nibble::test::ref {
 
@@ -18,6 +19,7 @@ T value(const Tensor& t, int64_t i) {
     case DType::f64: return T(reinterpret_cast<const double*>(t.data)[i]);
     case DType::bf16: return T(double(to_float(reinterpret_cast<const bf16_t*>(t.data)[i])));
     case DType::f16: return T(double(to_float(reinterpret_cast<const f16_t*>(t.data)[i])));
+    case DType::f8_e4m3: return T(double(e4m3_value(reinterpret_cast<const uint8_t*>(t.data)[i])));
     default: return *(reinterpret_cast<const T*>(t.data) + i);
   }
 }
@@ -30,6 +32,7 @@ void set_value(const Tensor& t, int64_t i, T v) {
     case DType::f64: reinterpret_cast<double*>(t.data)[i] = real; break;
     case DType::bf16: reinterpret_cast<bf16_t*>(t.data)[i] = to_bf16(float(real)); break;
     case DType::f16: reinterpret_cast<f16_t*>(t.data)[i] = to_f16(float(real)); break;
+    case DType::f8_e4m3: reinterpret_cast<uint8_t*>(t.data)[i] = e4m3_encode(float(real)); break;
     default: reinterpret_cast<T*>(t.data)[i] = v;
   }
 }

@@ -14,6 +14,7 @@
 
 #include "backends/cpu/simd/vec-inl.h"
 #include "hwy/cache_control.h"
+#include "quant/codec.h"
 
 #ifndef NIBBLE_CPU_ATTENTION_TYPES
 #define NIBBLE_CPU_ATTENTION_TYPES
@@ -60,6 +61,39 @@ HWY_NOINLINE void load_rows(const T* from, int64_t stride, int64_t count, int64_
   for (int64_t j = 0; j < count; ++j) {
     if (ahead) prefetch_row(ahead + j * stride, width);
     convert(to + j * width, from + j * stride, width);
+  }
+}
+
+HWY_INLINE VF load_f8(const uint8_t* p) {
+  const DU du;
+  const DI di;
+  const DF df;
+  const VU u = hn::PromoteTo(du, hn::LoadU(hn::Rebind<uint8_t, DF>(), p));
+  const VU sign = hn::ShiftLeft<24>(hn::And(u, hn::Set(du, 0x80u)));
+  const VU a = hn::And(u, hn::Set(du, 0x7fu));
+  const VI ai = hn::BitCast(di, a);
+  const VU normal = hn::Add(hn::ShiftLeft<20>(a), hn::Set(du, 120u << 23));
+  const VU sub = hn::BitCast(du, hn::Mul(hn::ConvertTo(df, ai), hn::Set(df, 0x1p-9f)));
+  VU r = hn::IfThenElse(hn::RebindMask(du, hn::Lt(ai, hn::Set(di, 8))), sub, normal);
+  r = hn::IfThenElse(hn::RebindMask(du, hn::Gt(ai, hn::Set(di, 126))), hn::Set(du, 0x7fc00000u), r);
+  return hn::BitCast(df, hn::Or(r, sign));
+}
+// ... of the FP8 cache.
+HWY_NOINLINE void load_rows(const uint8_t* from, int64_t stride, int64_t count, int64_t width,
+                            float* to, const uint8_t* ahead) {
+  for (int64_t j = 0; j < count; ++j, from += stride, to += width) {
+    if (ahead) prefetch_row(ahead + j * stride, width);
+    int64_t d = 0;
+    for (; d + kLanes <= width; d += kLanes) store(load_f8(from + d), to + d);
+    for (; d < width; ++d) to[d] = e4m3_value(from[d]);
+  }
+}
+template <class F>
+HWY_INLINE void with_cache_type(DType t, F f) {
+  if (t == DType::f8_e4m3) {
+    f(static_cast<uint8_t*>(nullptr));
+  } else {
+    with_type(t, f);
   }
 }
 
@@ -310,7 +344,7 @@ void attend(const AttentionWork& a, float* scratch) {
     const int64_t block = HWY_MIN(kKeyBlock, all_keys - j0);
     const int64_t slot = a.sequence.kv_begin + j0;
     for (int64_t i = 0; i < a.kv_heads; ++i) {
-      with_type(a.k.dtype, [&](auto* t) {
+      with_cache_type(a.k.dtype, [&](auto* t) {
         using T = std::remove_pointer_t<decltype(t)>;
         const int64_t head = (a.kv_head + i) * width;
         const T *k = row<T>(a.k, slot) + head, *v = row<T>(a.v, slot) + head;

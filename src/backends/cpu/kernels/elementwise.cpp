@@ -9,6 +9,7 @@
 #include "hwy/highway.h"
 
 #include "backends/cpu/simd/vec-inl.h"
+#include "quant/codec.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace nibble::cpu::HWY_NAMESPACE {
@@ -26,10 +27,29 @@ void take_rows(const Tensor& out, const Tensor& x, const int32_t* index, int64_t
   });
 }
 
+// A row of the FP8 cache.
+template <class In>
+HWY_NOINLINE void put_f8(uint8_t* out, const In* x, int64_t n) {
+  constexpr int64_t kBlock = 64;
+  float values[kBlock];
+  for (int64_t i = 0; i < n; i += kBlock) {
+    const int64_t count = HWY_MIN(kBlock, n - i);
+    convert(values, x + i, count);
+    for (int64_t j = 0; j < count; ++j) out[i + j] = e4m3_encode(values[j]);
+  }
+}
+
 // out[index[i]] = x[i].
 void put_rows(const Tensor& out, const Tensor& x, const int32_t* index, int64_t begin,
               int64_t end) {
   const int64_t n = out.shape[1] * out.shape[2] * out.shape[3];
+  if (out.dtype == DType::f8_e4m3) {
+    with_type(x.dtype, [&](auto* e) {
+      using In = std::remove_pointer_t<decltype(e)>;
+      for (int64_t i = begin; i < end; ++i) put_f8(row<uint8_t>(out, index[i]), row<In>(x, i), n);
+    });
+    return;
+  }
   with_type(out.dtype, [&](auto* o) {
     using Out = std::remove_pointer_t<decltype(o)>;
     with_type(x.dtype, [&](auto* e) {
