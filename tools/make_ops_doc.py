@@ -38,9 +38,12 @@ def public_part(source):
 
 def operations(body):
     """Yields (section, [(signature, contract)])."""
-    section, ops, comment, pending = "General", [], [], ""
+    section, ops, comment, pending, inside = "General", [], [], "", False
     for line in body.splitlines():
         text = line.strip()
+        if inside:  # a function's body
+            inside = text != "}"
+            continue
         heading = re.fullmatch(r"// --- (.+) ---", text)
         if heading:
             if ops:
@@ -58,7 +61,8 @@ def operations(body):
                 pending = code
                 continue
             pending = ""
-            signature = re.sub(r"\s*(\{.*\}|=\s*0;|;)\s*$", "", code).removeprefix("virtual ")
+            inside = code.rstrip().endswith("{")
+            signature = re.sub(r"\s*(\{.*\}|\{|=\s*0;|;)\s*$", "", code).removeprefix("virtual ")
             if "~Backend" not in signature:
                 contract = comment_text(comment)
                 if trailing:

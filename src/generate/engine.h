@@ -1,68 +1,61 @@
 // SPDX-License-Identifier: MIT
-// One model, one cache, one sequence: feeds tokens through the forward pass and hands out logits.
-// Prompts go in whole, in chunks or token by token; the results are the same.
+// One model, one cache, one sequence: a BatchEngine of one. Prompts go in whole, in chunks or token
+// by token; the results are the same.
 #pragma once
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <span>
-#include <vector>
-
-#include "generate/kv_cache.h"
-#include "model/acts.h"
-#include "model/load.h"
+#include "generate/batch_engine.h"
 
 namespace nibble {
 
-struct EngineOptions {
-  int64_t context = 8192;  // slots of the cache
-  int64_t chunk = 512;     // tokens of one forward pass at most; 0: a whole prompt in one
-  DType compute = DType::f32;
-  DType stat = DType::f32;  // f64 with a compute type of f64 (the reference backend)
-  DType cache = DType::bf16;
-  Activations activations = Activations::none;
-};
-
 class Engine {
  public:
-  Engine(Backend& backend, const Model& model, const EngineOptions& options);
+  Engine(Backend& backend, const Model& model, const EngineOptions& options)
+      : core_(backend, model, options, 1) {}
 
-  // Appends `tokens` to the sequence and returns the logits [V] after the last one, valid until the
-  // next call. UsageError when a token is outside the vocabulary or the context is full. `stop` is
-  // asked between chunks; when it says true nothing is appended and the result is empty.
+  // Appends `tokens` to the sequence. UsageError when a token is outside the vocabulary or the
+  // context is full. `stop` is asked between chunks; when it says true nothing is appended and the
+  // result is false.
+  bool feed(std::span<const int32_t> tokens, const std::function<bool()>& stop = {}) {
+    return core_.feed(0, tokens, stop);
+  }
+  // The token to follow what was fed last, chosen by the backend; -1 where the logits are not
+  // finite.
+  int32_t sample(const SampleOptions& options, uint64_t draw) {
+    return core_.sample(options, draw);
+  }
+  // feed of one token and sample, as one sequence of ops that the backend may record.
+  int32_t step(int32_t id, const SampleOptions& options, uint64_t draw) {
+    const DecodeStep step{0, id, options, draw};
+    return core_.step(std::span(&step, 1))[0];
+  }
+  // The logits [V] after the last token, brought to host memory; valid until the next call.
+  std::span<const float> logits() { return logits_ = core_.logits(); }
+
+  // feed and logits; empty when `stop` said true.
   std::span<const float> extend(std::span<const int32_t> tokens,
-                                const std::function<bool()>& stop = {});
+                                const std::function<bool()>& stop = {}) {
+    if (!feed(tokens, stop)) return {};
+    return logits();
+  }
   // The same, with the logits of every new token: [tokens, V].
-  std::vector<float> extend_all(std::span<const int32_t> tokens);
+  std::vector<float> extend_all(std::span<const int32_t> tokens) {
+    return core_.feed_all(0, tokens);
+  }
 
-  void reset() { tokens_.clear(); }
-  void truncate(int64_t length);  // forgets tokens from `length` on
+  void reset() { truncate(0); }
+  void truncate(int64_t length) { core_.truncate(0, length); }  // forgets tokens from there on
   // The tokens whose keys and values are in the cache, in order.
-  const std::vector<int32_t>& tokens() const { return tokens_; }
-  int64_t length() const { return int64_t(tokens_.size()); }
-  int64_t room() const { return cache_.slots() - length(); }
+  const std::vector<int32_t>& tokens() const { return core_.tokens(0); }
+  int64_t length() const { return core_.length(0); }
+  int64_t room() const { return core_.room(0); }
 
-  void set_chunk(int64_t chunk) { options_.chunk = chunk; }
-  const EngineOptions& options() const { return options_; }
-  const Config& config() const { return model_.config; }
-  Backend& backend() { return backend_; }
+  void set_chunk(int64_t chunk) { core_.set_chunk(chunk); }
+  const EngineOptions& options() const { return core_.options(); }
+  const Config& config() const { return core_.config(); }
+  Backend& backend() { return core_.backend(); }
 
  private:
-  enum class Outputs { none, last, all };
-  void run(std::span<const int32_t> tokens, Outputs outputs);
-  void check(std::span<const int32_t> tokens) const;
-  // Makes room for the activations of n tokens with `outputs` rows of logits.
-  void reserve(int64_t n, int64_t outputs);
-
-  Backend& backend_;
-  const Model& model_;
-  EngineOptions options_;
-  KvCache cache_;
-  std::unique_ptr<Arena> acts_arena_;
-  std::vector<int32_t> tokens_;
-  std::vector<int32_t> host_;  // batch tables on their way to the backend
+  BatchEngine core_;
   std::vector<float> logits_;
-  Acts acts_;  // views for the batch of the last run
 };
 
 }  // namespace nibble

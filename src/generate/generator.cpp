@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 
 #include "core/error.h"
 
@@ -18,10 +17,6 @@ double seconds_since(Clock::time_point t) {
 // Four times token 0 in a row: the sign of NaN logits or misread scales in the predecessor's files.
 constexpr int64_t kCollapseRun = 4;
 constexpr int64_t kLongestPeriod = 32, kRepeats = 4;
-
-bool all_finite(std::span<const float> x) {
-  return std::all_of(x.begin(), x.end(), [](float v) { return std::isfinite(v); });
-}
 
 bool collapsed(std::span<const int32_t> ids) {
   return int64_t(ids.size()) >= kCollapseRun &&
@@ -70,7 +65,8 @@ GenerateResult generate(Engine& engine, std::span<const int32_t> prompt, const G
                         const TokenCallback& on_token) {
   if (o.max_tokens < 1) throw_usage("max-tokens is {}, expected at least 1", o.max_tokens);
   GenerateResult result;
-  Sampler sampler(o.sample);
+  sample_row(o.sample, 0);  // refuses bad options before the prompt is computed
+  uint64_t draw = 0;
   const auto start = Clock::now();
 
   // In replay the sequence is kept here and run from its beginning for every token.
@@ -78,22 +74,21 @@ GenerateResult generate(Engine& engine, std::span<const int32_t> prompt, const G
   sequence.insert(sequence.end(), prompt.begin(), prompt.end());
   if (o.replay) engine.reset();
   const auto timed_out = [&] { return o.timeout_s > 0 && seconds_since(start) > o.timeout_s; };
-  std::span<const float> logits =
-      engine.extend(o.replay ? std::span<const int32_t>(sequence) : prompt, timed_out);
+  const bool fed = engine.feed(o.replay ? std::span<const int32_t>(sequence) : prompt, timed_out);
+  int32_t id = fed ? engine.sample(o.sample, draw++) : -1;
   result.timing.prompt_tokens = int64_t(prompt.size());
   result.timing.prefill_s = seconds_since(start);
-  if (logits.empty()) {
+  if (!fed) {
     result.reason = FinishReason::timeout;
     return result;
   }
   const auto decode_start = Clock::now();
 
   for (;;) {
-    if (!all_finite(logits)) {
+    if (id < 0) {
       result.reason = FinishReason::not_finite;
       break;
     }
-    const int32_t id = sampler.next(logits, sequence);
     if (std::find(o.stop_ids.begin(), o.stop_ids.end(), id) != o.stop_ids.end()) {
       result.reason = FinishReason::stop;
       break;
@@ -126,9 +121,10 @@ GenerateResult generate(Engine& engine, std::span<const int32_t> prompt, const G
     }
     if (o.replay) {
       engine.reset();
-      logits = engine.extend(sequence);
+      engine.feed(sequence);
+      id = engine.sample(o.sample, draw++);
     } else {
-      logits = engine.extend(std::span(&id, 1));
+      id = engine.step(id, o.sample, draw++);
     }
   }
   result.timing.generated_tokens = int64_t(result.ids.size());

@@ -21,7 +21,7 @@ enum class FinishReason {
   cancelled,   // the callback said so
   repetition,  // the tail repeats itself and nothing else
   collapse,    // token 0 again and again: what broken weights print ("!!!!")
-  not_finite,  // NaN or infinity in the logits
+  not_finite,  // no logit to choose: NaN, or the largest is infinite
 };
 std::string_view finish_reason_name(FinishReason reason);
 // Reasons that mean the model is broken rather than done.

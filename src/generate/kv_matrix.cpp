@@ -96,7 +96,7 @@ class Matrix {
       if (i > 0) logits = feed(kind, conversation);
       const int32_t id = sampler.next(logits, conversation);
       steps.push_back({id, {logits.begin(), logits.end()}});
-      conversation.push_back(id);
+      conversation.push_back(std::max(id, 0));  // without a choice the logits tell
     }
   }
 

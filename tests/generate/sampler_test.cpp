@@ -73,16 +73,30 @@ TEST(Sampler, TopPKeepsTheCrossingToken) {
 }
 
 TEST(Sampler, TopPWithoutTopKOverALargeVocabulary) {
-  std::vector<float> logits(1000, 0.0f);
-  logits[123] = 1.0f;
+  std::vector<float> logits;
+  for (int i = 0; i < 1000; ++i) logits.push_back(float((i * 7) % 1000) * -1e-3f);
   SampleOptions o;
   o.temperature = 1;
   o.top_p = 0.5;
-  const auto count = draw_many(o, logits, 5000);
-  // Weights e and 999 times 1: half of the mass is token 123 and the 499 lowest other ids.
-  EXPECT_TRUE(count.contains(123));
-  for (const auto& [id, n] : count) EXPECT_LT(id, 500);
-  EXPECT_GT(count.size(), 490u);
+  // Weights exp(-j / 1000): the first 380 of 1000 have 0.5 of the mass, the 379 before less.
+  double total = 0, half = 0;
+  int kept = 0;
+  for (int j = 0; j < 1000; ++j) total += std::exp(-j * 1e-3);
+  for (; half < 0.5 * total; ++kept) half += std::exp(-kept * 1e-3);
+  const auto count = draw_many(o, logits, 6000);
+  for (const auto& [id, n] : count) EXPECT_LT((id * 7) % 1000, kept);
+  EXPECT_GT(int(count.size()), kept - 10);
+}
+
+TEST(Sampler, EqualLogitsAreKeptOrDroppedTogether) {
+  const std::vector<float> logits{2, 1, 1, 1, 0, 0};
+  SampleOptions o;
+  o.temperature = 10;
+  o.top_k = 2;
+  EXPECT_EQ(draw_many(o, logits, 500).size(), 4u);
+  o.top_k = 0;
+  o.top_p = 0.3;
+  EXPECT_EQ(draw_many(o, logits, 500).size(), 4u);
 }
 
 TEST(Sampler, MinPDropsTheTail) {
@@ -125,9 +139,9 @@ TEST(Sampler, InfinitiesAndNans) {
   SampleOptions o;
   o.temperature = 1;
   const float inf = std::numeric_limits<float>::infinity();
-  EXPECT_EQ(Sampler(o).next(std::vector<float>{0, inf, 1}, {}), 1);
+  EXPECT_EQ(Sampler(o).next(std::vector<float>{0, inf, 1}, {}), -1);
   EXPECT_EQ(Sampler(o).next(std::vector<float>{kNan, -inf, 1}, {}), 2);
-  EXPECT_EQ(Sampler(o).next(std::vector<float>{kNan, kNan}, {}), 0);
+  EXPECT_EQ(Sampler(o).next(std::vector<float>{kNan, kNan}, {}), -1);
 }
 
 TEST(Sampler, BadOptionsAreRefused) {

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: MIT
+#include "generate/batch_engine.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backend/recording_backend.h"
+#include "core/error.h"
+#include "model/qwen3.h"
+
+namespace nibble {
+namespace {
+
+constexpr int64_t kRowWords = int64_t(sizeof(SampleRow) / sizeof(int32_t));
+
+struct BatchTables {
+  Batch batch;
+  Tensor all;  // i32: every table of the batch, one upload
+};
+
+// `rows` come first: they are read as 64-bit numbers, too.
+BatchTables make_tables(Arena& arena, int64_t n, int64_t sequences, int64_t outputs, int64_t rows) {
+  BatchTables t;
+  int64_t at = rows * kRowWords;
+  t.all = arena.take(DType::i32, {at + 3 * n + 4 * sequences + outputs});
+  const auto part = [&](int64_t count) {
+    const Tensor p = t.all.slice(at, count);
+    at += count;
+    return p;
+  };
+  t.batch.ids = part(n);
+  t.batch.positions = part(n);
+  t.batch.slots = part(n);
+  t.batch.sequences = part(4 * sequences).view({sequences, 4});
+  t.batch.out_rows = part(outputs);
+  return t;
+}
+
+// Before the cache is allocated: its size follows from this number.
+int64_t checked_slots(const EngineOptions& o, const Config& c, int64_t sequences) {
+  if (o.context < 1 || o.context > c.max_positions) {
+    throw_usage("a context of {} tokens was asked for, but the model knows positions up to {}",
+                o.context, c.max_positions);
+  }
+  if (sequences < 1 || sequences > INT32_MAX / o.context) {
+    throw_usage("{} sequences of {} tokens were asked for, expected 1 .. {}", sequences, o.context,
+                INT32_MAX / o.context);
+  }
+  return o.context * sequences;
+}
+
+void append(std::vector<int32_t>& host, const SampleRow& row) {
+  int32_t words[size_t(kRowWords)];
+  std::memcpy(words, &row, sizeof(row));
+  host.insert(host.end(), words, words + kRowWords);
+}
+
+}  // namespace
+
+BatchEngine::BatchEngine(Backend& backend, const Model& model, const EngineOptions& options,
+                         int64_t sequences)
+    : backend_(backend),
+      model_(model),
+      options_(options),
+      cache_(backend, model.config, checked_slots(options, model.config, sequences), options.cache),
+      sequences_(size_t(sequences)),
+      steps_(size_t(sequences)) {}
+
+const BatchEngine::OneSequence& BatchEngine::at(int64_t sequence) const {
+  if (sequence < 0 || sequence >= sequences())
+    throw_internal("sequence {} of {}", sequence, sequences());
+  return sequences_[size_t(sequence)];
+}
+BatchEngine::OneSequence& BatchEngine::at(int64_t sequence) {
+  return const_cast<OneSequence&>(std::as_const(*this).at(sequence));
+}
+
+void BatchEngine::truncate(int64_t sequence, int64_t length) {
+  OneSequence& s = at(sequence);
+  if (length < 0 || length > int64_t(s.tokens.size()))
+    throw_internal("truncate to {} of {}", length, s.tokens.size());
+  s.tokens.resize(size_t(length));
+  s.known = std::min(s.known, length);
+}
+
+void BatchEngine::check(int64_t sequence, std::span<const int32_t> tokens) const {
+  if (tokens.empty()) throw_usage("there is nothing to run: the prompt has no tokens");
+  for (int32_t id : tokens) {
+    if (id < 0 || id >= model_.config.V) {
+      throw_usage(
+          "token {} is outside the model's vocabulary of {}: does the tokenizer belong to this "
+          "model?",
+          id, model_.config.V);
+    }
+  }
+  if (int64_t(tokens.size()) > room(sequence)) {
+    throw_usage(
+        "the context is full: {} tokens are in it, {} more were to be added, it holds {}; use a "
+        "larger "
+        "--context or start a new conversation",
+        length(sequence), tokens.size(), options_.context);
+  }
+}
+
+void BatchEngine::reserve(int64_t n, int64_t outputs) {
+  ActsShape shape{n, std::max<int64_t>(1, outputs), options_.compute, options_.stat, Keep::none};
+  Arena measure("activations");
+  make_tables(measure, n, 1, outputs, 0);
+  make_acts(measure, model_.config, shape);
+  if (!acts_arena_ || acts_arena_->capacity() < measure.peak()) {
+    acts_arena_.reset();
+    acts_arena_ =
+        std::make_unique<Arena>("activations", backend_.allocate(measure.peak(), "activations"));
+  }
+  acts_arena_->release(0);
+}
+
+void BatchEngine::run(int64_t sequence, std::span<const int32_t> tokens, Outputs outputs) {
+  OneSequence& s = at(sequence);
+  const int64_t n = int64_t(tokens.size()), past = length(sequence);
+  const int64_t first_slot = sequence * options_.context;
+  const int64_t rows = outputs == Outputs::all ? n : outputs == Outputs::last ? 1 : 0;
+  reserve(n, rows);
+  BatchTables tables = make_tables(*acts_arena_, n, 1, rows, 0);
+  acts_ = make_acts(*acts_arena_, model_.config,
+                    {n, std::max<int64_t>(1, rows), options_.compute, options_.stat, Keep::none});
+  host_.assign(tokens.begin(), tokens.end());
+  for (const int64_t begin : {past, first_slot + past}) {  // positions, slots
+    for (int64_t i = 0; i < n; ++i) host_.push_back(int32_t(begin + i));
+  }
+  for (int64_t v : {int64_t(0), n, first_slot, past + n}) host_.push_back(int32_t(v));
+  for (int64_t r = 0; r < rows; ++r) host_.push_back(int32_t(outputs == Outputs::all ? r : n - 1));
+  backend_.upload(tables.all, host_.data());
+  forward(backend_, model_.config, model_.weights, tables.batch, acts_, cache_.views(),
+          options_.activations);
+  s.tokens.insert(s.tokens.end(), tokens.begin(), tokens.end());
+  last_fed_ = sequence;
+  last_logits_ = rows > 0 ? acts_.logits : Tensor{};
+}
+
+bool BatchEngine::feed(int64_t sequence, std::span<const int32_t> tokens,
+                       const std::function<bool()>& stop) {
+  check(sequence, tokens);
+  const int64_t before = length(sequence);
+  const size_t step = options_.chunk > 0 ? size_t(options_.chunk) : tokens.size();
+  for (size_t begin = 0; begin < tokens.size(); begin += step) {
+    if (begin > 0 && stop && stop()) {
+      truncate(sequence, before);
+      return false;
+    }
+    const size_t count = std::min(step, tokens.size() - begin);
+    run(sequence, tokens.subspan(begin, count),
+        begin + count == tokens.size() ? Outputs::last : Outputs::none);
+  }
+  return true;
+}
+
+std::vector<float> BatchEngine::feed_all(int64_t sequence, std::span<const int32_t> tokens) {
+  check(sequence, tokens);
+  run(sequence, tokens, Outputs::all);
+  return logits();
+}
+
+std::vector<float> BatchEngine::logits() {
+  if (!last_logits_) throw_internal("logits are wanted, but nothing was fed");
+  return download_floats(backend_, last_logits_);
+}
+
+Tensor BatchEngine::history() const {
+  if (!history_arena_) return {};
+  history_arena_->release(0);
+  return history_arena_->take(DType::i32, {options_.context * sequences()});
+}
+
+SampleRow BatchEngine::prepare(int64_t sequence, const SampleOptions& options, uint64_t draw) {
+  SampleRow row = sample_row(options, draw);
+  if (options.repetition_penalty == 1) return row;
+  OneSequence& s = at(sequence);
+  if (!history_arena_) {
+    const size_t n_bytes = size_t(options_.context * sequences()) * sizeof(int32_t);
+    history_arena_ = std::make_unique<Arena>(
+        "token history", backend_.allocate(n_bytes, "the tokens of the repetition penalty"));
+  }
+  const int64_t begin = sequence * options_.context, n = int64_t(s.tokens.size());
+  if (s.known < n) {
+    backend_.upload(history().slice(begin + s.known, n - s.known), s.tokens.data() + s.known);
+    s.known = n;
+  }
+  row.context_begin = int32_t(begin);
+  row.context_length = int32_t(n);
+  return row;
+}
+
+int32_t BatchEngine::sample(const SampleOptions& options, uint64_t draw) {
+  if (!last_logits_ || last_logits_.dim(0) != 1 || last_fed_ < 0)
+    throw_internal("a token is to be chosen, but nothing was fed");
+  const SampleRow row = prepare(last_fed_, options, draw);
+  StepSlots& slots = step_slots(1);
+  backend_.upload(slots.rows, &row);
+  const bool plain = options.repetition_penalty == 1;
+  backend_.sample(slots.out, last_logits_, slots.rows, plain ? Tensor{} : history(),
+                  plain && !(options.temperature > 0) ? Choice::greedy : Choice::any);
+  int32_t id = -1;
+  backend_.download(&id, slots.out);
+  return id;
+}
+
+BatchEngine::StepSlots BatchEngine::make_step_slots(Arena& arena, int64_t n) const {
+  StepSlots s;
+  BatchTables tables = make_tables(arena, n, n, n, n);
+  s.tables = tables.all;
+  s.rows = tables.all.slice(0, n * kRowWords).view({n, kRowWords});
+  s.batch = tables.batch;
+  s.out = arena.take(DType::i32, {n});
+  s.acts = make_acts(arena, model_.config, {n, n, options_.compute, options_.stat, Keep::none});
+  return s;
+}
+
+BatchEngine::StepSlots& BatchEngine::step_slots(int64_t n) {
+  if (!step_arena_) {
+    Arena measure("step");
+    make_step_slots(measure, sequences());
+    step_arena_ = std::make_unique<Arena>(
+        "step", backend_.allocate(measure.peak(), "activations of a decoding step"));
+  }
+  std::unique_ptr<StepSlots>& slots = steps_[size_t(n - 1)];
+  if (!slots) {
+    step_arena_->release(0);
+    slots = std::make_unique<StepSlots>(make_step_slots(*step_arena_, n));
+  }
+  return *slots;
+}
+
+std::span<const int32_t> BatchEngine::step(std::span<const DecodeStep> steps) {
+  const int64_t n = int64_t(steps.size());
+  if (n < 1 || n > sequences()) throw_internal("a step of {} of {} sequences", n, sequences());
+  std::vector<bool> taken(sequences_.size());
+  for (const DecodeStep& d : steps) {
+    check(d.sequence, std::span(&d.id, 1));
+    if (taken[size_t(d.sequence)]) throw_internal("sequence {} twice in one step", d.sequence);
+    taken[size_t(d.sequence)] = true;
+    sample_row(d.sample, d.draw);  // refuses before anything is appended
+  }
+
+  Ops ops = Ops::greedy;
+  host_.clear();
+  for (const DecodeStep& d : steps) {
+    at(d.sequence).tokens.push_back(d.id);
+    append(host_, prepare(d.sequence, d.sample, d.draw));
+    const Ops own = d.sample.repetition_penalty != 1 ? Ops::penalised
+                    : d.sample.temperature > 0       ? Ops::drawn
+                                                     : Ops::greedy;
+    ops = std::max(ops, own);
+  }
+  const auto push = [&](auto&& value) {
+    for (int64_t i = 0; i < n; ++i) host_.push_back(int32_t(value(steps[size_t(i)], i)));
+  };
+  const auto slot = [&](const DecodeStep& d) { return d.sequence * options_.context; };
+  push([&](const DecodeStep& d, int64_t) { return d.id; });
+  push([&](const DecodeStep& d, int64_t) { return length(d.sequence) - 1; });
+  push([&](const DecodeStep& d, int64_t) { return slot(d) + length(d.sequence) - 1; });
+  for (int64_t i = 0; i < n; ++i) {
+    const DecodeStep& d = steps[size_t(i)];
+    for (const int64_t v : {i, int64_t(1), slot(d), length(d.sequence)})
+      host_.push_back(int32_t(v));
+  }
+  push([&](const DecodeStep&, int64_t i) { return i; });
+
+  StepSlots& slots = step_slots(n);
+  backend_.upload(slots.tables, host_.data());
+  backend_.repeat(slots.recordings[size_t(ops)], [&] {
+    forward(backend_, model_.config, model_.weights, slots.batch, slots.acts, cache_.views(),
+            options_.activations);
+    backend_.sample(slots.out, slots.acts.logits, slots.rows,
+                    ops == Ops::penalised ? history() : Tensor{},
+                    ops == Ops::greedy ? Choice::greedy : Choice::any);
+  });
+  last_logits_ = slots.acts.logits;
+  last_fed_ = n == 1 ? steps[0].sequence : -1;
+  chosen_.resize(size_t(n));
+  backend_.download(chosen_.data(), slots.out);
+  return chosen_;
+}
+
+}  // namespace nibble

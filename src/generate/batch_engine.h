@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+// One model and one cache for several sequences of their own. Prompts are fed sequence by sequence,
+// whole, in chunks or token by token; decoding takes one token of each sequence at a time through a
+// sequence of ops that the backend may record, and the next tokens are chosen where the logits are.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "generate/kv_cache.h"
+#include "generate/sampler.h"
+#include "model/acts.h"
+#include "model/load.h"
+
+namespace nibble {
+
+struct EngineOptions {
+  int64_t context = 8192;  // slots of the cache, per sequence
+  int64_t chunk = 512;     // tokens of one forward pass at most; 0: a whole prompt in one
+  DType compute = DType::f32;
+  DType stat = DType::f32;  // f64 with a compute type of f64 (the reference backend)
+  DType cache = DType::bf16;
+  Activations activations = Activations::none;
+};
+
+// The token a sequence goes on with, and how the one after it is chosen.
+struct DecodeStep {
+  int64_t sequence = 0;
+  int32_t id = 0;
+  SampleOptions sample;
+  uint64_t draw = 0;
+};
+
+class BatchEngine {
+ public:
+  BatchEngine(Backend& backend, const Model& model, const EngineOptions& options,
+              int64_t sequences);
+
+  // Appends `tokens` to a sequence. UsageError when a token is outside the vocabulary or the
+  // context is full. `stop` is asked between chunks; when it says true nothing is appended and the
+  // result is false.
+  bool feed(int64_t sequence, std::span<const int32_t> tokens,
+            const std::function<bool()>& stop = {});
+  // The same in one pass, with the logits of every new token: [tokens, V].
+  std::vector<float> feed_all(int64_t sequence, std::span<const int32_t> tokens);
+  // The token after those that feed appended last, to this sequence; -1 where the logits are not
+  // finite. The penalty looks at all tokens of the sequence.
+  int32_t sample(const SampleOptions& options, uint64_t draw);
+
+  // Appends one token to each of several sequences and chooses the next of each, as feed and
+  // sample would. Valid until the next call.
+  std::span<const int32_t> step(std::span<const DecodeStep> steps);
+
+  // The logits of the last feed (one row), or of the last step (a row for each): [rows, V].
+  std::vector<float> logits();
+
+  void truncate(int64_t sequence, int64_t length);  // forgets tokens from `length` on
+  // The tokens whose keys and values are in the cache, in order.
+  const std::vector<int32_t>& tokens(int64_t sequence) const { return at(sequence).tokens; }
+  int64_t length(int64_t sequence) const { return int64_t(tokens(sequence).size()); }
+  int64_t room(int64_t sequence) const { return options_.context - length(sequence); }
+  int64_t sequences() const { return int64_t(sequences_.size()); }
+
+  void set_chunk(int64_t chunk) { options_.chunk = chunk; }
+  const EngineOptions& options() const { return options_; }
+  const Config& config() const { return model_.config; }
+  Backend& backend() { return backend_; }
+
+ private:
+  enum class Outputs { none, last, all };
+  struct OneSequence {
+    std::vector<int32_t> tokens;
+    int64_t known = 0;  // of them in history_
+  };
+  // What the recorded ops depend on.
+  enum class Ops { greedy, drawn, penalised };
+  // Slots of a step of n sequences; they never move, so that recordings stay valid.
+  struct StepSlots {
+    Tensor tables;  // one upload: i32
+    Tensor rows;    // i32 [n, 16]
+    Tensor out;     // i32 [n]
+    Batch batch;
+    Acts acts;
+    std::array<std::unique_ptr<Recording>, 3> recordings;  // by Ops
+  };
+
+  OneSequence& at(int64_t sequence);
+  const OneSequence& at(int64_t sequence) const;
+  void check(int64_t sequence, std::span<const int32_t> tokens) const;
+  void run(int64_t sequence, std::span<const int32_t> tokens, Outputs outputs);
+  // Makes room for the activations of n tokens with `outputs` rows of logits.
+  void reserve(int64_t n, int64_t outputs);
+  StepSlots make_step_slots(Arena& arena, int64_t n) const;
+  StepSlots& step_slots(int64_t n);
+  // A row for the op; brings the history up to date where there is a penalty.
+  SampleRow prepare(int64_t sequence, const SampleOptions& options, uint64_t draw);
+  Tensor history() const;
+
+  Backend& backend_;
+  const Model& model_;
+  EngineOptions options_;
+  KvCache cache_;
+  std::vector<OneSequence> sequences_;
+  std::unique_ptr<Arena> acts_arena_;              // of prompts; grows
+  Acts acts_;                                      // views for the batch of the last feed
+  std::unique_ptr<Arena> step_arena_;              // never moves once it is there
+  std::vector<std::unique_ptr<StepSlots>> steps_;  // by n - 1
+  std::unique_ptr<Arena> history_arena_;           // tokens in backend memory, for the penalty
+  int64_t last_fed_ = -1;                          // sequence
+  Tensor last_logits_;
+  std::vector<int32_t> host_;  // tables on their way to the backend
+  std::vector<int32_t> chosen_;
+};
+
+}  // namespace nibble
