@@ -3,6 +3,7 @@
 
 #include "backends/cuda/graph.h"
 #include "backends/cuda/kernels/kernels.h"
+#include "backends/cuda/kernels/linear.h"
 #include "core/memory_info.h"
 
 namespace nibble {
@@ -22,6 +23,15 @@ class CudaBackend final : public Backend {
     size_t free = 0, total = 0;
     NIBBLE_CUDA(cudaMemGetInfo(&free, &total));
     return free;
+  }
+
+  std::string linear_kernels(DType compute, Activations activations) const {
+    if (compute == DType::f32) {
+      return fmt::format("one kernel in fp32 for any number of tokens{}",
+                         activations == Activations::nvfp4 ? " (W4A4 emulated exactly)" : "");
+    }
+    return fmt::format("one token: {}; a prompt: {}", cuda::linear_kernel_name(c_, activations, 1),
+                       cuda::linear_kernel_name(c_, activations, 1024));
   }
 
  private:
@@ -94,6 +104,10 @@ class CudaBackend final : public Backend {
   }
   void do_norm_rope(Tensor out, Tensor rstd, Tensor x, Tensor w, Tensor table,
                     double eps) override {
+    if (x.cols() > cuda::kHeadWidth) {
+      Backend::do_norm_rope(out, rstd, x, w, table, eps);
+      return;
+    }
     cuda::norm_rope(c_, out, rstd, x, w, table, eps);
     c_.finish("norm_rope");
   }
@@ -103,6 +117,10 @@ class CudaBackend final : public Backend {
   }
   void do_split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const HeadNorms& norms,
                       Tensor table, Tensor slots, double eps) override {
+    if (out.q.cols() > cuda::kHeadWidth) {
+      Backend::do_split_heads(out, kv, qkv, norms, table, slots, eps);
+      return;
+    }
     cuda::split_heads(c_, out, kv, qkv, norms, table, slots, eps);
     c_.finish("split_heads");
   }
@@ -177,9 +195,11 @@ class CudaBackend final : public Backend {
   }
   void do_norm_rope_back(Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w,
                          Tensor table, Accumulate a) override {
-    if (!cuda::norm_rope_back(c_, dx, dw, dy, x, rstd, w, table, a)) {
+    if (x.cols() > cuda::kHeadWidth) {
       Backend::do_norm_rope_back(dx, dw, dy, x, rstd, w, table, a);
+      return;
     }
+    cuda::norm_rope_back(c_, dx, dw, dy, x, rstd, w, table, a);
     c_.finish("norm_rope_back");
   }
   void do_attention_back(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, KvView,
@@ -215,6 +235,11 @@ class CudaBackend final : public Backend {
 };
 
 }  // namespace
+
+std::string cuda_linear_kernels(const Backend& backend, DType compute, Activations activations) {
+  const auto* cuda = dynamic_cast<const CudaBackend*>(&backend);
+  return cuda ? cuda->linear_kernels(compute, activations) : std::string();
+}
 
 std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options) {
   const CudaSupport support = cuda_support();

@@ -34,6 +34,9 @@ struct CudaOptions {
 // DeviceError with cuda_support().problem when there is no usable device.
 std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options = {});
 
+// Which kernels products of packed weights use on a CUDA backend, for the log; "" on any other.
+std::string cuda_linear_kernels(const Backend& backend, DType compute, Activations activations);
+
 // Device memory held by all buffers and workspaces of this process, now and at most.
 struct CudaMemory {
   uint64_t bytes = 0, peak_bytes = 0, allocations = 0;

@@ -119,7 +119,7 @@ __device__ __forceinline__ void finish(const Job& j, int strip, int t, const flo
     static_cast<T*>(j.out.data)[row] = gate;
     static_cast<T*>(j.out.data)[row + width] = up;
     const float g = to_f32(gate);
-    static_cast<T*>(j.swiglu.data)[row] = from_f32<T>(g / (1.0f + expf(-g)) * to_f32(up));
+    static_cast<T*>(j.swiglu.data)[row] = from_f32<T>(g * sigmoid(g) * to_f32(up));
   } else {
     if (row < j.rows) j.out.set(row, value(row, 0));
   }
@@ -216,7 +216,7 @@ void run(const Context& c, Tensor out, Tensor act, Tensor x, const LinearWeight&
   };
   if (x.dtype == DType::bf16) {
     go(gemv_kernel<bf16, kSwiglu>);
-  } else {
+  } else if constexpr (!kSwiglu) {  // f16 is rare: not worth compiling the fused kernel for
     go(gemv_kernel<f16, kSwiglu>);
   }
 }

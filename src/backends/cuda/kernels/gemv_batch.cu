@@ -159,7 +159,7 @@ __device__ __forceinline__ void write(const Job& j, int i, int n0, Sum&& sum) {
     out[row] = gate, out[row + width] = up;
     const float g = to_f32(gate);
     static_cast<T*>(j.swiglu)[(n0 + token) * j.swiglu_stride + row] =
-        from_f32<T>(g / (1.0f + expf(-g)) * to_f32(up));
+        from_f32<T>(g * sigmoid(g) * to_f32(up));
   } else {
     const int token = i / kRows, r = i % kRows, strip = weight_strip<false>(j, r / int(kUnitRows));
     const int row = strip * int(kUnitRows) + r % int(kUnitRows);
@@ -339,7 +339,7 @@ void run(const Context& c, Tensor out, Tensor act, Tensor x, const LinearWeight&
   };
   if (x.dtype == DType::bf16) {
     go(bf16{});
-  } else {
+  } else if constexpr (!kSwiglu) {  // f16 is rare: not worth compiling the fused kernel for
     go(f16{});
   }
 }

@@ -19,7 +19,11 @@ void rms_norm(const Context& c, Tensor out, Tensor rstd, Tensor x, Tensor w, dou
 void add_rms_norm(const Context& c, Tensor out, Tensor rstd, Tensor sum, Tensor a, Tensor b,
                   Tensor w, double eps);
 
-// heads.cu
+// Heads of at most this width are worked on by one warp, by these kernels and by rms_norm, so that
+// fused and plain ops agree to the bit.
+constexpr int64_t kHeadWidth = 256;
+
+// heads.cu: heads of at most kHeadWidth where they are normalised
 void rope_table(const Context& c, Tensor table, Tensor positions, double theta);
 void rope(const Context& c, Tensor out, Tensor x, Tensor table, Rotation rotation);
 void norm_rope(const Context& c, Tensor out, Tensor rstd, Tensor x, Tensor w, Tensor table,
@@ -72,8 +76,8 @@ void scatter_rows(const Context& c, Tensor out, Tensor x, Tensor rows);
 // norm_back.cu
 void rms_norm_back(const Context& c, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd,
                    Tensor w, Tensor base, Accumulate accumulate);
-// False: heads this wide have no fused kernel.
-bool norm_rope_back(const Context& c, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd,
+// Heads of at most kHeadWidth.
+void norm_rope_back(const Context& c, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd,
                     Tensor w, Tensor table, Accumulate accumulate);
 
 // optimizer.cu

@@ -109,7 +109,8 @@ void linear(const Context& c, Tensor out, Tensor x, const LinearWeight& w,
 void linear_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x, const LinearWeight& w,
                    Activations activations) {
   const int64_t width = act.dim(1);
-  if (activations == Activations::none && x.dim(0) > 0 && w.out > 0 && w.out % 32 == 0) {
+  if (activations == Activations::none && x.dtype == DType::bf16 && x.dim(0) > 0 && w.out > 0 &&
+      w.out % 32 == 0) {
     switch (streamed(c, x, w)) {
       case Streamed::one: gemv_swiglu(c, act, gate_up, x, w); return;
       case Streamed::few: gemv_batch_swiglu(c, act, gate_up, x, w); return;

@@ -76,7 +76,7 @@ __global__ void cross_entropy_back_kernel(D* dlogits, int64_t d_stride, const T*
 #pragma unroll
   for (int k = 0; k < W; ++k) {
     const float p = expf(v[k] - largest) / sum;
-    v[k] = !wanted ? 0.0f : (i + k == target ? p - 1.0f : p) * scale;
+    v[k] = !wanted ? 0.0f : fmaf(p, scale, i + k == target ? -scale : 0.0f);
   }
   store_f32<W>(dlogits + n * d_stride + i, v);
 }
