@@ -80,10 +80,7 @@ __global__ void rms_norm_kernel(HeadRows<T> out, AnyFloats rstd, HeadRows<T> sum
   }
 }
 
-// Heads are summed as norm_rope sums them (heads.cu), so that the two agree to the bit: by one
-// warp, lane by lane.
-constexpr int64_t kHeadWidth = 256;
-
+// Heads are summed as norm_rope sums them (heads.cu): by one warp, lane by lane.
 unsigned threads_for(int64_t cols, int width) {
   if (cols <= kHeadWidth) return 32;
   const int64_t packs = (cols + width - 1) / width;

@@ -108,7 +108,7 @@ void back(const Context& c, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rs
   a.base_stride = base ? base.row_stride : 0;
   a.rstd = AnyFloats(rstd), a.w = AnyFloats(w), a.table = AnyFloats(table);
   a.rows = x.rows(), a.cols = x.cols(), a.heads = x.inner() / x.cols();
-  const bool heads = a.cols <= 256;
+  const bool heads = a.cols <= kHeadWidth;
   const int64_t per_block = heads ? kThreads / 32 : 1;
   // Enough groups to fill any GPU; few enough that summing them is short.
   const int64_t blocks = std::min<int64_t>((a.rows + per_block - 1) / per_block, heads ? 528 : 264);
@@ -148,11 +148,9 @@ void rms_norm_back(const Context& c, Tensor dx, Tensor dw, Tensor dy, Tensor x, 
   back(c, dx, dw, dy, x, rstd, w, base, {}, accumulate);
 }
 
-bool norm_rope_back(const Context& c, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd,
+void norm_rope_back(const Context& c, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd,
                     Tensor w, Tensor table, Accumulate accumulate) {
-  if (x.cols() > 256) return false;
   back(c, dx, dw, dy, x, rstd, w, {}, table, accumulate);
-  return true;
 }
 
 }  // namespace nibble::cuda
