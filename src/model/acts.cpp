@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "model/acts.h"
 
+#include <algorithm>
+
 namespace nibble {
 namespace {
 
@@ -9,14 +11,19 @@ BlockActs make_block_acts(Arena& a, const Config& c, const ActsShape& s) {
   const bool training = s.keep != Keep::none;
   BlockActs b;
   b.n1 = a.take(s.act, {n, c.C});
+  const size_t attention = a.mark();
   b.qkv = a.take(s.act, {n, c.qkv_rows()});
   b.q = a.take(s.act, {n, c.Hq, c.D});
   b.k = a.take(s.act, {n, c.Hkv, c.D});
   b.att = a.take(s.act, {n, c.Hq, c.D});
-  b.mid = a.take(s.act, {n, c.C});
-  b.n2 = a.take(s.act, {n, c.C});
+  // Nobody looks back in inference: the feed-forward's slots lie over the attention's.
+  const size_t attention_end = a.mark();
+  if (!training) a.release(attention);
   b.gate_up = a.take(s.act, {n, 2 * c.F});
   b.act = a.take(s.act, {n, c.F});
+  a.release(std::max(a.mark(), attention_end));
+  b.mid = a.take(s.act, {n, c.C});
+  b.n2 = training ? a.take(s.act, {n, c.C}) : b.n1;
   if (training) {
     b.rstd1 = a.take(s.stat, {n});
     b.q_rstd = a.take(s.stat, {n * c.Hq});
@@ -32,8 +39,9 @@ BlockActs make_block_acts(Arena& a, const Config& c, const ActsShape& s) {
 Acts make_acts(Arena& a, const Config& c, const ActsShape& s) {
   Acts acts;
   for (int64_t l = 0; l <= c.L; ++l) {
-    const bool fresh = s.keep != Keep::none || l < 2;
-    acts.x.push_back(fresh ? a.take(s.act, {s.tokens, c.C}) : acts.x[size_t(l - 2)]);
+    // A block's input is read for the last time before its output is written.
+    const bool fresh = s.keep != Keep::none || l == 0;
+    acts.x.push_back(fresh ? a.take(s.act, {s.tokens, c.C}) : acts.x[0]);
   }
   const int64_t slots = s.keep == Keep::all ? c.L : 1;
   for (int64_t l = 0; l < slots; ++l) acts.block.push_back(make_block_acts(a, c, s));

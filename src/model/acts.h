@@ -46,7 +46,7 @@ struct Acts {
 };
 
 enum class Keep {
-  none,    // inference: one block slot, two residual buffers in turn
+  none,    // inference: one block slot whose halves share memory, one residual
   inputs,  // training with recompute: one block slot, every residual
   all,     // training: everything
 };
