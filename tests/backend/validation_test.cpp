@@ -130,6 +130,22 @@ std::vector<BadCall> bad_calls() {
        [](Backend& b) {
          b.gather_rows(f32({2, 8}), f32({3, 8}), i32({3}));
        }},
+      {"sample", "one id per row",
+       [](Backend& b) {
+         b.sample(i32({2}), f32({3, 8}), i32({3, 16}), {}, Choice::any);
+       }},
+      {"sample", "one row of options per row",
+       [](Backend& b) {
+         b.sample(i32({3}), f32({3, 8}), i32({2, 16}), {}, Choice::any);
+       }},
+      {"sample", "options of their own width",
+       [](Backend& b) {
+         b.sample(i32({3}), f32({3, 8}), i32({3, 15}), {}, Choice::any);
+       }},
+      {"sample", "a vocabulary whose weights sum up in 64 bits",
+       [](Backend& b) {
+         b.sample(i32({1}), f32({1, (1 << 20) + 1}), i32({1, 16}), {}, Choice::any);
+       }},
       {"argmax", "one id per row",
        [](Backend& b) {
          b.argmax(i32({2}), f32({3, 8}));

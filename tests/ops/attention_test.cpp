@@ -86,6 +86,7 @@ TEST(Attention, CacheTypeIsIndependentOfTheActivations) {
   on_every_target([&] {
     for (DType act : kActTypes) {
       for (DType cache : kActTypes) check(b, kCases[3], act, cache, true);
+      for (const Case& c : kCases) check(b, c, act, DType::f8_e4m3, true);
     }
   });
 }

@@ -65,6 +65,31 @@ TEST(Elementwise, KvAppendConvertsToTheCacheType) {
   });
 }
 
+// Plain e4m3: to nearest even, saturating, NaN stays one.
+TEST(Elementwise, KvAppendToAnFp8CacheFollowsTheCodec) {
+  Both b;
+  on_every_target_and_type([&](DType act) {
+    for (int64_t width : {4, 20, 128}) {
+      Operand k(act, {5, 2, width}, 3), v(act, {5, 2, width});
+      k.fill([](int64_t i) { return std::ldexp(1 + double(i % 33) / 32, int(i % 21) - 11); });
+      v.normal(1, 0.02);
+      if (act == DType::f32) v.cpu.as<float>()[1] = NAN;
+      Operand ck(DType::f8_e4m3, {9, 2, width}, 8), cv(DType::f8_e4m3, {9, 2, width}, 8);
+      Operand slots(DType::i32, {5});
+      slots.fill([](int64_t i) { return double((i * 2 + 3) % 9); });
+      b.cpu->kv_append({ck.cpu, cv.cpu}, k.cpu, v.cpu, slots.cpu);
+      for (int64_t n = 0; n < 5; ++n) {
+        const int64_t slot = (n * 2 + 3) % 9;
+        for (int64_t i = 0; i < 2 * width; ++i) {
+          ASSERT_EQ(f8_element(ck.cpu, slot, i), e4m3_encode(float(read_element(k.cpu, n, i))));
+          ASSERT_EQ(f8_element(cv.cpu, slot, i), e4m3_encode(float(read_element(v.cpu, n, i))));
+        }
+      }
+      EXPECT_TRUE(ck.intact() && cv.intact());
+    }
+  });
+}
+
 TEST(Elementwise, KvAppendLeavesTheViewsOwnMemoryAlone) {
   Both b;
   Operand k(DType::f32, {2, 1, 16}), v(DType::f32, {2, 1, 16}), slots(DType::i32, {2});

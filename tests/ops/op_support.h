@@ -41,11 +41,15 @@ inline double storage_floor(DType t) {
   return t == DType::f16 ? 0x1p-25 : t == DType::bf16 ? 0x1p-134 : 0x1p-150;
 }
 
+inline uint8_t& f8_element(const Tensor& t, int64_t row, int64_t i) {
+  return reinterpret_cast<uint8_t*>(t.data)[row * t.row_stride + i];
+}
 inline double read_element(const Tensor& t, int64_t row, int64_t i) {
   switch (t.dtype) {
     case DType::f32: return double(t.row<float>(row)[i]);
     case DType::bf16: return double(to_float(t.row<bf16_t>(row)[i]));
     case DType::f16: return double(to_float(t.row<f16_t>(row)[i]));
+    case DType::f8_e4m3: return double(e4m3_value(f8_element(t, row, i)));
     case DType::f64: return t.row<double>(row)[i];
     case DType::i32: return double(t.row<int32_t>(row)[i]);
     default: ADD_FAILURE() << "type"; return 0;
@@ -56,6 +60,7 @@ inline void write_element(const Tensor& t, int64_t row, int64_t i, double v) {
     case DType::f32: t.row<float>(row)[i] = float(v); break;
     case DType::bf16: t.row<bf16_t>(row)[i] = to_bf16(float(v)); break;
     case DType::f16: t.row<f16_t>(row)[i] = to_f16(float(v)); break;
+    case DType::f8_e4m3: f8_element(t, row, i) = e4m3_encode(float(v)); break;
     case DType::f64: t.row<double>(row)[i] = v; break;
     case DType::i32: t.row<int32_t>(row)[i] = int32_t(v); break;
     default: ADD_FAILURE() << "type";
