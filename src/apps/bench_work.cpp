@@ -17,9 +17,10 @@ double weight_bytes_of(const LinearWeight& w) {
 
 }  // namespace
 
-Work forward_work(const Model& model, int64_t tokens, int64_t past, DType cache) {
+Work forward_work(const Model& model, int64_t tokens, int64_t past, DType cache,
+                  int64_t sequences) {
   const Config& c = model.config;
-  const double n = double(tokens), keys = double(past + tokens);
+  const double s = double(sequences), n = s * double(tokens), keys = s * double(past + tokens);
   Work work;
   for (const BlockWeights& b : model.weights.block) {
     for (const LinearWeight* w : {&b.qkv, &b.attn_out, &b.gate_up, &b.down}) {
@@ -31,12 +32,12 @@ Work forward_work(const Model& model, int64_t tokens, int64_t past, DType cache)
     }
     work.bytes += 2 * keys * double(c.Hkv * c.D) * double(dtype_bytes(cache));
     // Scores and their use, for every query over the keys it may see.
-    const double pairs = n * double(past) + n * (n + 1) / 2;
+    const double t = double(tokens), pairs = s * (t * double(past) + t * (t + 1) / 2);
     work.flops += 4 * pairs * double(c.Hq * c.D);
   }
   work.bytes += weight_bytes_of(model.weights.head) + double(model.weights.final_norm.bytes()) +
                 n * double(c.C) * double(dtype_bytes(model.weights.embed.dtype));
-  work.flops += 2 * double(c.V) * double(c.C);
+  work.flops += s * 2 * double(c.V) * double(c.C);
   return work;
 }
 

@@ -11,6 +11,13 @@ void check_kv(const CheckOptions& o, const Runtime& r, const std::vector<CheckPr
               CheckReport& report) {
   KvMatrixOptions m;
   m.engine = r.engine_options(o.cache);
+  if (r.device.kind == Device::cuda && o.runtime.compute == FloatChoice::automatic) {
+    // With 16 bits a GPU's kernels are chosen by the number of rows; in fp32 a row's result does
+    // not depend on the others, and the cache can be held against it bit for bit.
+    m.engine.compute = DType::f32;
+    if (o.cache.kv_dtype == FloatChoice::automatic) m.engine.cache = DType::f32;
+    report.note("[kv] in fp32, where a GPU's results do not depend on the number of rows");
+  }
   m.chunks.assign(o.kv_chunks.begin(), o.kv_chunks.end());
   m.iterations = o.iterations;
   m.max_tokens = o.max_tokens.value_or(4);

@@ -15,8 +15,8 @@ void CheckOptions::visit_fields(Fields& f) {
   f.add(kv, {.flag = "--kv",
              .help = "Every way to use the KV cache gives the same ids and the same logits"});
   f.add(paths, {.flag = "--paths",
-                .help = "Cache, bf16, int8 and nvfp4 activations against the plain fp32 forward, "
-                        "layer by layer"});
+                .help = "Cache, training's forward, bf16, int8 and nvfp4 activations against the "
+                        "plain fp32 forward, layer by layer; on a GPU against the CPU's"});
   f.add(needle, {.flag = "--needle", .help = "A secret is found again behind a long text"});
   f.add(replies, {.flag = "--replies",
                   .help = "Print the replies to --prompt, 談談UFO and 我是誰; none may have "
@@ -42,12 +42,12 @@ void CheckOptions::visit_fields(Fields& f) {
                          .least = 0});
   f.add(max_rel, {.flag = "--max-rel",
                   .help = "Relative L2 difference a layer may have on a lossy path; default bf16 "
-                          "0.05, int8 0.1, nvfp4 0.7",
+                          "0.05, int8 0.1, fp8 cache 0.2, nvfp4 0.7",
                   .value = "X",
                   .least = 0});
   f.add(min_cosine, {.flag = "--min-cosine",
                      .help = "Cosine a layer must have on a lossy path; default bf16 0.999, int8 "
-                             "0.99, nvfp4 0.75",
+                             "0.99, fp8 cache 0.97, nvfp4 0.75",
                      .value = "X",
                      .least = -1,
                      .most = 1});

@@ -7,15 +7,17 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "apps/bench_ceilings.h"
+#include "apps/bench_measure.h"
 #include "apps/bench_peak.h"
-#include "apps/bench_work.h"
+#include "apps/bench_random.h"
 #include "apps/command.h"
 #include "apps/output_files.h"
 #include "apps/runtime.h"
+#include "apps/runtime_memory.h"
+#include "backends/cuda/cuda_backend.h"
 #include "core/file.h"
-#include "core/log.h"
 #include "core/memory_info.h"
-#include "core/rng.h"
 #include "core/thread_pool.h"
 
 namespace nibble {
@@ -25,44 +27,54 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
-enum class Phase { both, prefill, decode };
-
 struct BenchOptions {
   RuntimeOptions runtime;
   CacheOptions cache;
-  std::vector<int32_t> prompt_tokens = {64, 128};
+  bool random_weights = false;
+  std::optional<std::vector<int32_t>> prompt_tokens;
+  std::vector<int32_t> batches = {1};
   int64_t tokens = 32;
-  int32_t repeat = 20, warmup = 1, buffer_mib = 512;
-  Phase phase = Phase::both;
+  int32_t repeat = 20, buffer_mib = 512;
+  std::optional<int32_t> warmup;
+  BenchPhase phase = BenchPhase::both;
   bool brief = false;
   fs::path json_file, tokenizer_text;
 
   void visit_fields(Fields& f) {
     runtime.visit_fields(f);
     f.section("Measuring");
+    f.add(random_weights,
+          {.flag = "--random-weights",
+           .help = "Make a model of the shape of --config with random NVFP4 weights, in memory; "
+                   "no file is read"});
     f.add(prompt_tokens, {.flag = "--prompt-tokens",
                           .help = "Lengths of the prompts to prefill; decoding is measured after "
-                                  "each of them"});
-    f.add(tokens,
-          {.flag = "--tokens", .help = "Tokens to decode in one sample", .value = "N", .least = 1});
+                                  "each of them; default 64,128, on a GPU 512,2048"});
+    f.add(batches, {.flag = "--batch", .help = "Sequences to decode at once"});
+    f.add(tokens, {.flag = "--tokens",
+                   .help = "Tokens to decode in one sample, of each sequence",
+                   .value = "N",
+                   .least = 1});
     f.add(repeat, {.flag = "--repeat",
                    .help = "Samples of each figure",
                    .value = "N",
                    .least = 1,
                    .most = 100000});
     f.add(warmup, {.flag = "--warmup",
-                   .help = "Runs before the first sample",
+                   .help = "Runs before the first sample; default 1, on a GPU 3",
                    .value = "N",
                    .least = 0,
                    .most = 1000});
     f.add(buffer_mib, {.flag = "--buffer-mib",
-                       .help = "Size of the buffer that the read bandwidth is measured with; it "
-                               "must be far larger than the processor's caches",
+                       .help = "Size of the buffer that the bandwidth is measured with; it must be "
+                               "far larger than the processor's caches",
                        .value = "N",
                        .least = 4,
                        .most = 65536});
     f.add_choice(phase, {.flag = "--phase", .help = "What to measure"},
-                 {{"both", Phase::both}, {"prefill", Phase::prefill}, {"decode", Phase::decode}});
+                 {{"both", BenchPhase::both},
+                  {"prefill", BenchPhase::prefill},
+                  {"decode", BenchPhase::decode}});
     f.add(brief, {.flag = "--brief",
                   .help = "Print the median of --phase in tokens per second and nothing else; for "
                           "scripts that take turns with another program"});
@@ -74,71 +86,20 @@ struct BenchOptions {
   }
 };
 
-struct Row {
-  std::string phase;
-  int64_t tokens = 0, past = 0;
-  std::vector<double> rates;  // tokens per second, one per sample
-  Work work;                  // of one sample's unit: a whole prompt, or one token
-  double per_unit = 1;        // tokens the unit makes
+// What the figures are shares of, measured in the same run.
+struct Ceilings {
+  double bytes = 0, flops = 0;         // per second
+  std::string bytes_name, flops_name;  // "read", "FMA": columns and JSON keys
+  std::string description;
 };
 
-struct Ceilings {
-  double read = 0, fma = 0;
-};
+std::string lower(std::string text) {
+  for (char& c : text) c = char(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
 
 double seconds_since(Clock::time_point t) {
   return std::chrono::duration<double>(Clock::now() - t).count();
-}
-
-std::vector<int32_t> random_ids(uint64_t stream, int64_t n, int64_t vocabulary) {
-  std::vector<int32_t> ids;
-  for (int64_t i = 0; i < n; ++i) {
-    ids.push_back(int32_t(philox(1, stream, uint64_t(i))[0] % uint64_t(vocabulary)));
-  }
-  return ids;
-}
-
-int32_t best_token(std::span<const float> logits) {
-  return int32_t(std::max_element(logits.begin(), logits.end()) - logits.begin());
-}
-
-// Prompts differ from sample to sample, so that nothing is served from a cache it would miss in
-// use.
-void measure(Engine& engine, const BenchOptions& o, int64_t prompt, Row& prefill, Row& decode) {
-  for (int32_t i = 0; i < o.warmup + o.repeat; ++i) {
-    const auto ids = random_ids(uint64_t(i), prompt, engine.config().V);
-    engine.reset();
-    auto start = Clock::now();
-    int32_t next = best_token(engine.extend(ids));
-    if (i >= o.warmup) prefill.rates.push_back(double(prompt) / seconds_since(start));
-    if (o.phase == Phase::prefill) continue;
-    start = Clock::now();
-    for (int64_t t = 0; t < o.tokens; ++t) next = best_token(engine.extend(std::span(&next, 1)));
-    if (i >= o.warmup) decode.rates.push_back(double(o.tokens) / seconds_since(start));
-  }
-}
-
-std::vector<Row> measure_all(const BenchOptions& o, const Runtime& r) {
-  const int64_t longest = *std::max_element(o.prompt_tokens.begin(), o.prompt_tokens.end());
-  EngineOptions options = r.engine_options(o.cache);
-  if (!o.cache.context) options.context = longest + o.tokens;
-  Engine engine(*r.backend, r.model, options);
-  std::vector<Row> rows;
-  for (const int32_t prompt : o.prompt_tokens) {
-    Row prefill{"prefill",     prompt, 0, {}, forward_work(r.model, prompt, 0, options.cache),
-                double(prompt)};
-    // The middle of the decoded stretch stands for all of it.
-    Row decode{"decode",
-               o.tokens,
-               prompt,
-               {},
-               forward_work(r.model, 1, prompt + o.tokens / 2, options.cache),
-               1};
-    measure(engine, o, prompt, prefill, decode);
-    if (o.phase != Phase::decode) rows.push_back(std::move(prefill));
-    if (o.phase != Phase::prefill) rows.push_back(std::move(decode));
-  }
-  return rows;
 }
 
 json tokenizer_figures(const BenchOptions& o, const Runtime& r, std::ostream& out) {
@@ -172,25 +133,41 @@ json tokenizer_figures(const BenchOptions& o, const Runtime& r, std::ostream& ou
   return j;
 }
 
-Ceilings measure_ceilings(int threads, int32_t buffer_mib) {
+Ceilings measure_ceilings(const Runtime& r, int threads, int32_t buffer_mib) {
+  Ceilings c;
+  const size_t buffer = size_t(buffer_mib) << 20;
+  if (r.device.kind == Device::cuda) {
+    const size_t copied = copy_size_that_fits(*r.backend, buffer);
+    const int64_t n = matrix_size_that_fits(*r.backend, 8192);
+    c = {copy_bandwidth(*r.backend, copied, 7), matrix_peak(*r.backend, n, 7), "copy", "GEMM", ""};
+    c.description =
+        fmt::format("copies {:.1f} GB/s (reads and writes), bf16 product of {}^3 {:.1f} TFLOP/s",
+                    c.bytes / 1e9, n, c.flops / 1e12);
+    return c;
+  }
   ThreadPool pool(threads);
-  return {read_bandwidth(pool, size_t(buffer_mib) << 20, 7), fma_peak(pool, 7)};
+  c = {read_bandwidth(pool, buffer, 7), fma_peak(pool, 7), "read", "FMA", ""};
+  c.description = fmt::format("reads {:.1f} GB/s, fp32 multiply-add {:.1f} GFLOP/s", c.bytes / 1e9,
+                              c.flops / 1e9);
+  return c;
 }
 
-json print_rows(const std::vector<Row>& rows, const Ceilings& c, std::ostream& out) {
-  out << fmt::format("{:<8} {:>6} {:>8} {:>9} {:>9} {:>9} {:>9} {:>8} {:>9} {:>8}\n", "phase",
-                     "tokens", "context", "tok/s", "p10", "p90", "GB/s", "of read", "GFLOP/s",
-                     "of FMA");
+json print_rows(const std::vector<BenchRow>& rows, const Ceilings& c, std::ostream& out) {
+  out << fmt::format("{:<8} {:>5} {:>6} {:>8} {:>9} {:>9} {:>9} {:>9} {:>8} {:>9} {:>8}\n", "phase",
+                     "batch", "tokens", "context", "tok/s", "p10", "p90", "GB/s",
+                     "of " + c.bytes_name, "GFLOP/s", "of " + c.flops_name);
   json list = json::array();
-  for (const Row& row : rows) {
+  for (const BenchRow& row : rows) {
     const Quantiles q = quantiles(row.rates);
-    const double units = q.median / row.per_unit;  // passes per second
+    const double units = q.median / row.per_pass;  // passes per second
     const double read = units * row.work.bytes, flops = units * row.work.flops;
     out << fmt::format(
-        "{:<8} {:>6} {:>8} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>6.1f} % {:>9.1f} {:>6.1f} %\n",
-        row.phase, row.tokens, row.past, q.median, q.p10, q.p90, read / 1e9, 100 * read / c.read,
-        flops / 1e9, 100 * flops / c.fma);
+        "{:<8} {:>5} {:>6} {:>8} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>6.1f} % {:>9.1f} {:>6.1f} "
+        "%\n",
+        row.phase, row.batch, row.tokens, row.past, q.median, q.p10, q.p90, read / 1e9,
+        100 * read / c.bytes, flops / 1e9, 100 * flops / c.flops);
     list.push_back({{"phase", row.phase},
+                    {"batch", row.batch},
                     {"tokens", row.tokens},
                     {"context", row.past},
                     {"median_tok_s", q.median},
@@ -200,66 +177,129 @@ json print_rows(const std::vector<Row>& rows, const Ceilings& c, std::ostream& o
                     {"bytes_per_pass", row.work.bytes},
                     {"flops_per_pass", row.work.flops},
                     {"bytes_per_s", read},
-                    {"share_of_read", read / c.read},
+                    {"share_of_" + c.bytes_name, read / c.bytes},
                     {"flops_per_s", flops},
-                    {"share_of_fma", flops / c.fma}});
+                    {"share_of_" + lower(c.flops_name), flops / c.flops}});
   }
   return list;
 }
 
+// What the run's own memory was to be, and what it was.
+json print_device_memory(const Runtime& r, const EngineOptions& engine, std::ostream& out) {
+  const uint64_t weights = r.model.memory.capacity(), peak = cuda_memory().peak_bytes;
+  const uint64_t cache = KvCache::bytes(r.model.config, engine.context, engine.cache);
+  const uint64_t plan = weights + cache + kGpuWorkspace;
+  out << fmt::format("device memory: peak {}, {} {} (weights {}, cache {}, workspace {})\n",
+                     format_bytes(peak), peak <= plan ? "within" : "ABOVE", format_bytes(plan),
+                     format_bytes(weights), format_bytes(cache), format_bytes(kGpuWorkspace));
+  return {{"peak_bytes", peak},
+          {"plan_bytes", plan},
+          {"weight_bytes", weights},
+          {"cache_bytes", cache}};
+}
+
 void check_usage(const BenchOptions& o) {
-  if (o.prompt_tokens.empty()) throw_usage("--prompt-tokens is empty");
-  for (const int32_t n : o.prompt_tokens) {
+  const std::vector<int32_t> prompts = o.prompt_tokens.value_or(std::vector<int32_t>{64, 128});
+  if (prompts.empty()) throw_usage("--prompt-tokens is empty");
+  for (const int32_t n : prompts) {
     if (n < 1) throw_usage("--prompt-tokens: {} is out of range, expected 1 or more", n);
   }
+  if (o.batches.empty()) throw_usage("--batch is empty");
+  for (const int32_t n : o.batches) {
+    if (n < 1 || n > 4096) throw_usage("--batch: {} is out of range, expected 1 to 4096", n);
+  }
   if (!o.cache.use_kvc) throw_usage("bench measures the cache; --use-kvc false has no part in it");
+  if (o.random_weights && o.runtime.model.named()) {
+    throw_usage("--random-weights makes a model of the shape of --config: leave out --model");
+  }
+  if (o.random_weights && o.runtime.model.config.empty()) {
+    throw_usage("--random-weights needs the shape of the model: give a config.json with --config");
+  }
   if (!o.brief) return;
-  if (o.phase == Phase::both) throw_usage("--brief prints one number: add --phase prefill|decode");
-  if (o.prompt_tokens.size() > 1) {
+  if (o.phase == BenchPhase::both) {
+    throw_usage("--brief prints one number: add --phase prefill|decode");
+  }
+  if (prompts.size() > 1) {
     throw_usage("--brief prints one number: give one length with --prompt-tokens, found {}",
-                fmt::join(o.prompt_tokens, ","));
+                fmt::join(prompts, ","));
+  }
+  if (o.batches.size() > 1) {
+    throw_usage("--brief prints one number: give one --batch, found {}", fmt::join(o.batches, ","));
   }
   if (!o.json_file.empty() || !o.tokenizer_text.empty()) {
     throw_usage("--brief prints one number: --json and --tokenizer-file have no part in it");
   }
 }
 
+ModelPaths paths_of(const BenchOptions& o) {
+  if (!o.random_weights) return resolve_model(o.runtime.model, TokenizerNeed::optional);
+  ModelPaths paths;
+  const ModelOptions& m = o.runtime.model;
+  paths.config = fs::is_directory(m.config) ? m.config / "config.json" : m.config;
+  if (!fs::exists(paths.config)) throw_format("--config {}: no such file", paths.config.string());
+  if (!m.tokenizer.empty()) paths.tokenizer = resolve_tokenizer(m);
+  return paths;
+}
+
 ExitCode run_bench(const BenchOptions& o, Io& io) {
   check_usage(o);
-  refuse_replacing_input(o.json_file, resolve_model(o.runtime.model, TokenizerNeed::optional),
-                         {o.tokenizer_text});
+  const ModelPaths paths = paths_of(o);
+  refuse_replacing_input(o.json_file, paths, {o.tokenizer_text});
+  const int threads = o.runtime.threads > 0 ? o.runtime.threads : default_thread_count();
+  RuntimeOptions runtime = o.runtime;
+  runtime.device = choose_device(runtime.device, Purpose::inference);
+  const bool on_gpu = runtime.device.kind == Device::cuda;
+  const std::vector<int32_t> defaults =
+      on_gpu ? std::vector<int32_t>{512, 2048} : std::vector<int32_t>{64, 128};
+  const BenchPlan plan{o.prompt_tokens.value_or(defaults), o.batches, o.tokens, o.repeat,
+                       o.warmup.value_or(on_gpu ? 3 : 1),  o.phase};
+  CacheOptions cache = o.cache;
+  if (!cache.context) {
+    cache.context =
+        *std::max_element(plan.prompt_tokens.begin(), plan.prompt_tokens.end()) + o.tokens;
+  }
+  // Every sequence has a cache of its own.
+  const int64_t most = *std::max_element(o.batches.begin(), o.batches.end());
+  CacheOptions all_caches = cache;
+  all_caches.context = most * *cache.context;
+
   const auto start = Clock::now();
-  const Runtime r = open_runtime(o.runtime, TokenizerNeed::optional);
+  const Runtime r =
+      open_runtime(runtime, paths,
+                   o.random_weights ? make_random_source(load_config(paths.config), 1, threads)
+                                    : open_tensor_source(paths.weights),
+                   &cache);
   const double load_s = seconds_since(start);
   if (!o.tokenizer_text.empty()) r.require_tokenizer();
-  const std::vector<Row> rows = measure_all(o, r);
+  const EngineOptions engine = r.engine_options(cache);
+  const std::vector<BenchRow> rows = measure_model(*r.backend, r.model, engine, plan);
   if (o.brief) {
     io.out << fmt::format("{:.3f}\n", quantiles(rows.front().rates).median);
     return ExitCode::ok;
   }
-  // The buffer of the bandwidth test is none of the model's memory, so it comes after this.
+  // The buffers of the ceilings are none of the model's memory, so they come after this.
   const uint64_t peak = process_peak_bytes();
-  const int threads = o.runtime.threads > 0 ? o.runtime.threads : default_thread_count();
-  const Ceilings ceilings = measure_ceilings(threads, o.buffer_mib);
-  io.out << fmt::format("{}: {}\n", r.paths.weights.string(), r.model.summary);
-  io.out << fmt::format(
-      "{}: reads {:.1f} GB/s, fp32 multiply-add {:.1f} GFLOP/s, both measured now\n",
-      r.backend->name(), ceilings.read / 1e9, ceilings.fma / 1e9);
-  io.out << fmt::format("loaded in {:.2f} s, peak memory {}; median of {} samples\n", load_s,
-                        format_bytes(peak), o.repeat);
-  json all = {{"model", r.paths.weights.string()},
+  const std::string model = o.random_weights ? "random weights" : paths.weights.string();
+  json all = {{"model", model},
               {"weights", r.model.summary},
               {"backend", r.backend->name()},
               {"threads", threads},
-              {"repeat", o.repeat},
-              {"warmup", o.warmup},
+              {"repeat", plan.repeat},
+              {"warmup", plan.warmup},
               {"buffer_bytes", uint64_t(o.buffer_mib) << 20},
               {"activations", activations_name(r.activations)},
               {"compute_dtype", dtype_name(r.compute)},
+              {"cache_dtype", dtype_name(engine.cache)},
               {"load_s", load_s},
-              {"peak_bytes", peak},
-              {"read_bytes_per_s", ceilings.read},
-              {"fma_flops_per_s", ceilings.fma}};
+              {"peak_bytes", peak}};
+  io.out << fmt::format("{}: {}\n", model, r.model.summary);
+  if (on_gpu) all["device_memory"] = print_device_memory(r, r.engine_options(all_caches), io.out);
+  const Ceilings ceilings = measure_ceilings(r, threads, o.buffer_mib);
+  all[ceilings.bytes_name + "_bytes_per_s"] = ceilings.bytes;
+  all[lower(ceilings.flops_name) + "_flops_per_s"] = ceilings.flops;
+  io.out << fmt::format("{}: {}, both measured now\n", r.backend->name(), ceilings.description);
+  io.out << fmt::format("loaded in {:.2f} s, peak memory {}; median of {} samples\n", load_s,
+                        format_bytes(peak), plan.repeat);
   if (r.tokenizer) all["tokenizer"] = tokenizer_figures(o, r, io.out);
   all["rows"] = print_rows(rows, ceilings, io.out);
   if (!o.json_file.empty()) write_text_file_atomic(o.json_file, all.dump(2) + "\n");
@@ -274,7 +314,8 @@ Command bench_command() {
       "Prompts are random ids; decoding is greedy. GB/s and GFLOP/s count what the model must "
       "move\n"
       "and compute, not what the program happens to. Integer dot products of int8 activations can\n"
-      "pass the fp32 ceiling.",
+      "pass the fp32 ceiling. On a GPU the ceilings are a copy inside its memory and a large bf16\n"
+      "product.",
       run_bench);
 }
 

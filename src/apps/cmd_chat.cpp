@@ -251,7 +251,7 @@ ExitCode run_chat(const ChatCommandOptions& o, Io& io) {
   for (const auto& log : {o.tee, o.tee_jsonl}) {
     if (!log.empty()) touch_log(log);  // before the model is loaded, not after the first reply
   }
-  const Runtime rt = open_runtime(o.runtime, TokenizerNeed::required);
+  const Runtime rt = open_runtime(o.runtime, TokenizerNeed::required, &o.cache);
   Conversation chat(o, rt, io);
   if (!o.replay.empty()) {
     ReplayedChat replayed = read_jsonl_log(o.replay);

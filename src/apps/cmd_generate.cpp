@@ -93,8 +93,8 @@ void check_prompt_flags(const GenerateCommandOptions& o) {
 
 ExitCode run_generate(const GenerateCommandOptions& o, Io& io) {
   check_prompt_flags(o);
-  const Runtime rt =
-      open_runtime(o.runtime, o.input_ids ? TokenizerNeed::optional : TokenizerNeed::required);
+  const Runtime rt = open_runtime(
+      o.runtime, o.input_ids ? TokenizerNeed::optional : TokenizerNeed::required, &o.cache);
   const std::vector<int32_t> prompt = prompt_ids(o, rt, io);
   Engine engine(*rt.backend, rt.model, rt.engine_options(o.cache));
 

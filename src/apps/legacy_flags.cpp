@@ -14,7 +14,7 @@ constexpr LegacyFlag kFlags[] = {
     {"--path", "use --model DIR"},
     {"--input-dat", "use --model FILE; --input-dat is accepted wherever a command takes a model"},
     {"--output-dat", "use --output, for which it is accepted by train and pretrain"},
-    {"--device", "accepted by commands that compute: --device cpu"},
+    {"--device", "accepted by commands that compute: auto, cpu, cuda or cuda:N"},
     {"--dtype",
      "use --compute-dtype, for which --dtype is accepted, too; in convert and init it is the type "
      "of raw tensors"},

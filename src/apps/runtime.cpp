@@ -3,9 +3,10 @@
 
 #include <algorithm>
 
+#include "apps/runtime_memory.h"
 #include "backends/cpu/cpu_backend.h"
+#include "backends/cuda/cuda_backend.h"
 #include "core/log.h"
-#include "core/memory_info.h"
 #include "core/thread_pool.h"
 #include "model/config.h"
 
@@ -19,6 +20,11 @@ const std::vector<std::pair<std::string, FloatChoice>> kFloatNames = {
     {"float16", FloatChoice::fp16},   {"half", FloatChoice::fp16},
     {"Float32", FloatChoice::fp32},   {"BFloat16", FloatChoice::bf16},
     {"Float16", FloatChoice::fp16}};
+std::vector<std::pair<std::string, FloatChoice>> cache_type_names() {
+  auto names = kFloatNames;
+  names.insert(names.begin() + 4, {"fp8", FloatChoice::fp8});
+  return names;
+}
 const std::vector<std::pair<std::string, RecipeChoice>> kRecipeNames = {
     {"auto", RecipeChoice::automatic},
     {"bf16", RecipeChoice::bf16},
@@ -29,21 +35,37 @@ std::optional<Recipe> recipe_of(RecipeChoice choice) {
   return choice == RecipeChoice::bf16 ? Recipe::bf16 : Recipe::nvfp4;
 }
 
-Activations choose_activations(ActivationsChoice choice, const Weights& w) {
+// Before the weights are loaded: `packed` says whether a linear layer will be NVFP4.
+Activations choose_activations(ActivationsChoice choice, Device::Kind device, bool packed) {
   switch (choice) {
-    case ActivationsChoice::automatic: return any_packed(w) ? Activations::int8 : Activations::none;
+    case ActivationsChoice::automatic:
+      return packed && device == Device::cpu ? Activations::int8 : Activations::none;
     case ActivationsChoice::bf16: return Activations::none;
     case ActivationsChoice::nvfp4: return Activations::nvfp4;
-    case ActivationsChoice::int8:
-      if (!any_packed(w)) {
-        throw_usage(
-            "--activations int8 needs NVFP4 weights, but this model's are dense; convert it with "
-            "--quant "
-            "nvfp4, load it with --recipe nvfp4, or leave --activations out");
-      }
-      return Activations::int8;
+    case ActivationsChoice::int8: break;
   }
-  return Activations::none;
+  if (device == Device::cuda) {
+    throw_usage(
+        "--activations int8 is the CPU's way to be fast; on a GPU leave --activations out "
+        "(unquantised), take nvfp4, or run with --device cpu");
+  }
+  if (!packed) {
+    throw_usage(
+        "--activations int8 needs NVFP4 weights, but this model's are dense; convert it with "
+        "--quant nvfp4, load it with --recipe nvfp4, or leave --activations out");
+  }
+  return Activations::int8;
+}
+
+void check_native_fp4(const RuntimeOptions& o) {
+  if (!o.require_native_fp4) return;
+  if (o.activations != ActivationsChoice::nvfp4) {
+    throw_usage(
+        "--require-native-fp4 is about products of two NVFP4 operands: add --activations nvfp4");
+  }
+  if (o.device.kind == Device::cpu) {
+    throw_usage("--require-native-fp4 needs a GPU with FP4 tensor cores, found --device cpu");
+  }
 }
 
 void check_quant_hint(QuantHint hint, const TensorSource& source) {
@@ -65,19 +87,9 @@ DType float_type(FloatChoice choice, DType automatic) {
     case FloatChoice::fp32: return DType::f32;
     case FloatChoice::bf16: return DType::bf16;
     case FloatChoice::fp16: return DType::f16;
+    case FloatChoice::fp8: return DType::f8_e4m3;
   }
   return automatic;
-}
-
-void add_device(Fields& f, Device& device, int32_t& threads) {
-  f.add_choice(device,
-               {.flag = "--device", .help = "Where to run; auto takes a GPU when there is one"},
-               {{"auto", Device::automatic}, {"cpu", Device::cpu}, {"cuda", Device::cuda}});
-  f.add(threads, {.flag = "--threads",
-                  .help = "CPU threads; 0 takes every CPU this process may use",
-                  .value = "N",
-                  .least = 0,
-                  .most = 1024});
 }
 
 void add_compute_type(Fields& f, FloatChoice& compute, const std::string& what_auto_is) {
@@ -107,16 +119,20 @@ void RuntimeOptions::visit_fields(Fields& f) {
   model.visit_fields(f);
   f.section("Execution");
   add_device(f, device, threads);
-  add_compute_type(f, compute, "auto is fp32 on a CPU");
+  add_compute_type(f, compute, "auto is bf16 on a GPU, fp32 on a CPU");
   f.add_choice(activations,
                {.flag = "--activations",
                 .help = "Inputs of linear layers: bf16 leaves them in the compute type, int8 and "
-                        "nvfp4 quantise them; "
-                        "auto is int8 for NVFP4 weights on a CPU"},
+                        "nvfp4 quantise them; auto is int8 for NVFP4 weights on a CPU, bf16 "
+                        "elsewhere; a GPU has no int8"},
                {{"auto", ActivationsChoice::automatic},
                 {"bf16", ActivationsChoice::bf16},
                 {"int8", ActivationsChoice::int8},
                 {"nvfp4", ActivationsChoice::nvfp4}});
+  f.add(require_native_fp4,
+        {.flag = "--require-native-fp4",
+         .help = "With --activations nvfp4: fail where the GPU's products of two NVFP4 operands "
+                 "would be emulated"});
   f.add_choice(recipe,
                {.flag = "--recipe", .help = "Linear layers: as stored (auto), dense, or NVFP4"},
                kRecipeNames);
@@ -143,9 +159,9 @@ void CacheOptions::visit_fields(Fields& f) {
          .most = 1 << 30});
   f.add_choice(kv_dtype,
                {.flag = "--kv-dtype",
-                .help = "Type of cached keys and values; auto is bf16, or fp32 where activations "
-                        "are not quantised"},
-               kFloatNames);
+                .help = "Type of cached keys and values; auto is bf16, or the compute type where "
+                        "activations are not quantised; fp8 is E4M3"},
+               cache_type_names());
   f.add_choice(
       prefill,
       {.flag = "--prefill",
@@ -160,7 +176,7 @@ void CacheOptions::visit_fields(Fields& f) {
        {"token-by-token", Prefill::token},
        {"tokenbytoken", Prefill::token}});
   f.add(chunk, {.flag = "--chunk",
-                .help = "Tokens per chunk with --prefill chunked; default 512",
+                .help = "Tokens per chunk with --prefill chunked; default 512, on a GPU 2048",
                 .value = "N",
                 .least = 1,
                 .most = 1 << 30});
@@ -170,10 +186,9 @@ void CacheOptions::visit_fields(Fields& f) {
          .aliases = {"--KVCacheOut", "--kv-cache-out", "--kvcacheout"}});
 }
 
-std::unique_ptr<Backend> make_backend(Device device, int32_t threads) {
-  if (device == Device::cuda) {
-    throw_device("--device cuda: this build of nibble has no CUDA backend; use --device cpu");
-  }
+std::unique_ptr<Backend> make_backend(const Device& device, int32_t threads, Purpose purpose) {
+  const Device chosen = choose_device(device, purpose);
+  if (chosen.kind == Device::cuda) return make_cuda_backend({.device = chosen.index});
   return make_cpu_backend(threads > 0 ? threads : default_thread_count());
 }
 
@@ -194,26 +209,46 @@ void check_tokenizer_fits(const Tokenizer& tokenizer, const Config& config,
   }
 }
 
-Runtime open_runtime(const RuntimeOptions& o, TokenizerNeed need) {
+Runtime open_runtime(const RuntimeOptions& o, TokenizerNeed need, const CacheOptions* cache) {
+  check_native_fp4(o);
+  ModelPaths paths = resolve_model(o.model, need);
+  auto source = open_tensor_source(paths.weights);
+  return open_runtime(o, std::move(paths), std::move(source), cache);
+}
+
+Runtime open_runtime(const RuntimeOptions& o, ModelPaths paths,
+                     std::unique_ptr<TensorSource> source, const CacheOptions* cache) {
+  check_native_fp4(o);
   Runtime r;
-  r.paths = resolve_model(o.model, need);
-  const Config config = load_config(r.paths.config);
+  r.paths = std::move(paths);
+  r.source = std::move(source);
+  r.model.config = load_config(r.paths.config);
+  check_quant_hint(o.quant, *r.source);
+  r.load = {recipe_of(o.recipe), recipe_of(o.head_recipe), o.scale_rule, std::nullopt};
+  const bool packed = loads_packed(r.model.config, *r.source, r.load);
+  r.device = choose_device(o.device, Purpose::inference);
+  r.compute = float_type(o.compute, r.device.kind == Device::cuda ? DType::bf16 : DType::f32);
+  r.activations = choose_activations(o.activations, r.device.kind, packed);
+  std::optional<EngineOptions> engine;
+  if (cache) engine = r.engine_options(*cache);
   if (!r.paths.tokenizer.empty()) {
     r.tokenizer = Tokenizer::load(r.paths.tokenizer);
-    check_tokenizer_fits(*r.tokenizer, config, r.paths.tokenizer.string());
+    check_tokenizer_fits(*r.tokenizer, r.model.config, r.paths.tokenizer.string());
   }
-  r.source = open_tensor_source(r.paths.weights);
-  check_quant_hint(o.quant, *r.source);
-  r.backend = make_backend(o.device, o.threads);
-  const LoadOptions load{recipe_of(o.recipe), recipe_of(o.head_recipe), o.scale_rule, std::nullopt};
-  r.model = load_model(*r.backend, config, *r.source, load);
-  r.compute = float_type(o.compute, DType::f32);
-  r.activations = choose_activations(o.activations, r.model.weights);
+  if (r.device.kind == Device::cuda) {
+    r.backend = make_cuda_backend({r.device.index, o.require_native_fp4});
+  } else {
+    r.backend = make_cpu_backend(o.threads > 0 ? o.threads : default_thread_count());
+  }
+  check_fits(*r.backend, memory_need(r, engine));
+  r.model = load_model(*r.backend, r.model.config, *r.source, r.load);
   log_info("{}", r.source->describe());
   log_info("{}: {}", r.backend->name(), r.model.summary);
   log_info("compute {}, activations of linear layers {}", dtype_name(r.compute),
            r.activations == Activations::none ? "unquantised"
                                               : std::string(activations_name(r.activations)));
+  const std::string kernels = cuda_linear_kernels(*r.backend, r.compute, r.activations);
+  if (packed && !kernels.empty()) log_info("products, {}", kernels);
   return r;
 }
 
@@ -236,6 +271,7 @@ std::vector<int32_t> Runtime::stop_ids() const {
 }
 
 EngineOptions Runtime::engine_options(const CacheOptions& c) const {
+  const bool on_gpu = device.kind == Device::cuda;
   EngineOptions e;
   e.context = c.context.value_or(std::min<int64_t>(8192, model.config.max_positions));
   if (c.chunk && c.prefill != Prefill::chunked) {
@@ -243,7 +279,7 @@ EngineOptions Runtime::engine_options(const CacheOptions& c) const {
   }
   e.chunk = c.prefill == Prefill::whole   ? 0
             : c.prefill == Prefill::token ? 1
-                                          : c.chunk.value_or(512);
+                                          : c.chunk.value_or(on_gpu ? 2048 : 512);
   e.compute = compute;
   e.activations = activations;
   e.cache = float_type(c.kv_dtype, activations == Activations::none ? compute : DType::bf16);

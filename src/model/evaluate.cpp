@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "model/evaluate.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "backend/recording_backend.h"
 #include "core/error.h"
 #include "model/qwen3.h"
@@ -28,6 +31,22 @@ std::vector<int32_t> shifted_targets(std::span<const int64_t> labels, int64_t B,
   return targets;
 }
 
+// Mean of logsumexp - target's logit over the rows with a target, in double. On the host: what
+// makes gradients of it (the loss ops) is not wanted here.
+void add_loss(Evaluation& e, std::span<const int32_t> targets, int64_t V) {
+  double sum = 0;
+  for (size_t i = 0; i < targets.size(); ++i) {
+    if (targets[i] < 0) continue;
+    const std::span<const float> row(e.logits.data() + i * size_t(V), size_t(V));
+    const double top = double(*std::max_element(row.begin(), row.end()));
+    double exps = 0;
+    for (const float z : row) exps += std::exp(double(z) - top);
+    sum += std::log(exps) + top - double(row[size_t(targets[i])]);
+    ++e.scored;
+  }
+  e.loss = e.scored ? sum / double(e.scored) : 0;
+}
+
 }  // namespace
 
 Evaluation evaluate(Backend& be, const Model& model, std::span<const int64_t> input_ids,
@@ -48,12 +67,12 @@ Evaluation evaluate(Backend& be, const Model& model, std::span<const int64_t> in
   for (int64_t b = 0; b < B; ++b) {
     for (int64_t v : {b * T, T, b * T, T}) sequences.push_back(int32_t(v));
   }
-  const std::vector<int32_t> targets =
-      labels.empty() ? std::vector<int32_t>(size_t(n), -1) : shifted_targets(labels, B, T, c.V);
+
+  std::vector<int32_t> targets;
+  if (!labels.empty()) targets = shifted_targets(labels, B, T, c.V);
 
   struct Memory {
     Batch batch;
-    Tensor targets, stats, loss;
     Acts acts;
   };
   const auto make = [&](Arena& a) {
@@ -63,10 +82,8 @@ Evaluation evaluate(Backend& be, const Model& model, std::span<const int64_t> in
     m.batch.slots = a.take(DType::i32, {n});
     m.batch.sequences = a.take(DType::i32, {B, 4});
     m.batch.out_rows = a.take(DType::i32, {n});
-    m.targets = a.take(DType::i32, {n});
-    m.stats = a.take(o.stat, {n, 3});
-    m.loss = a.take(o.stat, {n});
-    m.acts = make_acts(a, c, {n, n, o.compute, o.stat, Keep::none});
+    m.acts = make_acts(a, c, {n, n, o.compute, o.stat, o.keep});
+    if (!m.acts.logits) m.acts.logits = a.take(o.stat, {n, c.V});
     return m;
   };
   Arena measure("activations");
@@ -78,21 +95,11 @@ Evaluation evaluate(Backend& be, const Model& model, std::span<const int64_t> in
   be.upload(m.batch.slots, rows.data());
   be.upload(m.batch.sequences, sequences.data());
   be.upload(m.batch.out_rows, rows.data());
-  be.upload(m.targets, targets.data());
   forward(be, c, model.weights, m.batch, m.acts, kv_of_acts(m.acts, c), o.activations);
 
   Evaluation e;
-  be.softmax_stats(m.stats, m.acts.logits, m.targets, 0, Accumulate::no);
-  be.cross_entropy(m.loss, m.stats, m.targets);
-  const std::vector<float> losses = download_floats(be, m.loss);
-  double sum = 0;
-  for (size_t i = 0; i < losses.size(); ++i) {
-    if (targets[i] < 0) continue;
-    sum += double(losses[i]);
-    ++e.scored;
-  }
-  e.loss = e.scored ? sum / double(e.scored) : 0;
   e.logits = download_floats(be, m.acts.logits);
+  add_loss(e, targets, c.V);
   return e;
 }
 

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "model/acts.h"
 #include "model/load.h"
 
 namespace nibble {
@@ -14,6 +15,7 @@ struct EvaluateOptions {
   DType compute = DType::f32;
   DType stat = DType::f32;  // f64 with compute f64 (the reference backend)
   Activations activations = Activations::none;
+  Keep keep = Keep::none;  // all: every activation in a slot of its own, as training has them
 };
 
 struct Evaluation {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "model/load.h"
 
+#include <algorithm>
+
 #include "core/memory_info.h"
 #include "core/progress.h"
 #include "model/param_reader.h"
@@ -62,6 +64,12 @@ class LayoutPlanner {
   const LoadOptions& o_;
 };
 
+WeightLayout plan_layout(const WeightIndex& index, const Config& c,
+                         const std::vector<ParamSpec>& table, const LoadOptions& o) {
+  require_parameters(index, c, table);
+  return LayoutPlanner(index, c, table, o).plan();
+}
+
 std::string describe_layout(const WeightLayout& layout, size_t n_bytes) {
   const auto name = [](const LinearLayout& l) {
     return l.dense ? std::string(dtype_name(*l.dense)) : "nvfp4";
@@ -74,13 +82,17 @@ std::string describe_layout(const WeightLayout& layout, size_t n_bytes) {
 
 }  // namespace
 
+bool loads_packed(const Config& c, const TensorSource& source, const LoadOptions& o) {
+  const WeightIndex index(source);
+  const std::vector<LinearLayout> linear = plan_layout(index, c, parameter_table(c), o).linear;
+  return std::any_of(linear.begin(), linear.end(), [](const LinearLayout& l) { return !l.dense; });
+}
+
 size_t weight_bytes(const Backend& be, const Config& c, const TensorSource& source,
                     const LoadOptions& o) {
   const WeightIndex index(source);
-  const auto table = parameter_table(c);
-  check_parameters(index, c, table);
   Arena measure("weights");
-  make_weights(measure, be, c, LayoutPlanner(index, c, table, o).plan());
+  make_weights(measure, be, c, plan_layout(index, c, parameter_table(c), o));
   return measure.peak();
 }
 
@@ -88,7 +100,7 @@ Model load_model(Backend& be, const Config& c, const TensorSource& source, const
   const WeightIndex index(source);
   const auto table = parameter_table(c);
   check_parameters(index, c, table);
-  const WeightLayout layout = LayoutPlanner(index, c, table, o).plan();
+  const WeightLayout layout = plan_layout(index, c, table, o);
 
   Arena measure("weights");
   make_weights(measure, be, c, layout);
@@ -105,12 +117,12 @@ Model load_model(Backend& be, const Config& c, const TensorSource& source, const
     const LogicalTensor& t = *source_of(index, c, p);
     const SlotRef slot = slot_of(m.weights, p);
     if (slot.tensor) {
-      reader.read_tensor(*slot.tensor, t);
+      reader.add_tensor(*slot.tensor, t);
     } else {
-      reader.read_linear(*slot.linear, p, t);
+      reader.add_linear(*slot.linear, p, t);
     }
-    progress.advance(t.packed() ? t.codes->n_bytes + t.scales->n_bytes : t.raw->n_bytes);
   }
+  reader.run([&](uint64_t n_bytes) { progress.advance(n_bytes); });
   be.sync();
   if (c.tied && index.find(kHeadName)) m.summary += "; the head is the stored one";
   return m;

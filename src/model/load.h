@@ -34,6 +34,8 @@ struct Model {
 Model load_model(Backend& backend, const Config& config, const TensorSource& source,
                  const LoadOptions& options);
 
+// Before anything is read: whether a linear layer of a block will be held as NVFP4.
+bool loads_packed(const Config& config, const TensorSource& source, const LoadOptions& options);
 // Bytes the weights will take, without reading them.
 size_t weight_bytes(const Backend& backend, const Config& config, const TensorSource& source,
                     const LoadOptions& options);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <complex>
+#include <future>
 #include <limits>
 #include <unordered_set>
 
@@ -14,12 +15,33 @@
 namespace nibble {
 namespace {
 
-constexpr int64_t kStagingElements = 4 << 20;  // 16 MiB of floats at a time
+// Elements of a piece: 16 MiB as floats, 9 MiB as NVFP4 that is only passed on.
+constexpr int64_t kPiece = 4 << 20, kPackedPiece = 16 << 20;
 
 std::string shape_text(const std::vector<int64_t>& shape) {
   std::string s = "[";
   for (size_t i = 0; i < shape.size(); ++i) s += (i ? ", " : "") + std::to_string(shape[i]);
   return s + "]";
+}
+
+template <class T, class F>
+void convert_all(const std::vector<float>& from, std::byte* to, F&& f) {
+  T* const out = reinterpret_cast<T*>(to);
+  for (size_t i = 0; i < from.size(); ++i) out[i] = f(from[i]);
+}
+
+// Floats in the type a weight is held in.
+void convert(const std::vector<float>& from, DType type, std::byte* to) {
+  switch (type) {
+    case DType::f32: return convert_all<float>(from, to, [](float x) { return x; });
+    case DType::bf16: return convert_all<bf16_t>(from, to, [](float x) { return to_bf16(x); });
+    case DType::f16: return convert_all<f16_t>(from, to, [](float x) { return to_f16(x); });
+    case DType::f64: return convert_all<double>(from, to, [](float x) { return double(x); });
+    case DType::c128:
+      return convert_all<std::complex<double>>(
+          from, to, [](float x) { return std::complex<double>(double(x), 0); });
+    default: throw_internal("weights in {}", dtype_name(type));
+  }
 }
 
 bool is_loadable(DType t) {
@@ -34,11 +56,10 @@ const LogicalTensor* source_of(const WeightIndex& index, const Config& c, const 
   return t;
 }
 
-void check_parameters(const WeightIndex& index, const Config& c, std::span<const ParamSpec> table) {
+void require_parameters(const WeightIndex& index, const Config& c,
+                        std::span<const ParamSpec> table) {
   std::vector<std::string> problems;
-  std::unordered_set<std::string_view> known;
   for (const ParamSpec& p : table) {
-    known.insert(p.name);
     const LogicalTensor* t = source_of(index, c, p);
     if (!t) {
       problems.push_back(fmt::format("{} {} is missing", p.name, shape_text(p.shape)));
@@ -61,114 +82,136 @@ void check_parameters(const WeightIndex& index, const Config& c, std::span<const
       list += fmt::format("\n  ... and {} more", problems.size() - shown);
     throw_format("{} does not fit the model's config.json:{}", index.source().describe(), list);
   }
+}
+
+void check_parameters(const WeightIndex& index, const Config& c, std::span<const ParamSpec> table) {
+  require_parameters(index, c, table);
+  std::unordered_set<std::string_view> known;
+  for (const ParamSpec& p : table) known.insert(p.name);
   for (const LogicalTensor& t : index.tensors()) {
     if (!known.contains(t.name))
       log_warning("{} is in the file but not part of the model; not loaded", t.name);
   }
 }
 
-void upload_floats(Backend& be, Tensor dst, const float* values, std::vector<std::byte>& staging) {
-  const size_t n = size_t(dst.numel());
-  staging.resize(dst.bytes());
-  const auto fill = [&](auto* out, auto convert) {
-    for (size_t i = 0; i < n; ++i) out[i] = convert(values[i]);
-    be.upload(dst, out);
-  };
-  switch (dst.dtype) {
-    case DType::f32: be.upload(dst, values); return;
-    case DType::bf16:
-      fill(reinterpret_cast<bf16_t*>(staging.data()), [](float x) { return to_bf16(x); });
-      return;
-    case DType::f16:
-      fill(reinterpret_cast<f16_t*>(staging.data()), [](float x) { return to_f16(x); });
-      return;
-    case DType::f64:
-      fill(reinterpret_cast<double*>(staging.data()), [](float x) { return double(x); });
-      return;
-    case DType::c128:
-      fill(reinterpret_cast<std::complex<double>*>(staging.data()),
-           [](float x) { return std::complex<double>(double(x), 0); });
-      return;
-    default: throw_internal("weights in {}", dtype_name(dst.dtype));
+uint64_t ParameterReader::Piece::file_bytes() const {
+  const uint64_t n = uint64_t(count * from->cols);
+  if (!from->packed()) return n * dtype_bytes(from->raw->dtype);
+  return n / 2 + n / uint64_t(kNvfp4Block) * dtype_bytes(from->scales->dtype);
+}
+
+void ParameterReader::add_pieces(const LogicalTensor& t, Piece first, int64_t elements) {
+  const int64_t step = std::max<int64_t>(1, elements / std::max<int64_t>(1, t.cols));
+  const Tensor all = first.dst;
+  first.from = &t;
+  for (int64_t r = 0; r < t.rows; r += step) {
+    Piece p = first;
+    p.row = r;
+    p.count = std::min(step, t.rows - r);
+    if (all) {
+      p.dst = all.slice(r, p.count);
+    } else {
+      p.packed_row += r;
+    }
+    pieces_.push_back(std::move(p));
   }
 }
 
-template <class F>
-void ParameterReader::for_each_chunk(const LogicalTensor& t, F&& f) {
-  const int64_t step = std::max<int64_t>(1, kStagingElements / std::max<int64_t>(1, t.cols));
-  for (int64_t r = 0; r < t.rows; r += step) f(r, std::min(step, t.rows - r));
+void ParameterReader::add_tensor(Tensor dst, const LogicalTensor& t) {
+  Piece p;
+  p.dst = dst.view({t.rows, t.cols});
+  add_pieces(t, std::move(p), kPiece);
 }
 
-void ParameterReader::read_tensor(Tensor dst, const LogicalTensor& t) {
-  const Tensor rows = dst.view({t.rows, t.cols});
-  for_each_chunk(t,
-                 [&](int64_t r, int64_t count) { dense_rows(rows.slice(r, count), t, r, count); });
-}
-
-void ParameterReader::read_linear(const LinearWeight& w, const ParamSpec& p,
-                                  const LogicalTensor& t) {
+void ParameterReader::add_linear(const LinearWeight& w, const ParamSpec& param,
+                                 const LogicalTensor& t) {
   if (w.row_scale) {
     const std::vector<float> g(size_t(t.rows), t.packed() ? read_global_scale(source_, t) : 1.0f);
-    be_.upload(w.row_scale.slice(p.row_offset, t.rows), g.data());
+    be_.upload(w.row_scale.slice(param.row_offset, t.rows), g.data());
   }
   if (w.is_packed() && t.cols % kNvfp4Block != 0) {
     throw_format("{}: the input width {} is not a multiple of {}, so it cannot be held as NVFP4",
                  t.name, t.cols, kNvfp4Block);
   }
-  for_each_chunk(t, [&](int64_t r, int64_t count) {
-    if (w.is_packed()) {
-      packed_rows(w, p.row_offset + r, t, r, count);
-    } else {
-      dense_rows(w.dense.slice(p.row_offset + r, count), t, r, count);
-    }
-  });
-}
-
-void ParameterReader::dense_rows(Tensor dst, const LogicalTensor& t, int64_t r, int64_t count) {
-  if (!t.packed() && t.raw->dtype == dst.dtype) {
-    bytes_.resize(dst.bytes());
-    source_.read(*t.raw, uint64_t(r * t.cols) * dtype_bytes(dst.dtype), bytes_);
-    be_.upload(dst, bytes_.data());
-    return;
-  }
-  read_floats(t, r, count);
-  upload_floats(be_, dst, floats_.data(), bytes_);
-}
-
-void ParameterReader::read_floats(const LogicalTensor& t, int64_t r, int64_t count) {
-  floats_.resize(size_t(count * t.cols));
-  if (!t.packed()) {
-    read_rows_f32(source_, t, r, count, floats_.data());
-    return;
-  }
-  read_canonical(t, r, count);
-  dequantize_rows(codes_.data(), scales_.data(), count, t.cols, read_global_scale(source_, t),
-                  floats_.data());
-}
-
-void ParameterReader::read_canonical(const LogicalTensor& t, int64_t r, int64_t count) {
-  codes_.resize(size_t(count * t.cols / 2));
-  scales_.resize(size_t(count * t.cols / kNvfp4Block));
-  read_nvfp4_rows(source_, t, r, count, codes_.data(), scales_.data());
-}
-
-void ParameterReader::packed_rows(const LinearWeight& w, int64_t dst_row, const LogicalTensor& t,
-                                  int64_t r, int64_t count) {
-  if (t.packed()) {
-    read_canonical(t, r, count);
+  Piece p;
+  if (w.is_packed()) {
+    p.packed = w;
+    p.packed_row = param.row_offset;
   } else {
-    read_floats(t, r, count);
-    const float largest = absolute_maximum(floats_.data(), count * t.cols);
-    if (!(largest <= std::numeric_limits<float>::max())) {
-      throw_format("{}: tensor '{}' holds {} in rows {}..{} and cannot be quantised",
-                   source_.describe(), t.name, std::isnan(largest) ? "NaN" : "an infinity", r,
-                   r + count - 1);
-    }
-    codes_.resize(size_t(count * t.cols / 2));
-    scales_.resize(size_t(count * t.cols / kNvfp4Block));
-    quantize_rows(floats_.data(), count, t.cols, rule_, 1.0f, codes_.data(), scales_.data());
+    p.dst = w.dense.slice(param.row_offset, t.rows);
   }
-  be_.pack_rows(w, dst_row, count, codes_, scales_);
+  add_pieces(t, std::move(p), w.is_packed() && t.packed() ? kPackedPiece : kPiece);
+}
+
+void ParameterReader::run(const std::function<void(uint64_t)>& done) {
+  const std::vector<Piece> pieces = std::move(pieces_);
+  pieces_.clear();
+  // The future of an asynchronous call waits for it when it goes: nothing outlives the staging.
+  std::future<void> ahead;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (i == 0) {
+      fetch(pieces[0], staging_[0]);
+    } else {
+      ahead.get();
+    }
+    if (i + 1 < pieces.size()) {
+      ahead =
+          std::async(std::launch::async, [&, i] { fetch(pieces[i + 1], staging_[(i + 1) % 2]); });
+    }
+    deliver(pieces[i], staging_[i % 2]);
+    if (done) done(pieces[i].file_bytes());
+  }
+}
+
+void ParameterReader::fetch_floats(const Piece& p, Staging& s) const {
+  const LogicalTensor& t = *p.from;
+  s.floats.resize(size_t(p.count * t.cols));
+  if (!t.packed()) {
+    read_rows_f32(source_, t, p.row, p.count, s.floats.data());
+    return;
+  }
+  s.codes.resize(s.floats.size() / 2);
+  s.scales.resize(s.floats.size() / size_t(kNvfp4Block));
+  read_nvfp4_rows(source_, t, p.row, p.count, s.codes.data(), s.scales.data());
+  dequantize_rows(s.codes.data(), s.scales.data(), p.count, t.cols, read_global_scale(source_, t),
+                  s.floats.data());
+}
+
+void ParameterReader::fetch(const Piece& p, Staging& s) const {
+  const LogicalTensor& t = *p.from;
+  const size_t n = size_t(p.count * t.cols);
+  if (p.dst) {
+    s.bytes.resize(p.dst.bytes());
+    if (!t.packed() && t.raw->dtype == p.dst.dtype) {
+      source_.read(*t.raw, uint64_t(p.row * t.cols) * dtype_bytes(p.dst.dtype), s.bytes);
+    } else {
+      fetch_floats(p, s);
+      convert(s.floats, p.dst.dtype, s.bytes.data());
+    }
+    return;
+  }
+  s.codes.resize(n / 2);
+  s.scales.resize(n / size_t(kNvfp4Block));
+  if (t.packed()) {
+    read_nvfp4_rows(source_, t, p.row, p.count, s.codes.data(), s.scales.data());
+    return;
+  }
+  fetch_floats(p, s);
+  const float largest = absolute_maximum(s.floats.data(), int64_t(n));
+  if (!(largest <= std::numeric_limits<float>::max())) {
+    throw_format("{}: tensor '{}' holds {} in rows {}..{} and cannot be quantised",
+                 source_.describe(), t.name, std::isnan(largest) ? "NaN" : "an infinity", p.row,
+                 p.row + p.count - 1);
+  }
+  quantize_rows(s.floats.data(), p.count, t.cols, rule_, 1.0f, s.codes.data(), s.scales.data());
+}
+
+void ParameterReader::deliver(const Piece& p, const Staging& s) {
+  if (p.dst) {
+    be_.upload(p.dst, s.bytes.data());
+  } else {
+    be_.pack_rows(p.packed, p.packed_row, p.count, s.codes, s.scales);
+  }
 }
 
 }  // namespace nibble

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT
-// One parameter of a weight file into its place in backend memory, a few rows at a time.
+// Parameters of a weight file into their places in backend memory, a few rows at a time: while the
+// backend takes one piece, the next is read from the file. Beside the weights only the two pieces
+// exist in host memory.
 #pragma once
+#include <array>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -18,39 +22,60 @@ const LogicalTensor* source_of(const WeightIndex& index, const Config& config,
                                const ParamSpec& param);
 
 // Throws a FormatError that lists every missing, mis-shaped or unusable tensor: a list helps more
-// than the first of many. Warns of tensors the model does not have.
+// than the first of many.
+void require_parameters(const WeightIndex& index, const Config& config,
+                        std::span<const ParamSpec> table);
+// The same, and warns of tensors the model does not have.
 void check_parameters(const WeightIndex& index, const Config& config,
                       std::span<const ParamSpec> table);
-
-// Writes floats into a tensor of any float type.
-void upload_floats(Backend& backend, Tensor dst, const float* values,
-                   std::vector<std::byte>& staging);
 
 class ParameterReader {
  public:
   ParameterReader(Backend& backend, const WeightIndex& index, ScaleRule rule)
       : be_(backend), source_(index.source()), rule_(rule) {}
 
-  void read_tensor(Tensor dst, const LogicalTensor& t);
-  // Into rows param.row_offset.. of `w`: converted, or quantised by the rule where the file holds
-  // floats and w is packed.
-  void read_linear(const LinearWeight& w, const ParamSpec& param, const LogicalTensor& t);
+  // Plans to read a parameter. Into rows param.row_offset.. of `w`: converted, or quantised by the
+  // rule where the file holds floats and w is packed.
+  void add_tensor(Tensor dst, const LogicalTensor& t);
+  void add_linear(const LinearWeight& w, const ParamSpec& param, const LogicalTensor& t);
+  // Reads what was planned, in order. `done` is told the bytes of the file after each piece.
+  void run(const std::function<void(uint64_t)>& done = {});
+
+  void read_tensor(Tensor dst, const LogicalTensor& t) {
+    add_tensor(dst, t);
+    run();
+  }
+  void read_linear(const LinearWeight& w, const ParamSpec& param, const LogicalTensor& t) {
+    add_linear(w, param, t);
+    run();
+  }
 
  private:
-  template <class F>
-  void for_each_chunk(const LogicalTensor& t, F&& f);
-  void dense_rows(Tensor dst, const LogicalTensor& t, int64_t row, int64_t count);
-  void packed_rows(const LinearWeight& w, int64_t dst_row, const LogicalTensor& t, int64_t row,
-                   int64_t count);
-  void read_floats(const LogicalTensor& t, int64_t row, int64_t count);
-  void read_canonical(const LogicalTensor& t, int64_t row, int64_t count);
+  // Rows [row, row + count) of a tensor, on their way to `dst` or to rows of a packed weight.
+  struct Piece {
+    const LogicalTensor* from = nullptr;
+    int64_t row = 0, count = 0;
+    Tensor dst;           // dense; empty where packed
+    LinearWeight packed;  // with the first row below
+    int64_t packed_row = 0;
+    uint64_t file_bytes() const;
+  };
+  // What the backend takes of a piece, in host memory.
+  struct Staging {
+    std::vector<float> floats;
+    std::vector<uint8_t> codes, scales;
+    std::vector<std::byte> bytes;
+  };
+  void add_pieces(const LogicalTensor& t, Piece first, int64_t elements);
+  void fetch(const Piece& p, Staging& s) const;  // from the file; no backend
+  void fetch_floats(const Piece& p, Staging& s) const;
+  void deliver(const Piece& p, const Staging& s);
 
   Backend& be_;
   const TensorSource& source_;
   ScaleRule rule_;
-  std::vector<float> floats_;
-  std::vector<uint8_t> codes_, scales_;
-  std::vector<std::byte> bytes_;
+  std::vector<Piece> pieces_;
+  std::array<Staging, 2> staging_;
 };
 
 }  // namespace nibble

@@ -307,7 +307,9 @@ TEST_F(Trace, MistakesAreAnswered) {
   EXPECT_EQ(code({"--compare", in}, "second file is missing"), 2);
   EXPECT_EQ(code({"--compare", in, in, "--top", "1"}, "runs no model"), 2);
   EXPECT_EQ(code({"--compare", in, dir_.file("none.safetensors")}, "none.safetensors"), 3);
-  EXPECT_EQ(code({"--model", model, "--input", in, "--out", out, "--device", "cuda"}, "CUDA"), 4);
+  EXPECT_EQ(
+      code({"--model", model, "--input", in, "--out", out, "--device", "cuda"}, "--device cuda"),
+      4);
   EXPECT_EQ(
       code({"--model", model, "--input", golden("qwen3_tied") + "/model.safetensors", "--out", out},
            "input_ids"),

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+#include "apps/device_option.h"
+
+#include <charconv>
+
+#include "backends/cuda/cuda_backend.h"
+#include "core/log.h"
+
+namespace nibble {
+namespace {
+
+constexpr bool kBuiltWithCuda = NIBBLE_HAS_CUDA;
+constexpr int kMostDevices = 64;
+
+}  // namespace
+
+std::string parse_value(const std::string& text, Device& out) {
+  if (text == "auto") return out = Device::automatic, "";
+  if (text == "cpu") return out = Device::cpu, "";
+  if (text == "cuda") return out = Device::cuda, "";
+  constexpr std::string_view kPrefix = "cuda:";
+  if (!text.starts_with(kPrefix)) return "is not one of the choices";
+  int index = -1;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data() + kPrefix.size(), end, index);
+  if (error != std::errc() || stop != end || index < 0 || index >= kMostDevices) {
+    return "names no GPU: cuda:0 is the first";
+  }
+  out = Device(Device::cuda, index);
+  return "";
+}
+
+std::string toml_value(const Device& v) {
+  switch (v.kind) {
+    case Device::automatic: return toml_value(std::string("auto"));
+    case Device::cpu: return toml_value(std::string("cpu"));
+    case Device::cuda: break;
+  }
+  return toml_value(v.index == 0 ? std::string("cuda") : fmt::format("cuda:{}", v.index));
+}
+
+void add_device(Fields& f, Device& device, int32_t& threads) {
+  f.add(device, {.flag = "--device",
+                 .help = "Where to run; auto takes a GPU when there is one",
+                 .choices = {"auto", "cpu", "cuda", "cuda:N"}});
+  f.add(threads, {.flag = "--threads",
+                  .help = "CPU threads; 0 takes every CPU this process may use",
+                  .value = "N",
+                  .least = 0,
+                  .most = 1024});
+}
+
+Device choose_device(const Device& wanted, Purpose purpose) {
+  if (wanted.kind == Device::cpu) return wanted;
+  if (purpose == Purpose::training) {
+    if (wanted.kind == Device::cuda) {
+      throw_device("--device cuda: training has no CUDA backend yet; use --device cpu");
+    }
+    if (kBuiltWithCuda && cuda_support().usable()) {
+      log_info("on the CPU: training has no CUDA backend yet");
+    }
+    return Device::cpu;
+  }
+  if (wanted.kind == Device::cuda) return wanted;  // what is wrong with it, the backend will say
+  const CudaSupport support = cuda_support();
+  if (support.usable()) return Device(Device::cuda, support.devices.front().index);
+  if (kBuiltWithCuda) log_info("on the CPU: {}", support.problem);
+  return Device::cpu;
+}
+
+}  // namespace nibble
