@@ -136,6 +136,100 @@ TEST(Linear, FourBitActivationsOnDenseWeights) {
       out, [](int64_t) { return 20 * kRoundoff * 64 * 9; }, "linear");
 }
 
+// Shapes where backends switch kernels: few rows and many, columns in one piece and in slices, one
+// token, groups of eight, hundreds; rows aligned and not.
+constexpr Shape kSwitches[] = {{1, 40, 2176}, {1, 4230, 144},  {1, 70, 400},    {2, 70, 400},
+                               {8, 64, 1024}, {20, 130, 2176}, {33, 200, 640},  {64, 100, 1280},
+                               {65, 72, 128}, {70, 136, 272},  {150, 200, 1104}};
+
+TEST(Linear, WhereKernelsSwitch) {
+  Both b;
+  Operand scale(DType::f32, {4230});
+  scale.normal(9);
+  for (DType act : kActTypes) {
+    for (const Shape& s : kSwitches) {
+      SCOPED_TRACE(::testing::Message() << s.n << " x " << s.out << " x " << s.in);
+      Operand x(act, {s.n, s.in}, 8);
+      x.normal(uint64_t(s.in));
+      Operand xa = magnitudes_of(x);
+      const CanonicalNvfp4 c(s.out, s.in, uint64_t(s.n + s.out), CanonicalNvfp4::Signs::both);
+      OwnedWeight w = pack(*b.cpu, c), ref_w = pack(b.reference(), c);
+      OwnedWeight ref_a = pack(b.reference(), c.magnitudes());
+      Operand sums(DType::f32, {s.n, s.out});
+      b.reference().linear(sums.ref, xa.ref, ref_a.w, Activations::none);
+      for (DType out_type : {act, DType::f32}) {
+        Operand out(out_type, {s.n, s.out}, 8 + (8 - s.out % 8) % 8);
+        b.cpu->linear(out.cpu, x.cpu, w.w, Activations::none);
+        b.reference().linear(out.ref, x.ref, ref_w.w, Activations::none);
+        expect_product(out, sums, depth(s.in));
+      }
+      // Row scales multiply the sum before it is rounded.
+      Operand plain(DType::f32, {s.n, s.out}, 8), scaled(act, {s.n, s.out}, 8);
+      b.cpu->linear(plain.cpu, x.cpu, w.w, Activations::none);
+      w.w.row_scale = scale.cpu.slice(0, s.out);
+      b.cpu->linear(scaled.cpu, x.cpu, w.w, Activations::none);
+      for (int64_t n = 0; n < s.n; ++n) {
+        for (int64_t r = 0; r < s.out; ++r) {
+          Operand want(act, {1, 1});
+          write_element(want.cpu, 0, 0,
+                        double(plain.cpu.row<float>(n)[r] * scale.cpu.as<float>()[r]));
+          const double w1 = read_element(want.cpu, 0, 0), got = read_element(scaled.cpu, n, r);
+          // Libraries may choose another order of summation for another type of the result.
+          const double slack = act == DType::f32 || s.n <= 64 ? 0 : 0x1p-7 * std::abs(w1) + 1e-3;
+          ASSERT_NEAR(got, w1, slack) << n << ' ' << r;
+        }
+      }
+    }
+  }
+}
+
+TEST(Linear, FusedSwigluHasTheBitsOfItsParts) {
+  Both b;
+  for (DType act : kActTypes) {
+    for (const Shape& s :
+         {Shape{1, 96, 400}, Shape{1, 8480, 128}, Shape{1, 64, 2176}, Shape{3, 96, 400},
+          Shape{32, 224, 1280}, Shape{40, 160, 272}, Shape{70, 128, 256}, Shape{2, 24, 64}}) {
+      SCOPED_TRACE(::testing::Message() << s.n << " x " << s.out << " x " << s.in);
+      const int64_t width = s.out / 2;
+      Operand x(act, {s.n, s.in}, 8), scale(DType::f32, {s.out});
+      x.normal(1), scale.normal(2);
+      OwnedWeight w = pack(*b.cpu, CanonicalNvfp4(s.out, s.in, 3));
+      for (const bool scaled : {false, true}) {
+        if (scaled) w.w.row_scale = scale.cpu;
+        Operand fused(act, {s.n, width}, 3), gate_up(act, {s.n, s.out}, 5);
+        b.cpu->linear_swiglu(fused.cpu, gate_up.cpu, x.cpu, w.w, Activations::none);
+        Operand out(act, {s.n, width}, 3), both(act, {s.n, s.out}, 5);
+        b.cpu->linear(both.cpu, x.cpu, w.w, Activations::none);
+        b.cpu->swiglu(out.cpu, both.cpu.columns(0, width), both.cpu.columns(width, width));
+        EXPECT_EQ(gate_up.bytes(), both.bytes());
+        EXPECT_EQ(fused.bytes(), out.bytes());
+        EXPECT_TRUE(fused.intact() && gate_up.intact());
+      }
+    }
+  }
+}
+
+TEST(Linear, RowsOfAWeightAreThatPartOfTheProduct) {
+  Both b;
+  const CanonicalNvfp4 c(200, 272, 4);
+  const OwnedWeight w = pack(*b.cpu, c);
+  for (DType act : kActTypes) {
+    for (int64_t n : {1, 5, 70}) {
+      Operand x(act, {n, 272}), all(act, {n, 200}), part(act, {n, 72});
+      x.normal(1);
+      b.cpu->linear(all.cpu, x.cpu, w.w, Activations::none);
+      b.cpu->linear(part.cpu, x.cpu, b.cpu->rows_of(w.w, 128, 72), Activations::none);
+      for (int64_t i = 0; i < n; ++i) {
+        for (int64_t r = 0; r < 72; ++r) {
+          // The order of summation may depend on the shape in 16-bit types.
+          const double a = read_element(all.cpu, i, 128 + r), p = read_element(part.cpu, i, r);
+          EXPECT_NEAR(p, a, act == DType::f32 ? 0 : 0x1p-7 * std::abs(a) + 1e-3) << i << ' ' << r;
+        }
+      }
+    }
+  }
+}
+
 // The extremes of the integer path: all weights at +-6, all activations at +-127. The 16-bit sums
 // of the 8-bit instructions must not saturate.
 TEST(Linear, Int8ExtremesAreExact) {
