@@ -163,9 +163,6 @@ class CudaBackend final : public Backend {
     c_.finish("linear_swiglu");
   }
 
-  [[noreturn]] static void not_on_cuda(const char* op) {
-    throw_device("{}: training is not on CUDA yet; use --device cpu", op);
-  }
   void do_softmax_stats(Tensor stats, Tensor logits, Tensor targets, int64_t v_begin,
                         Accumulate accumulate) override {
     cuda::softmax_stats(c_, stats, logits, targets, v_begin, accumulate);
@@ -207,9 +204,10 @@ class CudaBackend final : public Backend {
     cuda::norm_rope_back(c_, dx, dw, dy, x, rstd, w, table, a);
     c_.finish("norm_rope_back");
   }
-  void do_attention_back(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, KvView,
-                         Tensor) override {
-    not_on_cuda("attention_back");
+  void do_attention_back(Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse,
+                         Tensor q, KvView kv, Tensor sequences) override {
+    cuda::attention_back(c_, dq, dk, dv, dout, out, lse, q, kv, sequences);
+    c_.finish("attention_back");
   }
   void do_swiglu_back(Tensor dgate, Tensor dup, Tensor dout, Tensor gate, Tensor up) override {
     cuda::swiglu_back(c_, dgate, dup, dout, gate, up);

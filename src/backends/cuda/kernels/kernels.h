@@ -34,6 +34,9 @@ void split_heads(const Context& c, const HeadSlots& out, KvView kv, Tensor qkv,
 
 // attention.cu
 void attention(const Context& c, Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequences);
+// attention_back.cu
+void attention_back(const Context& c, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out,
+                    Tensor lse, Tensor q, KvView kv, Tensor sequences);
 
 // sample.cu
 void sample(const Context& c, Tensor out, Tensor logits, Tensor rows, Tensor context,
