@@ -19,12 +19,6 @@ size_t swizzled_scale_bytes(int64_t rows, int64_t cols) {
   return size_t(tiles(rows, kTileRows) * tiles(cols, kTileCols) * kTileBytes);
 }
 
-size_t swizzled_scale_index(int64_t row, int64_t col, int64_t cols) {
-  const int64_t tile = row / kTileRows * tiles(cols, kTileCols) + col / kTileCols;
-  const int64_t r = row % kTileRows;
-  return size_t(tile * kTileBytes + r % 32 * 16 + r / 32 * 4 + col % kTileCols);
-}
-
 void swizzle_scales(const uint8_t* scales, int64_t rows, int64_t cols, uint8_t* out) {
   std::fill_n(out, swizzled_scale_bytes(rows, cols), uint8_t(0));
   for (int64_t r = 0; r < rows; ++r) {

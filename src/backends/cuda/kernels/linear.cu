@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "backends/cuda/kernels/blas_gemm.h"
+#include "backends/cuda/kernels/fp4_native.h"
 
 namespace nibble::cuda {
 namespace {
@@ -96,6 +97,10 @@ void linear(const Context& c, Tensor out, Tensor x, const LinearWeight& w,
     product(c, out, x, w);
     return;
   }
+  if (native_fp4_fits(c, out, x, w)) {
+    native_fp4_product(c, out, x, w);
+    return;
+  }
   const int64_t row_bytes = w.in * int64_t(dtype_bytes(x.dtype));
   const int64_t piece = std::max<int64_t>(1, int64_t(kActivationBytes) / row_bytes);
   for (int64_t n = 0; n < x.dim(0); n += piece) {
@@ -122,13 +127,12 @@ void linear_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x, const
 }
 
 std::string linear_kernel_name(const Context& c, Activations activations, int64_t n) {
-  (void)c;
+  const bool w4a4 = activations == Activations::nvfp4;
+  if (w4a4 && native_fp4_device(c) && n > kBatchTokens) return "native NVFP4 by cuBLASLt";
   std::string name = n == 1              ? "tensor-core matrix-vector kernel on packed NVFP4"
                      : n <= kBatchTokens ? "tensor-core kernel for few tokens on packed NVFP4"
                                          : "NVFP4 dequantised in panels, then cuBLASLt";
-  if (activations == Activations::nvfp4) {
-    name += " (W4A4 emulated exactly: activations rounded to NVFP4)";
-  }
+  if (w4a4) name += " (W4A4 emulated exactly: activations rounded to NVFP4)";
   return name;
 }
 
