@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <limits>
 
 namespace nibble {
 namespace {
@@ -21,6 +23,30 @@ void penalise(std::span<const float> logits, std::span<const int32_t> context, d
     s.seen[size_t(id)] = true;
     s.logits[size_t(id)] = penalised(logits[size_t(id)], float(penalty));
   }
+}
+
+struct Tokens {
+  std::vector<float> logits;
+  std::vector<int32_t> ids;
+};
+
+// Finds the tokens that top-k might keep; false where that is not worth it.
+// The k-th largest of the maxima of k or more blocks is a lower bound of the k-th largest logit.
+bool narrow(std::span<const float> logits, int64_t k, Tokens& some) {
+  constexpr size_t kBlock = 256;
+  if (size_t(k) * kBlock > logits.size()) return false;
+  std::vector<float> maxima;
+  for (size_t i = 0; i < logits.size(); i += kBlock) {
+    float m = -std::numeric_limits<float>::infinity();
+    for (const float l : logits.subspan(i, std::min(kBlock, logits.size() - i))) m = l > m ? l : m;
+    maxima.push_back(m);
+  }
+  std::nth_element(maxima.begin(), maxima.begin() + (k - 1), maxima.end(), std::greater<>());
+  const float bound = maxima[size_t(k - 1)];
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (logits[i] >= bound) some.logits.push_back(logits[i]), some.ids.push_back(int32_t(i));
+  }
+  return true;
 }
 
 // The smallest key that top-k keeps.
@@ -82,6 +108,10 @@ int32_t choose_token(std::span<const float> logits, std::span<const int32_t> con
   if (!sample_finite(best)) return -1;
   if (!(row.temperature > 0)) return int32_t(at);
 
+  Tokens some;
+  const bool narrowed = has_top_k(row, int64_t(logits.size())) && narrow(logits, row.top_k, some);
+  if (narrowed) logits = some.logits;
+  const auto id_of = [&](size_t i) { return narrowed ? some.ids[i] : int32_t(i); };
   const SampleScale scale(sample_logit(best), row.temperature);
   uint32_t least = 1;
   if (has_top_k(row, int64_t(logits.size()))) least = top_k_key(logits, scale, row.top_k);
@@ -103,7 +133,7 @@ int32_t choose_token(std::span<const float> logits, std::span<const int32_t> con
   }
   uint64_t point = draw_point(row.seed, row.draw, mass);
   for (size_t i = 0; i < logits.size(); ++i) {
-    if (point < s.weights[i]) return int32_t(i);
+    if (point < s.weights[i]) return id_of(i);
     point -= s.weights[i];
   }
   return int32_t(at);  // not reached: the point lies below the mass
