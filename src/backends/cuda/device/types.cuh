@@ -56,12 +56,32 @@ __device__ __forceinline__ void load_f32(const T* p, float (&out)[W]) {
 #pragma unroll
   for (int i = 0; i < W; ++i) out[i] = to_f32(raw.v[i]);
 }
+// The same where the address may be any: for orders of summation that alignment must not change.
+template <int W, bool kAligned, class T>
+__device__ __forceinline__ void load_f32_at(const T* p, float (&out)[W]) {
+  if constexpr (kAligned) {
+    load_f32<W>(p, out);
+  } else {
+#pragma unroll
+    for (int i = 0; i < W; ++i) out[i] = to_f32(p[i]);
+  }
+}
 template <int W, class T>
 __device__ __forceinline__ void store_f32(T* p, const float (&in)[W]) {
   Pack<T, W> raw;
 #pragma unroll
   for (int i = 0; i < W; ++i) raw.v[i] = from_f32<T>(in[i]);
   *reinterpret_cast<Pack<T, W>*>(p) = raw;
+}
+
+template <int W, bool kAligned, class T>
+__device__ __forceinline__ void store_f32_at(T* p, const float (&in)[W]) {
+  if constexpr (kAligned) {
+    store_f32<W>(p, in);
+  } else {
+#pragma unroll
+    for (int i = 0; i < W; ++i) p[i] = from_f32<T>(in[i]);
+  }
 }
 
 // A vector whose type the contract leaves open (norm weights, statistics): f32, or rarely the type
@@ -76,6 +96,15 @@ struct AnyFloats {
     if (type == DType::f32) return static_cast<const float*>(data)[i];
     if (type == DType::bf16) return to_f32(static_cast<const bf16*>(data)[i]);
     return to_f32(static_cast<const f16*>(data)[i]);
+  }
+  template <int W, bool kAligned>
+  __device__ __forceinline__ void load(int64_t i, float (&out)[W]) const {
+    if (kAligned && type == DType::f32) {
+      load_f32<W>(static_cast<const float*>(data) + i, out);
+    } else {
+#pragma unroll
+      for (int k = 0; k < W; ++k) out[k] = (*this)[i + k];
+    }
   }
   __device__ __forceinline__ void set(int64_t i, float v) const {
     if (type == DType::f32) {
@@ -108,12 +137,17 @@ void with_cache_type(DType t, F&& f) {
   }
 }
 
-// True when rows of every tensor can be moved 8 elements at a time.
+// True when rows of every tensor can be moved W elements at a time.
+template <int W, class... Tensors>
+bool in_packs(const Tensors&... tensors) {
+  return (
+      (!tensors || (tensors.cols() % W == 0 && (tensors.rank == 1 || tensors.row_stride % W == 0) &&
+                    reinterpret_cast<uintptr_t>(tensors.data) % 16 == 0)) &&
+      ...);
+}
 template <class... Tensors>
 bool in_eights(const Tensors&... tensors) {
-  return ((!tensors || (tensors.cols() % 8 == 0 && tensors.row_stride % 8 == 0 &&
-                        reinterpret_cast<uintptr_t>(tensors.data) % 16 == 0)) &&
-          ...);
+  return in_packs<8>(tensors...);
 }
 
 template <class T>

@@ -63,7 +63,7 @@ __global__ void cross_entropy_kernel(AnyFloats loss, AnyFloats stats, const int3
 template <class D, class T, int W>
 __global__ void cross_entropy_back_kernel(D* dlogits, int64_t d_stride, const T* logits,
                                           int64_t stride, int64_t cols, AnyFloats stats,
-                                          const int32_t* targets, int64_t v_begin, float scale) {
+                                          const int32_t* targets, int64_t v_begin, double scale) {
   enter();
   const int64_t n = blockIdx.y;
   const bool wanted = targets[n] >= 0;
@@ -76,7 +76,8 @@ __global__ void cross_entropy_back_kernel(D* dlogits, int64_t d_stride, const T*
 #pragma unroll
   for (int k = 0; k < W; ++k) {
     const float p = expf(v[k] - largest) / sum;
-    v[k] = !wanted ? 0.0f : fmaf(p, scale, i + k == target ? -scale : 0.0f);
+    v[k] = !wanted ? 0.0f : p * float(scale);
+    if (wanted && i + k == target) v[k] = float((double(p) - 1.0) * scale);  // one in a row
   }
   store_f32<W>(dlogits + n * d_stride + i, v);
 }
@@ -142,7 +143,7 @@ void cross_entropy_back(const Context& c, Tensor dlogits, Tensor logits, Tensor 
         const dim3 blocks(blocks_for(logits.dim(1), kThreads * W), unsigned(logits.dim(0)));
         launch(c, {blocks, dim3(kThreads)}, cross_entropy_back_kernel<D, T, W>, ptr<D>(dlogits),
                dlogits.row_stride, ptr<const T>(logits), logits.row_stride, logits.dim(1),
-               AnyFloats(stats), ptr<const int32_t>(targets), v_begin, float(scale));
+               AnyFloats(stats), ptr<const int32_t>(targets), v_begin, scale);
       });
     });
   });

@@ -23,64 +23,66 @@ HeadRows<T> head_rows(const Tensor& t) {
   return {ptr<T>(t), t.row_stride, t.inner() / t.cols(), t.cols()};
 }
 
-// Keeps its part of the row in registers when it fits (kKept packs a thread).
-template <int W, class T, bool kAdd>
+// A thread takes packs of W elements in turn, whatever the alignment, so that the order of
+// summation depends on the width alone. The first kKept packs stay in registers, and so does the
+// first of w, which is a weight and may be read ahead.
+template <int W, bool kAligned, class T, bool kAdd>
 __global__ void rms_norm_kernel(HeadRows<T> out, AnyFloats rstd, HeadRows<T> sum,
                                 HeadRows<const T> a, HeadRows<const T> b, AnyFloats w, float eps) {
+  constexpr int kKept = W == 1 ? 8 : 2;
+  const int64_t row = blockIdx.x, cols = a.cols, first = int64_t(threadIdx.x) * W,
+                step = int64_t(blockDim.x) * W;
+  float weight[W] = {};
+  if (first < cols) w.load<W, kAligned>(first, weight);
   enter();
-  constexpr int kKept = 4;
-  const int64_t row = blockIdx.x, cols = a.cols;
   const T* x = a.at(row);
   float kept[kKept][W], squares = 0;
-  int slot = 0;
-  for (int64_t i = int64_t(threadIdx.x) * W; i < cols; i += int64_t(blockDim.x) * W, ++slot) {
-    float v[W];
-    load_f32<W>(x + i, v);
+  const auto take = [&](int64_t i, float(&v)[W]) {
+    load_f32_at<W, kAligned>(x + i, v);
     if constexpr (kAdd) {
       float y[W];
-      load_f32<W>(b.at(row) + i, y);
+      load_f32_at<W, kAligned>(b.at(row) + i, y);
       // The norm sees the sum as it is stored.
 #pragma unroll
       for (int k = 0; k < W; ++k) v[k] = to_f32(from_f32<T>(v[k] + y[k]));
-      store_f32<W>(sum.at(row) + i, v);
+      store_f32_at<W, kAligned>(sum.at(row) + i, v);
     }
 #pragma unroll
     for (int k = 0; k < W; ++k) squares = fmaf(v[k], v[k], squares);
+  };
 #pragma unroll
-    for (int s = 0; s < kKept; ++s) {
-      if (s == slot) {
-#pragma unroll
-        for (int k = 0; k < W; ++k) kept[s][k] = v[k];
-      }
-    }
+  for (int s = 0; s < kKept; ++s) {
+    if (first + s * step < cols) take(first + s * step, kept[s]);
+  }
+  for (int64_t i = first + kKept * step; i < cols; i += step) {
+    float v[W];
+    take(i, v);
   }
   const float scale = 1.0f / sqrtf(block_reduce<Sum>(squares) / float(cols) + eps);
   if (rstd && threadIdx.x == 0) rstd.set(row, scale);
-  slot = 0;
-  for (int64_t i = int64_t(threadIdx.x) * W; i < cols; i += int64_t(blockDim.x) * W, ++slot) {
-    float v[W], g[W];
-    if (slot < kKept) {
+  const auto give = [&](int64_t i, const float(&v)[W], const float(&g)[W]) {
+    float y[W];
 #pragma unroll
-      for (int s = 0; s < kKept; ++s) {
-        if (s == slot) {
+    for (int k = 0; k < W; ++k) y[k] = v[k] * scale * g[k];
+    store_f32_at<W, kAligned>(out.at(row) + i, y);
+  };
 #pragma unroll
-          for (int k = 0; k < W; ++k) v[k] = kept[s][k];
-        }
-      }
-    } else if constexpr (kAdd) {
-      load_f32<W>(sum.at(row) + i, v);
-    } else {
-      load_f32<W>(x + i, v);
-    }
-#pragma unroll
-    for (int k = 0; k < W; ++k) g[k] = w[i + k];
-#pragma unroll
-    for (int k = 0; k < W; ++k) v[k] = v[k] * scale * g[k];
-    store_f32<W>(out.at(row) + i, v);
+  for (int s = 0; s < kKept; ++s) {
+    const int64_t i = first + s * step;
+    if (i >= cols) continue;
+    if (s > 0) w.load<W, kAligned>(i, weight);
+    give(i, kept[s], weight);
+  }
+  for (int64_t i = first + kKept * step; i < cols; i += step) {
+    float v[W];
+    load_f32_at<W, kAligned>((kAdd ? sum.at(row) : x) + i, v);
+    w.load<W, kAligned>(i, weight);
+    give(i, v, weight);
   }
 }
 
-// Heads are summed as norm_rope sums them (heads.cu): by one warp, lane by lane.
+// Heads are summed as norm_rope sums them (heads.cu): by one warp, lane by lane, four columns at a
+// time where the head is 128 wide.
 unsigned threads_for(int64_t cols, int width) {
   if (cols <= kHeadWidth) return 32;
   const int64_t packs = (cols + width - 1) / width;
@@ -92,17 +94,26 @@ void norm(const Context& c, Tensor out, Tensor rstd, Tensor sum, Tensor a, Tenso
           double eps) {
   with_float(a.dtype, [&](auto t) {
     using T = decltype(t);
-    const auto run = [&](auto width) {
+    const auto run = [&](auto width, auto aligned) {
       constexpr int W = decltype(width)::value;
       launch(c, {dim3(unsigned(a.rows())), dim3(threads_for(a.cols(), W))},
-             rms_norm_kernel<W, T, kAdd>, head_rows<T>(out), AnyFloats(rstd),
-             head_rows<T>(kAdd ? sum : out), head_rows<const T>(a),
+             rms_norm_kernel<W, decltype(aligned)::value, T, kAdd>, head_rows<T>(out),
+             AnyFloats(rstd), head_rows<T>(kAdd ? sum : out), head_rows<const T>(a),
              head_rows<const T>(kAdd ? b : a), AnyFloats(w), float(eps));
     };
-    if (a.cols() > kHeadWidth && in_eights(out, a, sum, b)) {
-      run(std::integral_constant<int, 8>());
+    const auto packs = [&](auto width) {
+      if (in_packs<decltype(width)::value>(out, a, sum, b, w)) {
+        run(width, std::true_type());
+      } else {
+        run(width, std::false_type());
+      }
+    };
+    if (a.cols() == 128) {
+      packs(std::integral_constant<int, 4>());
+    } else if (a.cols() <= kHeadWidth || a.cols() % 8 != 0) {
+      run(std::integral_constant<int, 1>(), std::false_type());
     } else {
-      run(std::integral_constant<int, 1>());
+      packs(std::integral_constant<int, 8>());
     }
   });
 }
