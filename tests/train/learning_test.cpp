@@ -102,6 +102,7 @@ TEST(Learning, TheExportedFileReversesWhatItHasNeverSeen) {
       load_model(*l.backend, l.beginning.config, *l.beginning.source, {Recipe::nvfp4, {}, {}, {}});
   EXPECT_EQ(share_reversed(*l.backend, untrained, l.held_out, Activations::none), 0);
   for (const Activations a : {Activations::none, Activations::int8}) {
+    if (a == Activations::int8 && testing_cuda()) continue;  // a mode of the CPU
     const double share = share_reversed(*l.backend, model, l.held_out, a);
     std::printf("%s activations: %.1f %% reversed\n", a == Activations::int8 ? "int8" : "plain",
                 100 * share);
