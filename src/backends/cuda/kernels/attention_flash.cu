@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Attention for many queries a sequence: tiles of 128 queries of one head against tiles of 64 keys,
-// with a running softmax in fp32 and both products on the tensor cores. Weights are rounded to the
-// activations' type for the second product; their sum is taken before that. Tiles that no query
-// sees are never read. Within a tile, values of keys a query may not see are multiplied by zero: a
-// NaN among them shows in the tile's earlier queries.
+// Attention for many queries a sequence: tiles of 128 or 64 queries of one head against tiles of 64
+// keys, with a running softmax in fp32 and both products on the tensor cores. Weights are rounded
+// to the activations' type for the second product; their sum is taken before that. Tiles that no
+// query sees are never read. Within a tile, values of keys a query may not see are multiplied by
+// zero: a NaN among them shows in the tile's earlier queries.
 #include <cmath>
 
 #include "backends/cuda/device/dependency.cuh"
@@ -15,12 +15,13 @@ namespace nibble::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kBands = 2;  // of 16 queries a warp
-constexpr int kQueries = kThreads / 32 * kBands * 16;
 constexpr int kKeys = 64;
-
-template <int D>
-constexpr size_t kFlashShared = size_t(kQueries + 4 * kKeys) * D * 2;
+// A warp takes kBands times 16 queries: two where there is enough to do, because every fragment of
+// keys and values then serves twice; one where the multiprocessors would be idle otherwise.
+template <int kBands>
+constexpr int kQueries = kThreads / 32 * kBands * 16;
+template <int kBands, int D>
+constexpr size_t kFlashShared = size_t(kQueries<kBands> + 4 * kKeys) * D * 2;
 
 template <class T, class K>
 struct FlashArgs {
@@ -34,7 +35,7 @@ struct FlashArgs {
 };
 
 // scores = q . k^T for a warp's queries from `row` on.
-template <class T, int D>
+template <class T, int kBands, int D>
 __device__ __forceinline__ void score(float (&scores)[kBands][kKeys / 8][4], const SharedTile<D>& q,
                                       const SharedTile<D>& k) {
 #pragma unroll
@@ -63,16 +64,17 @@ __device__ __forceinline__ void score(float (&scores)[kBands][kKeys / 8][4], con
   }
 }
 
-template <class T, class K, int D>
+template <class T, class K, int kBands, int D>
 __global__ void __launch_bounds__(kThreads, 2) flash_kernel(FlashArgs<T, K> a) {
   enter();
+  constexpr int kRows = kQueries<kBands>;
   extern __shared__ __align__(256) unsigned char shared[];
   const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32, r = lane / 4, c = lane % 4;
-  const Tile tile = find_tile(a.sequences, kQueries, int(blockIdx.y));
+  const Tile tile = find_tile(a.sequences, kRows, int(blockIdx.y));
   if (tile.sequence < 0) return;
   const Sequence s = a.sequences.p[tile.sequence];
   // Late queries see the most keys and go first.
-  const int first = (tile.tiles - 1 - tile.tile) * kQueries, count = min(kQueries, s.q_len - first);
+  const int first = (tile.tiles - 1 - tile.tile) * kRows, count = min(kRows, s.q_len - first);
   const int head = int(blockIdx.x), kv_head = head / a.group;
   const int before = s.kv_len - s.q_len + 1;  // keys that query 0 sees
   const int keys = before + first + count - 1;
@@ -84,7 +86,7 @@ __global__ void __launch_bounds__(kThreads, 2) flash_kernel(FlashArgs<T, K> a) {
   const uint32_t base = shared_address(shared);
   const SharedTile<D> q_tile{base};
   const auto stage = [&](int i) {
-    return SharedTile<D>{base + uint32_t(kQueries) * D * 2 + uint32_t(i) * kTileBytes};
+    return SharedTile<D>{base + uint32_t(kRows) * D * 2 + uint32_t(i) * kTileBytes};
   };
   const auto fetch = [&](int t) {
     const int64_t key = int64_t(t) * kKeys;
@@ -93,7 +95,7 @@ __global__ void __launch_bounds__(kThreads, 2) flash_kernel(FlashArgs<T, K> a) {
     fetch_tile<T, K, D, kThreads, kKeys>(stage(t % 2 * 2 + 1), v + key * a.v.stride, a.v.stride,
                                          there);
   };
-  fetch_tile<T, T, D, kThreads, kQueries>(q_tile, q, a.q.stride, count);
+  fetch_tile<T, T, D, kThreads, kRows>(q_tile, q, a.q.stride, count);
   fetch(0);
 
   // Row i of the warp sees min(all_see + i, any_sees) keys; rows that are not there see what the
@@ -115,7 +117,7 @@ __global__ void __launch_bounds__(kThreads, 2) flash_kernel(FlashArgs<T, K> a) {
     if (row >= count || key >= any_sees) continue;
     const SharedTile<D> k_tile = stage(t % 2 * 2), v_tile = stage(t % 2 * 2 + 1);
     float p[kBands][kKeys / 8][4];
-    score<T, D>(p, q_rows, k_tile);
+    score<T, kBands, D>(p, q_rows, k_tile);
     if (key + kKeys > all_see) {
 #pragma unroll
       for (int b = 0; b < kBands; ++b) {
@@ -209,19 +211,28 @@ __global__ void __launch_bounds__(kThreads, 2) flash_kernel(FlashArgs<T, K> a) {
   }
 }
 
-template <class T, class K, int D>
+template <class T, class K, int kBands, int D>
 void flash(const Context& c, const AttentionCall& call) {
-  const auto kernel = flash_kernel<T, K, D>;
-  allow_shared(kernel, kFlashShared<D>);
+  const auto kernel = flash_kernel<T, K, kBands, D>;
+  allow_shared(kernel, kFlashShared<kBands, D>);
   const FlashArgs<T, K> args{heads<T>(call.out),        log_sums(call.lse),
                              heads<const T>(call.q),    heads<const K>(call.kv.k),
                              heads<const K>(call.kv.v), sequences_of(call.sequences),
                              int(call.group()),         kLog2E / std::sqrt(float(D))};
-  launch(
-      c,
-      {dim3(unsigned(call.q_heads()), tile_limit(call.tokens(), call.sequences.dim(0), kQueries)),
-       dim3(kThreads), kFlashShared<D>},
-      kernel, args);
+  const unsigned tiles = tile_limit(call.tokens(), call.sequences.dim(0), kQueries<kBands>);
+  launch(c, {dim3(unsigned(call.q_heads()), tiles), dim3(kThreads), kFlashShared<kBands, D>},
+         kernel, args);
+}
+
+template <class T, class K, int D>
+void flash(const Context& c, const AttentionCall& call) {
+  // Two blocks fit on a multiprocessor.
+  const int64_t tiles = tile_limit(call.tokens(), call.sequences.dim(0), kQueries<2>);
+  if (tiles * call.q_heads() >= 2 * c.sm_count) {
+    flash<T, K, 2, D>(c, call);
+  } else {
+    flash<T, K, 1, D>(c, call);
+  }
 }
 
 template <class T, class K>
@@ -240,8 +251,8 @@ bool attention_flash(const Context& c, const AttentionCall& a) {
   const bool types =
       (act == DType::bf16 || act == DType::f16) && (cache == act || cache == DType::f8_e4m3);
   if (!types || (a.width() != 128 && a.width() != 64) ||
-      tile_limit(a.tokens(), a.sequences.dim(0), kQueries) > 65535 ||
-      c.shared_per_block < kFlashShared<128> || !heads_aligned(a.out, a.q, a.kv.k, a.kv.v)) {
+      tile_limit(a.tokens(), a.sequences.dim(0), kQueries<1>) > 65535 ||
+      c.shared_per_block < kFlashShared<2, 128> || !heads_aligned(a.out, a.q, a.kv.k, a.kv.v)) {
     return false;
   }
   const auto with_act = [&](auto t) {
