@@ -77,10 +77,11 @@ BenchRow measure_decode(BatchEngine& engine, const Model& model, const BenchPlan
 }  // namespace
 
 std::vector<BenchRow> measure_model(Backend& backend, const Model& model,
-                                    const EngineOptions& options, const BenchPlan& plan) {
+                                    const std::function<EngineOptions(int64_t)>& options,
+                                    const BenchPlan& plan) {
   std::vector<BenchRow> rows;
   for (const int32_t batch : plan.batches) {
-    BatchEngine engine(backend, model, options, batch);
+    BatchEngine engine(backend, model, options(batch), batch);
     const bool prefill = plan.phase != BenchPhase::decode && batch == plan.batches.front();
     for (const int32_t prompt : plan.prompt_tokens) {
       if (prefill) rows.push_back(measure_prefill(engine, model, plan, prompt));

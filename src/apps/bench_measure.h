@@ -28,8 +28,10 @@ struct BenchRow {
   std::vector<double> rates;  // tokens per second, one per sample
 };
 
-// Prompts are measured one at a time, decoding with each of the batches.
+// Prompts are measured one at a time, decoding with each of the batches; `options` is asked for
+// those of an engine of so many sequences.
 std::vector<BenchRow> measure_model(Backend& backend, const Model& model,
-                                    const EngineOptions& options, const BenchPlan& plan);
+                                    const std::function<EngineOptions(int64_t)>& options,
+                                    const BenchPlan& plan);
 
 }  // namespace nibble

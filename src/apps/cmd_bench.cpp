@@ -272,7 +272,8 @@ ExitCode run_bench(const BenchOptions& o, Io& io) {
   const double load_s = seconds_since(start);
   if (!o.tokenizer_text.empty()) r.require_tokenizer();
   const EngineOptions engine = r.engine_options(cache);
-  const std::vector<BenchRow> rows = measure_model(*r.backend, r.model, engine, plan);
+  const std::vector<BenchRow> rows = measure_model(
+      *r.backend, r.model, [&](int64_t batch) { return r.engine_options(cache, batch); }, plan);
   if (o.brief) {
     io.out << fmt::format("{:.3f}\n", quantiles(rows.front().rates).median);
     return ExitCode::ok;

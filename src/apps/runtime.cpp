@@ -176,7 +176,8 @@ void CacheOptions::visit_fields(Fields& f) {
        {"token-by-token", Prefill::token},
        {"tokenbytoken", Prefill::token}});
   f.add(chunk, {.flag = "--chunk",
-                .help = "Tokens per chunk with --prefill chunked; default 512, on a GPU 2048",
+                .help = "Tokens per chunk with --prefill chunked; default 512, on a GPU "
+                        "what the workspace holds, at most 2048",
                 .value = "N",
                 .least = 1,
                 .most = 1 << 30});
@@ -270,16 +271,17 @@ std::vector<int32_t> Runtime::stop_ids() const {
   return ids;
 }
 
-EngineOptions Runtime::engine_options(const CacheOptions& c) const {
+EngineOptions Runtime::engine_options(const CacheOptions& c, int64_t sequences) const {
   const bool on_gpu = device.kind == Device::cuda;
   EngineOptions e;
   e.context = c.context.value_or(std::min<int64_t>(8192, model.config.max_positions));
   if (c.chunk && c.prefill != Prefill::chunked) {
     throw_usage("--chunk is the size of --prefill chunked; the other ways have no chunks");
   }
+  const int64_t chunk = on_gpu ? gpu_chunk(model.config, compute, sequences) : 512;
   e.chunk = c.prefill == Prefill::whole   ? 0
             : c.prefill == Prefill::token ? 1
-                                          : c.chunk.value_or(on_gpu ? 2048 : 512);
+                                          : c.chunk.value_or(chunk);
   e.compute = compute;
   e.activations = activations;
   e.cache = float_type(c.kv_dtype, activations == Activations::none ? compute : DType::bf16);

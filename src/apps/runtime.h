@@ -40,7 +40,7 @@ struct CacheOptions {
   std::optional<int64_t> context;  // unset: 8192, or what the model knows
   FloatChoice kv_dtype = FloatChoice::automatic;
   Prefill prefill = Prefill::chunked;
-  std::optional<int64_t> chunk;  // unset: 512, on a GPU 1024
+  std::optional<int64_t> chunk;  // unset: 512, on a GPU gpu_chunk()
   bool use_kvc = true;
 
   void visit_fields(Fields& f);
@@ -61,7 +61,8 @@ struct Runtime {
   const Tokenizer& require_tokenizer() const;
   // End tokens: those of config.json, <|im_end|> and <|endoftext|>.
   std::vector<int32_t> stop_ids() const;
-  EngineOptions engine_options(const CacheOptions& cache) const;
+  // For an engine of so many sequences.
+  EngineOptions engine_options(const CacheOptions& cache, int64_t sequences = 1) const;
 };
 
 // Flags that several option structs have.

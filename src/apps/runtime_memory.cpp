@@ -36,7 +36,22 @@ std::string advice(uint64_t available, const MemoryNeed& need) {
   return text;
 }
 
+uint64_t activation_bytes(const Config& c, DType compute, int64_t tokens, int64_t outputs) {
+  Arena measure("activations");
+  make_acts(measure, c, {tokens, outputs, compute, DType::f32, Keep::none});
+  return measure.peak();
+}
+
 }  // namespace
+
+int64_t gpu_chunk(const Config& c, DType compute, int64_t sequences) {
+  constexpr uint64_t kTables = uint64_t(4) << 20;  // ids, positions, rows: generously
+  const uint64_t step = activation_bytes(c, compute, sequences, sequences) + kTables;
+  const uint64_t room = kGpuWorkspace - kGpuScratch - std::min(kGpuWorkspace - kGpuScratch, step);
+  int64_t n = 2048;
+  while (n > 128 && activation_bytes(c, compute, n, 1) > room) n /= 2;
+  return n;
+}
 
 MemoryNeed memory_need(const Runtime& r, const std::optional<EngineOptions>& engine) {
   MemoryNeed n;
@@ -60,8 +75,8 @@ void check_fits(const Backend& backend, const MemoryNeed& need) {
   if (need.total() <= available) return;
   std::string parts = fmt::format("{} of weights", format_bytes(need.weights));
   if (need.context > 0) {
-    parts += fmt::format(", {} of cache ({} tokens in {})", format_bytes(need.cache), need.context,
-                         dtype_name(need.cache_type));
+    parts += fmt::format(", {} of KV cache ({} tokens in {})", format_bytes(need.cache),
+                         need.context, dtype_name(need.cache_type));
   }
   if (need.workspace > 0) parts += fmt::format(", {} of workspace", format_bytes(need.workspace));
   throw_device("the model does not fit: it needs {} ({}), but {} has {} available; {}",

@@ -11,6 +11,11 @@ namespace nibble {
 // What inference on a GPU takes at most beside weights and cache: scratch of the kernels,
 // activations of one chunk, libraries.
 constexpr uint64_t kGpuWorkspace = uint64_t(300) << 20;
+// Of that, the CUDA backend's own scratch.
+constexpr uint64_t kGpuScratch = uint64_t(128) << 20;
+// Tokens of a prompt that go through the model at once on a GPU: as many as the rest of the
+// workspace holds beside a step of `sequences` sequences, a power of two from 128 to 2048.
+int64_t gpu_chunk(const Config& config, DType compute, int64_t sequences);
 
 struct MemoryNeed {
   uint64_t weights = 0;
