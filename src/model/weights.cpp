@@ -9,6 +9,7 @@ LinearWeight make_linear(Arena& arena, const Backend& be, int64_t out, int64_t i
   LinearWeight w;
   w.out = out;
   w.in = in;
+  if (!how.kept) return w;
   if (how.dense) {
     w.dense = arena.take(*how.dense, {out, in});
   } else {

@@ -32,6 +32,7 @@ struct Weights {
 struct LinearLayout {
   std::optional<DType> dense;  // empty: packed NVFP4
   bool row_scale = false;      // has per-tensor global scales
+  bool kept = true;            // false: only its shape, no memory
 };
 
 struct WeightLayout {

@@ -80,7 +80,11 @@ RunIdentity run_identity(const Config& c, const TensorSource& source, const Trai
     id["steps"] = number(s.schedule.steps);
     id["final-lr-share"] = number(s.schedule.final_share);
   }
-  for (const LrScale& r : s.lr_scale) id["lr-scale " + r.pattern] = number(r.scale);
+  std::string scales;
+  for (const LrScale& r : s.lr_scale) {
+    scales += fmt::format("{}{}={}", scales.empty() ? "" : ",", r.pattern, r.scale);
+  }
+  if (!scales.empty()) id["lr-scale"] = scales;
   id["train-last-layers"] = number(s.train_last_layers);
   id["seed"] = fmt::format("{}", s.seed);
   // The order of fp32 sums depends on where the vocabulary is cut.

@@ -13,6 +13,14 @@ bool small_slot(const ParamGroups& g, ParamSlot slot, int64_t layer) {
   });
 }
 
+// Whether nothing of a slot is trained: what its forward reads never changes then.
+bool frozen_slot(const ParamGroups& g, ParamSlot slot, int64_t layer) {
+  for (size_t i = 0; i < g.table.size(); ++i) {
+    if (g.table[i].slot == slot && g.table[i].layer == layer && g.trained[i]) return false;
+  }
+  return true;
+}
+
 DType master_type(const ParamGroups& g, const TrainSettings& s, ParamSlot slot, int64_t layer) {
   // The reference backend computes in one type.
   const DType wide = s.stat == DType::f32 ? DType::f32 : s.master;
@@ -23,12 +31,15 @@ WeightLayout master_layout(const Config& c, const ParamGroups& g, const TrainSet
   WeightLayout layout;
   layout.embed = master_type(g, s, ParamSlot::embed, -1);
   layout.norm = s.stat == DType::f32 ? DType::f32 : s.master;
+  // What is frozen and read as NVFP4 needs no master.
+  const auto linear = [&](ParamSlot slot, int64_t layer, Recipe recipe) {
+    const bool kept = recipe != Recipe::nvfp4 || !frozen_slot(g, slot, layer);
+    return LinearLayout{master_type(g, s, slot, layer), false, kept};
+  };
   for (int64_t l = 0; l < c.L; ++l) {
-    for (const ParamSlot slot : kLinearSlots) {
-      layout.linear.push_back({master_type(g, s, slot, l), false});
-    }
+    for (const ParamSlot slot : kLinearSlots) layout.linear.push_back(linear(slot, l, s.recipe));
   }
-  layout.head = {master_type(g, s, ParamSlot::head, -1), false};
+  layout.head = linear(ParamSlot::head, -1, s.head());
   layout.head_is_embed = c.tied;
   return layout;
 }
@@ -74,12 +85,16 @@ TrainTensors make_train_tensors(TrainArenas& arenas, const Backend& be, const Co
     if (global_scales) w.row_scale = packed.take(DType::f32, {rows});
   };
   if (s.recipe == Recipe::nvfp4) {
+    LinearWeight shared[4];
     for (int64_t l = 0; l < c.L; ++l) {
-      LinearWeight *to[4], *shared[4];
+      LinearWeight* to[4];
       linear_slots(t.forward.block[size_t(l)], to);
-      linear_slots(t.forward.block[0], shared);
       for (int i = 0; i < 4; ++i) {
-        *to[i] = remake && l > 0 ? *shared[i] : packed_like(packed, be, *to[i], to[i]->out);
+        // Made on demand only where there is a master to make it from.
+        const bool shares = remake && to[i]->dense;
+        const bool taken = shares && shared[i].is_packed();
+        *to[i] = taken ? shared[i] : packed_like(packed, be, *to[i], to[i]->out);
+        if (shares) shared[i] = *to[i];
         row_scale(*to[i], to[i]->out);
       }
     }
@@ -87,7 +102,7 @@ TrainTensors make_train_tensors(TrainArenas& arenas, const Backend& be, const Co
   if (s.head() == Recipe::nvfp4) {
     const int64_t piece = vocabulary_piece(c, s, s.max_outputs);
     const LinearWeight& like = t.master.head;
-    if (remake) {
+    if (remake && like.dense) {
       t.head_piece = packed_like(packed, be, like, piece);
       t.forward.head = {};
       t.forward.head.out = c.V;

@@ -21,10 +21,11 @@ struct Moments {
 // What lives for the whole run.
 struct TrainTensors {
   // Dense, in the master's type: norms and small tensors f32. The head of a tied model is the
-  // embedding itself.
+  // embedding itself. Linear layers that are frozen and computed with as NVFP4 have none.
   Weights master;
   // What the passes read: the master's norms and embedding; linear layers packed, or the master's
-  // own where their recipe is dense. With MemoryMode::remake all blocks share one packed set.
+  // own where their recipe is dense. With MemoryMode::remake all blocks that have a master share
+  // one packed set.
   Weights forward;
   LinearWeight head_piece;       // remake: rows of the head made on demand
   std::vector<Moments> moments;  // per parameter of the table

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "train/param_groups.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -83,7 +84,7 @@ ParamGroups make_param_groups(const Config& c, const TrainSettings& s) {
     }
   }
   for (const LrScale& rule : s.lr_scale) {
-    bool found = false;
+    bool found = false, reachable = false;
     for (size_t i = 0; i < g.table.size(); ++i) {
       const ParamSpec& p = g.table[i];
       if (!matches(rule.pattern, p.name)) continue;
@@ -93,8 +94,20 @@ ParamGroups make_param_groups(const Config& c, const TrainSettings& s) {
             "two with --untie",
             rule.pattern);
       }
+      if (p.slot == ParamSlot::head && s.loss == LossKind::scalar && rule.scale != 0) {
+        throw_usage("--lr-scale {}: the scalar loss does not use the head, so it does not learn",
+                    rule.pattern);
+      }
       found = true;
+      reachable = reachable || g.scale[i] != 0;
       g.scale[i] *= rule.scale;
+    }
+    if (found && !reachable && rule.scale != 0) {
+      throw_usage(
+          "--lr-scale {}: all of it is frozen already, and a factor does not change that; instead "
+          "of "
+          "--train-last-layers, freeze the rest by name: layers.0-{}=0, embed_tokens=0, norm=0",
+          rule.pattern, std::max<int64_t>(0, c.L - 1 - std::max<int64_t>(1, s.train_last_layers)));
     }
     if (!found) {
       throw_usage(
@@ -104,8 +117,10 @@ ParamGroups make_param_groups(const Config& c, const TrainSettings& s) {
     }
   }
   for (size_t i = 0; i < g.table.size(); ++i) {
-    const bool tied_head = g.table[i].slot == ParamSlot::head && c.tied;
-    g.trained.push_back(uint8_t(g.scale[i] != 0 && !tied_head));
+    // A tied head is the embedding's, and the scalar loss has no use for any head.
+    const bool head = g.table[i].slot == ParamSlot::head;
+    const bool without = head && (c.tied || s.loss == LossKind::scalar);
+    g.trained.push_back(uint8_t(g.scale[i] != 0 && !without));
   }
   if (g.trained_tensors() == 0) throw_usage("every parameter is frozen: there is nothing to train");
   return g;
@@ -124,11 +139,12 @@ int64_t ParamGroups::trained_tensors() const {
 }
 
 std::string ParamGroups::describe() const {
-  int64_t all = 0;
-  for (const ParamSpec& p : table) all += p.slot != ParamSlot::head;
-  const int64_t tensors = trained_tensors();
+  bool all = true;  // but the head of a tied model, whose rate is nobody's
+  for (size_t i = 0; i < table.size(); ++i) {
+    all = all && (trained[i] || (table[i].slot == ParamSlot::head && scale[i] != 0));
+  }
   return fmt::format("{}: {} tensors, {:.4g} M parameters",
-                     tensors >= all ? "full-parameter" : "part of the parameters", tensors,
+                     all ? "full-parameter" : "part of the parameters", trained_tensors(),
                      double(trained_parameters()) * 1e-6);
 }
 

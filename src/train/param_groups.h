@@ -19,7 +19,7 @@ std::vector<LrScale> parse_lr_scales(std::string_view text);
 struct ParamGroups {
   std::vector<ParamSpec> table;
   std::vector<double> scale;     // of the learning rate, per parameter; 0: frozen
-  std::vector<uint8_t> trained;  // scale != 0; 0 for the head of a tied model
+  std::vector<uint8_t> trained;  // scale != 0; 0 for the head of a tied model or a scalar loss
 
   int64_t trained_parameters() const;  // elements
   int64_t trained_tensors() const;

@@ -72,12 +72,13 @@ TrainState::TrainState(Backend& backend, const Config& config, const TensorSourc
 Tensor TrainState::master_of(const ParamSpec& p) const {
   const SlotRef slot = slot_of(const_cast<Weights&>(tensors_.master), p);
   if (slot.tensor) return *slot.tensor;
+  if (!slot.linear->dense) return {};
   return slot.linear->dense.slice(p.row_offset, p.shape[0]);
 }
 
 const LinearWeight* TrainState::packed_of(const ParamSpec& p) const {
-  if (settings_.memory == MemoryMode::remake) return nullptr;
   if (!p.is_linear()) return nullptr;
+  if (settings_.memory == MemoryMode::remake && master_of(p)) return nullptr;
   const LinearWeight* w = slot_of(const_cast<Weights&>(tensors_.forward), p).linear;
   return w->is_packed() ? w : nullptr;
 }
@@ -98,7 +99,7 @@ void TrainState::read(const TensorSource& source) {
     const SlotRef slot = slot_of(tensors_.master, p);
     if (slot.tensor) {
       reader.read_tensor(*slot.tensor, t);
-    } else if (!is_tied_head(config_, p)) {
+    } else if (slot.linear->dense && !is_tied_head(config_, p)) {
       reader.read_linear(*slot.linear, p, t);
     }
     if (p.is_linear()) {
@@ -109,7 +110,7 @@ void TrainState::read(const TensorSource& source) {
         be_.upload(forward->row_scale.slice(p.row_offset, t.rows), g.data());
       }
       if (const LinearWeight* w = packed_of(p)) {
-        if (t.packed()) {
+        if (t.packed() || !master_of(p)) {
           reader.read_linear(*w, p, t);
         } else {
           requantize(p);
@@ -125,10 +126,13 @@ void TrainState::need_weights(int64_t layer) {
   if (settings_.memory != MemoryMode::remake || settings_.recipe != Recipe::nvfp4) return;
   const BlockWeights& from = tensors_.master.block[size_t(layer)];
   const BlockWeights& to = tensors_.forward.block[size_t(layer)];
-  be_.quantize_rows(to.qkv, 0, from.qkv.dense, settings_.rule);
-  be_.quantize_rows(to.attn_out, 0, from.attn_out.dense, settings_.rule);
-  be_.quantize_rows(to.gate_up, 0, from.gate_up.dense, settings_.rule);
-  be_.quantize_rows(to.down, 0, from.down.dense, settings_.rule);
+  const auto make = [&](const LinearWeight& packed, const LinearWeight& master) {
+    if (master.dense) be_.quantize_rows(packed, 0, master.dense, settings_.rule);
+  };
+  make(to.qkv, from.qkv);
+  make(to.attn_out, from.attn_out);
+  make(to.gate_up, from.gate_up);
+  make(to.down, from.down);
 }
 
 LinearWeight TrainState::head_rows(int64_t begin, int64_t count) {

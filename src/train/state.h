@@ -25,7 +25,8 @@ class TrainState {
   const TrainTensors& tensors() const { return tensors_; }
   TrainArenas& arenas() { return arenas_; }
 
-  // The dense master of a parameter, in its shape; a tied head's is the embedding.
+  // The dense master of a parameter, in its shape; a tied head's is the embedding. Empty for one
+  // that is frozen and lives as NVFP4 only.
   Tensor master_of(const ParamSpec& param) const;
   // The NVFP4 weight that holds a parameter and lives as long as the run, or null.
   const LinearWeight* packed_of(const ParamSpec& param) const;

@@ -24,7 +24,8 @@ std::vector<TensorInfo> listed(const TensorSource& base, const TrainState& state
   const WeightIndex index(base);
   for (const ParamSpec& p : state.groups().table) {
     const LogicalTensor* t = index.find(p.name);
-    const bool wide = types == RawTypes::of_master && state.master_of(p).dtype == DType::f32;
+    const Tensor master = state.master_of(p);
+    const bool wide = types == RawTypes::of_master && master && master.dtype == DType::f32;
     if (t && !t->packed() && wide) {
       const auto at = std::ranges::find(infos, p.name, &TensorInfo::name);
       at->dtype = DType::f32;
@@ -76,7 +77,7 @@ void TrainedSource::add_entries() {
     Entry e;
     e.stored = t;
     e.loaded = tied_head || !t ? index_.find(kEmbedName) : t;
-    e.param = &p;
+    if (state_.master_of(p)) e.param = &p;
     if (!t || !t->packed()) {
       entries_.emplace(p.name, e);
       continue;
@@ -156,7 +157,7 @@ void TrainedSource::read_raw(const Entry& e, const TensorInfo& info, int64_t beg
   LogicalTensor flat = *e.loaded;
   flat.rows = flat.numel();
   flat.cols = 1;
-  if (!e.param) {  // frozen, in a wider type than the file's
+  if (!e.param) {  // frozen: in a wider type than the file's, or a head the file does not have
     std::vector<float> x(static_cast<size_t>(count));
     read_rows_f32(base_, flat, begin, count, x.data());
     cast_from_f32(x.data(), count, info.dtype, out);

@@ -182,7 +182,7 @@ void Trainer::update(size_t i, double lr, double grad_scale) {
   const Tensor master = state_.master_of(p), grad = grad_of(state_.tensors().grads, p);
   const int64_t n = p.numel(), cols = p.is_matrix() ? p.shape[1] : n;
   int64_t chunk = n;
-  if (o.chunk_rows > 0) {
+  if (o.chunk_rows > 0 && o.chunk_rows < n / cols) {
     chunk = (o.chunk_rows * cols + kMomentBlock - 1) / kMomentBlock * kMomentBlock;
   }
   for (int64_t begin = 0; begin < n; begin += chunk) {

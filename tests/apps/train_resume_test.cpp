@@ -125,7 +125,7 @@ TEST_F(TrainResume, AnotherRunIsRefusedWithEveryDifference) {
   differs({{"--optimizer-state-mode", "fp32"}}, "optimizer-state-mode: the checkpoint has int8");
   differs({{"--memory-mode", "release"}}, "gradient release: the checkpoint has no, this run yes");
   differs({{"--lr-schedule", "linear"}}, "lr-schedule: ");
-  differs({{"--lr-scale", "norm=2"}}, "lr-scale norm: the checkpoint has nothing, this run 2");
+  differs({{"--lr-scale", "norm=2"}}, "lr-scale: the checkpoint has nothing, this run norm=2");
   // Both of two.
   differs({{"--lr", "2e-3"}, {"--seed", "1"}}, "this run 0.002");
   differs({{"--lr", "2e-3"}, {"--seed", "1"}}, "seed: the checkpoint has 20260226, this run 1");

@@ -3,91 +3,21 @@
 // resume. And those that must agree closely: packing, accumulation, bf16.
 #include <gtest/gtest.h>
 
-#include <malloc.h>
-
-#include <atomic>
-#include <cstdlib>
 #include <cstring>
-#include <new>
 
 #include "backend/recording_backend.h"
-#include "backends/cpu/memory.h"
 #include "support/golden.h"
 #include "support/tested_backend.h"
-#include "support/train_toy.h"
 #include "train/checkpoint.h"
-
-// Bytes the program holds through new, counted for SteadyState.
-static std::atomic<int64_t> g_live_bytes{0};
-void* operator new(size_t n) {
-  void* p = std::malloc(n);
-  if (!p) throw std::bad_alloc();
-  g_live_bytes += int64_t(::malloc_usable_size(p));
-  return p;
-}
-void operator delete(void* p) noexcept {
-  if (p) g_live_bytes -= int64_t(::malloc_usable_size(p));
-  std::free(p);
-}
-void operator delete(void* p, size_t) noexcept { operator delete(p); }
+#include "train/run_support.h"
 
 namespace nibble::test {
 namespace {
-
-// Large enough for int8 moments and bf16 masters (matrices of 4096 elements and more).
-Config train_config(bool tied = true) {
-  Config c = toy_config();
-  c.C = 64;
-  c.Hq = 4;
-  c.Hkv = 4;
-  c.F = 128;
-  c.V = 200;
-  c.tied = tied;
-  return c;
-}
-
-TrainSettings default_settings() {
-  TrainSettings s;
-  s.schedule.lr = 1e-3;
-  s.schedule.steps = 100;
-  s.optimizer.weight_decay = 0.01;
-  s.seed = 7;
-  set_capacity(s, 64, 8);
-  s.logits_bytes = 64 * 4 * 128;  // two pieces of the vocabulary
-  return s;
-}
-
-// Every bit a run has: masters, moments, NVFP4 codes.
-std::vector<std::byte> all_bits(TrainState& state) {
-  std::vector<std::byte> bits;
-  const auto add = [&](Tensor t) {
-    const size_t at = bits.size();
-    bits.resize(at + t.bytes());
-    state.backend().download(bits.data() + at, t);
-  };
-  for (size_t i = 0; i < state.groups().table.size(); ++i) {
-    const ParamSpec& p = state.groups().table[i];
-    add(state.master_of(p));
-    const Moments& m = state.tensors().moments[i];
-    if (m.m) add(m.m), add(m.v);
-    if (const LinearWeight* w = state.packed_of(p)) {
-      std::vector<uint8_t> codes(size_t(p.numel() / 2)), scales(size_t(p.numel() / 16));
-      state.backend().unpack_rows(*w, p.row_offset, p.shape[0], codes, scales);
-      for (const uint8_t b : codes) bits.push_back(std::byte(b));
-      for (const uint8_t b : scales) bits.push_back(std::byte(b));
-    }
-  }
-  return bits;
-}
 
 struct RunResult {
   std::vector<std::byte> bits;
   std::vector<double> losses;
 };
-
-PackedBatch batch_of_step(const Config& c, int64_t step, int64_t micro = 0) {
-  return random_batch({9, 17, 5}, c.V, uint64_t(step * 10 + micro + 1));
-}
 
 RunResult run_steps(const Config& c, const TrainSettings& s, int64_t steps, int threads = 2,
                     int64_t accumulate = 1) {
@@ -306,115 +236,6 @@ TEST(Close, PiecesOfTheVocabularyRoundAlike) {
       EXPECT_LT(different, int64_t(cut[i].size()) / 100) << i;
     }
   }
-}
-
-TEST(Freezing, FrozenParametersHaveNothingAndStay) {
-  const Config c = train_config(false);
-  TrainSettings s = default_settings();
-  s.lr_scale = {{"k_proj", 0}, {"embed_tokens", 0}, {"layers.0-1", 0}, {"norm", 0}};
-  const auto be = make_model_backend(2);
-  TrainToy toy(*be, c, s);
-  TrainState& state = *toy.state;
-  std::vector<std::vector<float>> before;
-  for (const ParamSpec& p : state.groups().table) {
-    before.push_back(download_floats(*be, state.master_of(p)));
-  }
-  Trainer trainer(state);
-  for (int64_t i = 0; i < 3; ++i) {
-    const PackedBatch b = batch_of_step(c, i);
-    trainer.step(std::span(&b, 1));
-  }
-  int64_t moved = 0;
-  for (size_t i = 0; i < state.groups().table.size(); ++i) {
-    const ParamSpec& p = state.groups().table[i];
-    const bool frozen = state.groups().scale[i] == 0;
-    EXPECT_EQ(bool(state.tensors().moments[i].m), !frozen) << p.name;
-    EXPECT_EQ(bool(grad_of(state.tensors().grads, p)), !frozen) << p.name;
-    const bool same = before[i] == download_floats(*be, state.master_of(p));
-    EXPECT_EQ(same, frozen) << p.name;
-    moved += !same;
-  }
-  EXPECT_GT(moved, 4);
-}
-
-// Nothing is taken from the system after the first step of the largest batch, and what the heap
-// lends during a step comes back.
-TEST(SteadyState, NothingGrows) {
-  const Config c = train_config();
-  for (const MemoryMode memory : {MemoryMode::resident, MemoryMode::release, MemoryMode::remake}) {
-    TrainSettings s = default_settings();
-    s.memory = memory;
-    const auto be = make_model_backend(2);
-    TrainToy toy(*be, c, s);
-    Trainer trainer(*toy.state);
-    const auto step = [&](int64_t longest, uint64_t seed) {
-      const PackedBatch b = random_batch({longest, 12}, c.V, seed);
-      trainer.step(std::span(&b, 1));
-    };
-    step(52, 1);  // as planned: 64 tokens
-    step(52, 2);
-    std::vector<size_t> capacities;
-    for (const Arena* a : toy.state->arenas().all()) capacities.push_back(a->capacity());
-    const uint64_t allocations = cpu::allocation_count();
-    const int64_t heap = g_live_bytes;
-    for (uint64_t i = 0; i < 10; ++i) step(10 + int64_t(i) * 4, 3 + i);
-    EXPECT_EQ(cpu::allocation_count(), allocations);
-    EXPECT_EQ(g_live_bytes, heap);
-    for (size_t i = 0; i < capacities.size(); ++i) {
-      EXPECT_EQ(toy.state->arenas().all()[i]->capacity(), capacities[i]);
-      EXPECT_LE(toy.state->arenas().all()[i]->peak(), capacities[i]);
-    }
-  }
-}
-
-// The plan is made by the code that takes the memory, and the memory is used up to the last byte.
-TEST(Planning, ArenasAreExactlyAsPlanned) {
-  for (const bool recompute : {false, true}) {
-    for (const MemoryMode memory :
-         {MemoryMode::resident, MemoryMode::release, MemoryMode::remake}) {
-      TrainSettings s = default_settings();
-      s.memory = memory;
-      s.recompute = recompute;
-      const Config c = train_config(false);
-      const auto be = make_model_backend(1);
-      TrainToy toy(*be, c, s);
-      const auto plan = plan_arenas(*be, c, make_param_groups(c, s), s, false);
-      Trainer trainer(*toy.state);
-      const PackedBatch b = random_batch({40, 24}, c.V, 1);
-      trainer.step(std::span(&b, 1));
-      const auto arenas = toy.state->arenas().all();
-      for (size_t i = 0; i < plan.size(); ++i) {
-        EXPECT_EQ(plan[i].name, arenas[i]->name());
-        EXPECT_EQ(plan[i].bytes, arenas[i]->capacity()) << plan[i].name;
-        // Only the table of sequences was planned for more of them.
-        EXPECT_GE(arenas[i]->peak() + 8 * Arena::kAlignment, plan[i].bytes) << plan[i].name;
-      }
-    }
-  }
-}
-
-// A step whose loss is not finite changes nothing but the counters.
-TEST(Skipping, NonFiniteLoss) {
-  const Config c = train_config();
-  TrainSettings s = default_settings();
-  const auto be = make_model_backend(1);
-  TrainToy toy(*be, c, s);
-  TrainState& state = *toy.state;
-  const std::vector<float> bad(size_t(c.C), std::numeric_limits<float>::quiet_NaN());
-  const Tensor norm = state.tensors().master.final_norm;
-  const auto good = download_floats(*be, norm);
-  be->upload(norm, bad.data());
-  const auto bits = all_bits(state);
-  Trainer trainer(state);
-  const PackedBatch b = batch_of_step(c, 0);
-  const StepResult r = trainer.step(std::span(&b, 1));
-  EXPECT_TRUE(r.skipped);
-  EXPECT_NE(r.problem.find("loss"), std::string::npos);
-  EXPECT_EQ(std::memcmp(bits.data(), all_bits(state).data(), bits.size()), 0);
-  EXPECT_EQ(trainer.progress.updates, 0);
-  EXPECT_EQ(trainer.progress.skipped, 1);
-  be->upload(norm, good.data());
-  EXPECT_FALSE(trainer.step(std::span(&b, 1)).skipped);
 }
 
 }  // namespace
