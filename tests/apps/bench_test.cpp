@@ -5,10 +5,15 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "apps/bench_ceilings.h"
 #include "apps/bench_peak.h"
+#include "apps/bench_random.h"
 #include "apps/bench_work.h"
 #include "core/file.h"
 #include "core/thread_pool.h"
+#include "formats/weights.h"
+#include "generate/generator.h"
+#include "quant/nvfp4.h"
 #include "support/backends.h"
 #include "support/cli.h"
 #include "support/golden.h"
@@ -45,6 +50,11 @@ TEST(ForwardWork, CountsByHand) {
   EXPECT_DOUBLE_EQ(eight.flops,
                    2 * (8 * matrices + head) + double(c.L) * 4 * 36 * double(c.Hq * c.D));
 
+  // Five sequences at once: their own keys, rows and logits, the same weights.
+  const Work five = forward_work(dense.model, 1, 9, DType::bf16, 5);
+  EXPECT_DOUBLE_EQ(five.bytes, 4 * (matrices + head) + norms + 5 * kv(10) + 5 * 4.0 * double(c.C));
+  EXPECT_DOUBLE_EQ(five.flops, 5 * one.flops);
+
   LoadOptions nvfp4;
   nvfp4.recipe = Recipe::nvfp4;
   const ToyModel packed = load_toy(*backend, c, nvfp4);
@@ -58,6 +68,57 @@ TEST(Ceilings, AreMeasured) {
     EXPECT_GT(read_bandwidth(pool, 16 << 20, 2), 1e6);
     EXPECT_GT(fma_peak(pool, 1), 1e6);
   }
+}
+
+TEST(Ceilings, OfABackend) {
+  const auto backend = make_cpu_backend(2);
+  EXPECT_GT(copy_bandwidth(*backend, 4 << 20, 1), 1e6);
+  EXPECT_GT(matrix_peak(*backend, 64, 1), 1e6);
+  EXPECT_EQ(copy_size_that_fits(*backend, 1 << 20), size_t(1) << 20);
+  EXPECT_EQ(matrix_size_that_fits(*backend, 512), 512);
+}
+
+TEST(RandomWeights, AreTheSameHoweverTheyAreRead) {
+  const auto source = make_random_source(toy_config(), 7, 2),
+             alone = make_random_source(toy_config(), 7, 1);
+  const auto other = make_random_source(toy_config(), 8, 2);
+  size_t different = 0;
+  for (const TensorInfo& t : source->tensors()) {
+    std::vector<std::byte> whole(t.n_bytes), parts(t.n_bytes), else_(t.n_bytes);
+    source->read(t, 0, whole);
+    for (size_t at = 0; at < parts.size(); at += 37) {
+      const size_t n = std::min<size_t>(37, parts.size() - at);
+      alone->read(alone->at(t.name), at, std::span(parts).subspan(at, n));
+    }
+    EXPECT_EQ(whole, parts) << t.name;
+    other->read(other->at(t.name), 0, else_);
+    different += whole != else_;
+  }
+  EXPECT_GT(different, source->tensors().size() / 2);
+}
+
+TEST(RandomWeights, AreOfTheSizeOfATrainedModel) {
+  const Config c = toy_config();
+  const auto source = make_random_source(c, 1, 2);
+  const WeightIndex index(*source);
+  const LogicalTensor& t = index.at("model.layers.1.mlp.down_proj.weight");
+  ASSERT_TRUE(t.packed());
+  std::vector<uint8_t> codes(size_t(t.numel() / 2)), scales(size_t(t.numel() / 16));
+  read_nvfp4_rows(*source, t, 0, t.rows, codes.data(), scales.data());
+  std::vector<float> x(size_t(t.numel()));
+  dequantize_rows(codes.data(), scales.data(), t.rows, t.cols, 1.0f, x.data());
+  double squares = 0;
+  for (const float v : x) squares += double(v) * double(v);
+  // 1/sqrt(in); a scale has three bits, and every second block has the next one.
+  EXPECT_NEAR(std::sqrt(squares / double(x.size()) * double(t.cols)), 1.0, 0.15);
+
+  const auto backend = make_cpu_backend(1);
+  const Model model = load_model(*backend, c, *source, {});
+  Engine engine(*backend, model, {32, 0, DType::f32, DType::f32, DType::f32, Activations::none});
+  GenerateOptions g;
+  g.max_tokens = 8;
+  const GenerateResult r = generate(engine, std::vector<int32_t>{1, 2, 3}, g);
+  EXPECT_EQ(r.reason, FinishReason::length);
 }
 
 class Bench : public testing::Test {
@@ -121,6 +182,54 @@ TEST_F(Bench, PhaseAndBrief) {
     EXPECT_GT(std::stod(r.out, &end), 0);
     EXPECT_EQ(r.out.substr(end), "\n");
   }
+}
+
+TEST_F(Bench, SeveralSequencesAtOnce) {
+  const CliResult r = bench(
+      golden("predecessor"),
+      {"--prompt-tokens", "4", "--tokens", "3", "--batch", "2,5", "--json", dir_.file("b.json")});
+  EXPECT_EQ(r.code, 0) << r.err;
+  const auto rows = read("b.json").at("rows");
+  ASSERT_EQ(rows.size(), 3u);
+  const char* phases[] = {"prefill", "decode", "decode"};
+  const int batches[] = {1, 2, 5};
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(rows[i].at("phase"), phases[i]);
+    EXPECT_EQ(rows[i].at("batch"), batches[i]);
+    EXPECT_GT(rows[i].at("median_tok_s"), 0);
+  }
+  EXPECT_DOUBLE_EQ(rows[2].at("flops_per_pass"),
+                   rows[1].at("flops_per_pass").get<double>() / 2 * 5);
+  EXPECT_EQ(bench(golden("predecessor"), {"--batch", "0"}).code, 2);
+  EXPECT_EQ(bench(golden("predecessor"),
+                  {"--brief", "--phase", "decode", "--prompt-tokens", "4", "--batch", "1,2"})
+                .code,
+            2);
+}
+
+TEST_F(Bench, RandomWeightsNeedNoFile) {
+  const std::string config = (golden_dir() / "qwen3_tied" / "config.json").string();
+  const std::vector<std::string> args = {"bench",           "--random-weights",
+                                         "--config",        config,
+                                         "--repeat",        "1",
+                                         "--warmup",        "0",
+                                         "--prompt-tokens", "4",
+                                         "--tokens",        "2",
+                                         "--buffer-mib",    "8",
+                                         "--threads",       "2",
+                                         "--device",        "cpu",
+                                         "--json",          dir_.file("b.json")};
+  const CliResult r = cli(args);
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_TRUE(r.out.starts_with("random weights: linear layers nvfp4, head nvfp4, embedding bf16"))
+      << r.out;
+  EXPECT_EQ(read("b.json").at("model"), "random weights");
+  EXPECT_EQ(read("b.json").at("activations"), "int8");
+  EXPECT_FALSE(read("b.json").contains("device_memory"));
+
+  EXPECT_EQ(cli({"bench", "--random-weights"}).code, 2);
+  EXPECT_EQ(bench(golden("qwen3_tied"), {"--random-weights", "--config", config}).code, 2);
+  EXPECT_EQ(cli({"bench", "--random-weights", "--config", dir_.file("none.json")}).code, 3);
 }
 
 TEST_F(Bench, TokenizerFigures) {

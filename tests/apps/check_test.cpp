@@ -135,7 +135,7 @@ TEST_F(Check, PathsOptions) {
   const std::string model = golden("predecessor");
   const CliResult r = check(model, {"--paths"});
   EXPECT_EQ(r.code, 0) << r.out;
-  for (const char* path : {"[cache]", "[bf16]", "[int8]", "[nvfp4]"}) {
+  for (const char* path : {"[cache]", "[training]", "[bf16]", "[fp8-cache]", "[int8]", "[nvfp4]"}) {
     EXPECT_EQ(count(r.out, path), 1) << r.out;
   }
   const CliResult strict = check(model, {"--paths", "--max-rel", "1e-9"});

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/recording_backend.h"
 #include "core/memory_info.h"
 #include "formats/dat.h"
 #include "model/evaluate.h"
@@ -106,6 +107,51 @@ TEST(Load, NanWeightsCannotBeQuantisedAndAreNamed) {
   const auto source = open_tensor_source(file);
   EXPECT_NE(error_of([&] { load_model(*backend, toy_config(), *source, o); }).find(name),
             std::string::npos);
+}
+
+// Notes the largest piece that a backend is given at once.
+class PieceBackend final : public ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+  size_t largest = 0, pieces = 0;
+
+ private:
+  void do_upload(Tensor dst, const void* host) override {
+    largest = std::max(largest, dst.bytes());
+    ++pieces;
+    inner_.upload(dst, host);
+  }
+};
+
+// A vocabulary of more than one piece: read ahead of the backend, in order, and never whole.
+TEST(Load, LargeTensorsComeInPieces) {
+  const auto cpu = make_cpu_backend(1);
+  Config c = toy_config();
+  c.V = 70001;
+  c.L = 1;
+  TemporaryDirectory dir("load");
+  const auto file = dir.path() / "model.safetensors";
+  write_toy_weights(c, file);
+  const auto source = open_tensor_source(file);
+  const std::vector<float> wanted = read_all<float>(*source, std::string(kEmbedName));
+  ASSERT_GT(wanted.size() * 4, size_t(16) << 20);
+  PieceBackend backend(*cpu);
+  const Model model = load_model(backend, c, *source, {});
+  EXPECT_LE(backend.largest, size_t(16) << 20);
+  EXPECT_GT(backend.pieces, source->tensors().size());
+  EXPECT_EQ(download_floats(backend, model.weights.embed), wanted);
+
+  // What goes wrong while reading ahead is said as if it had been read in turn.
+  const TensorInfo& embed = source->at(kEmbedName);
+  std::string bytes = read_text_file(file);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::memcpy(bytes.data() + embed.file_offset + embed.n_bytes - sizeof nan, &nan, sizeof nan);
+  write_text_file_atomic(file, bytes);
+  const auto damaged = open_tensor_source(file);
+  LoadOptions o;
+  o.head_recipe = Recipe::nvfp4;
+  const std::string error = error_of([&] { load_model(backend, c, *damaged, o); });
+  EXPECT_NE(error.find("NaN in rows 65536..70000"), std::string::npos) << error;
 }
 
 TEST(Load, MoreMemoryThanTheMachineHasIsADeviceError) {

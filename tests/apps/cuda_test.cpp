@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: MIT
+// The commands and the engine on a GPU: the CPU's ids, the planned memory, every option. Skipped
+// where there is none.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "apps/bench_random.h"
+#include "apps/cli_run.h"
+#include "apps/runtime_memory.h"
+#include "backends/cpu/cpu_backend.h"
+#include "backends/cuda/cuda_backend.h"
+#include "core/memory_info.h"
+#include "generate/generator.h"
+
+namespace nibble::test {
+namespace {
+
+class Cuda : public testing::Test {
+ protected:
+  void SetUp() override {
+    const CudaSupport support = cuda_support();
+    if (!support.usable()) GTEST_SKIP() << "no GPU: " << support.problem;
+  }
+  TemporaryDirectory dir_{"cuda"};
+};
+
+// Wide enough that every fast path of the kernels is taken, small enough to be made in a second.
+Config wide_config() {
+  Config c;
+  c.C = 1024;
+  c.L = 4;
+  c.Hq = 16;
+  c.Hkv = 8;
+  c.D = 128;
+  c.F = 3072;
+  c.V = 32000;
+  c.tied = true;
+  c.max_positions = 40960;
+  return c;
+}
+
+std::vector<int32_t> some_ids(int64_t n, int64_t vocabulary) {
+  std::vector<int32_t> ids;
+  for (int64_t i = 0; i < n; ++i) ids.push_back(int32_t((i * 7919 + 13) % vocabulary));
+  return ids;
+}
+
+uint64_t planned_bytes(const Model& model, const EngineOptions& o) {
+  return model.memory.capacity() + KvCache::bytes(model.config, o.context, o.cache) + kGpuWorkspace;
+}
+
+EngineOptions gpu_options(int64_t context, DType cache = DType::bf16) {
+  EngineOptions o;
+  o.context = context;
+  o.chunk = gpu_chunk(wide_config(), DType::bf16, 1);
+  o.compute = DType::bf16;
+  o.cache = cache;
+  return o;
+}
+
+// The peak is the process's: tests of a plan come first, the smaller plan before the larger. (ctest
+// gives each test a process of its own.)
+TEST_F(Cuda, GeneratingStaysWithinPlan) {
+  const auto backend = make_cuda_backend();
+  EXPECT_LE(cuda_memory().bytes, kGpuScratch);
+  const Model model =
+      load_model(*backend, wide_config(), *make_random_source(wide_config(), 1, 4), {});
+  EXPECT_LE(cuda_memory().peak_bytes, model.memory.capacity() + kGpuWorkspace);
+  const EngineOptions o = gpu_options(4096);
+  Engine engine(*backend, model, o);
+  GenerateOptions g;
+  g.max_tokens = 64;
+  const GenerateResult r = generate(engine, some_ids(3000, model.config.V), g);
+  EXPECT_FALSE(is_unhealthy(r.reason)) << finish_reason_name(r.reason);
+  EXPECT_LE(cuda_memory().peak_bytes, planned_bytes(model, o));
+}
+
+TEST_F(Cuda, APromptOf32kTokensStaysWithinPlan) {
+  for (const DType cache : {DType::f8_e4m3, DType::bf16}) {
+    const auto backend = make_cuda_backend();
+    const Model model =
+        load_model(*backend, wide_config(), *make_random_source(wide_config(), 1, 4), {});
+    const EngineOptions o = gpu_options(32768 + 16, cache);
+    const uint64_t before = cuda_memory().allocations;
+    Engine engine(*backend, model, o);
+    GenerateOptions g;
+    g.max_tokens = 16;
+    const GenerateResult r = generate(engine, some_ids(32768, model.config.V), g);
+    EXPECT_FALSE(is_unhealthy(r.reason)) << finish_reason_name(r.reason);
+    EXPECT_EQ(engine.length(), 32768 + int64_t(r.ids.size()) - 1);
+    EXPECT_LE(cuda_memory().peak_bytes, planned_bytes(model, o));
+    // Cache, activations and a few tables: nothing is allocated chunk by chunk.
+    EXPECT_LE(cuda_memory().allocations - before, 16u);
+  }
+}
+
+// The memory of the host while the weights go to the GPU: a few pieces, not the model.
+TEST_F(Cuda, LoadingKeepsNoCopyOfTheModel) {
+  const auto backend = make_cuda_backend();
+  Config c = wide_config();
+  c.V = 151936;
+  c.L = 16;
+  const auto source = make_random_source(c, 1, 4);
+  const uint64_t before = process_resident_bytes();
+  const uint64_t peak_before = process_peak_bytes();
+  const Model model = load_model(*backend, c, *source, {});
+  ASSERT_GT(model.memory.capacity(), uint64_t(400) << 20);
+  const uint64_t grown =
+      process_peak_bytes() - std::min(process_peak_bytes(), std::max(before, peak_before));
+  EXPECT_LE(grown, uint64_t(200) << 20);
+}
+
+// In fp32 a GPU's greedy ids are the CPU's, whichever way the prompt is fed.
+TEST_F(Cuda, GreedyIdsAreTheCpus) {
+  for (const char* name : {"qwen3_tied", "qwen3_untied", "qwen3_tied_nvfp4", "predecessor"}) {
+    std::vector<std::string> args = {"generate",
+                                     "--model",
+                                     golden(name),
+                                     "--input-ids",
+                                     "3,1,4,1,5,9,2,6",
+                                     "--temp",
+                                     "0",
+                                     "--ignore-eos",
+                                     "--max-tokens",
+                                     "24",
+                                     "--print-ids",
+                                     "--activations",
+                                     "bf16",
+                                     "--kv-dtype",
+                                     "fp32",
+                                     "--compute-dtype",
+                                     "fp32"};
+    const auto with = [&](std::vector<std::string> more) {
+      std::vector<std::string> all = args;
+      all.insert(all.end(), more.begin(), more.end());
+      return cli_ok(all);
+    };
+    const std::string cpu = with({"--device", "cpu"});
+    EXPECT_EQ(with({"--device", "cuda"}), cpu) << name;
+    EXPECT_EQ(with({"--device", "auto"}), cpu) << name;
+    EXPECT_EQ(with({"--device", "cuda:0", "--prefill", "token"}), cpu) << name;
+    EXPECT_EQ(with({"--device", "cuda", "--chunk", "3"}), cpu) << name;
+    EXPECT_EQ(with({"--device", "cuda", "--use-kvc", "false"}), cpu) << name;
+  }
+}
+
+TEST_F(Cuda, EveryTypeGenerates) {
+  const std::string model = golden("predecessor");
+  for (const char* compute : {"auto", "bf16", "fp16", "fp32"}) {
+    for (const char* cache : {"auto", "bf16", "fp8"}) {
+      for (const char* activations : {"auto", "bf16", "nvfp4"}) {
+        const std::vector<std::string> args = {
+            "generate",        "--model",      model,        "--input-ids",
+            "3,1,4,1,5",       "--max-tokens", "8",          "--ignore-eos",
+            "--device",        "cuda",         "--kv-dtype", cache,
+            "--activations",   activations,    "--temp",     "0",
+            "--compute-dtype", compute,        "--print-ids"};
+        const std::string first = cli_ok(args);
+        EXPECT_EQ(cli_ok(args), first) << compute << " " << cache << " " << activations;
+      }
+    }
+  }
+}
+
+TEST_F(Cuda, WhatAGpuDoesNotDoIsRefused) {
+  const std::string model = golden("predecessor");
+  const auto generate = [&](std::vector<std::string> more) {
+    std::vector<std::string> args = {"generate", "--model",  model, "--input-ids",
+                                     "1,2",      "--device", "cuda"};
+    args.insert(args.end(), more.begin(), more.end());
+    return args;
+  };
+  cli_fails(generate({"--activations", "int8"}), 2, "--activations int8 is the CPU's");
+  cli_fails({"generate", "--model", model, "--input-ids", "1,2", "--device", "cuda:63"}, 4, "63");
+  if (cuda_support().devices.front().major < 10) {
+    cli_fails(generate({"--activations", "nvfp4", "--require-native-fp4"}), 4,
+              "--require-native-fp4");
+  }
+}
+
+// More cache than any GPU has: the message has the parts and a context that would fit.
+TEST_F(Cuda, AModelThatDoesNotFitIsExit4) {
+  nlohmann::json config =
+      nlohmann::json::parse(read_text_file(golden_dir() / "qwen3_tied" / "config.json"));
+  config["max_position_embeddings"] = 1 << 30;
+  write_text_file_atomic(dir_.path() / "config.json", config.dump());
+  cli_fails({"generate", "--model", golden("qwen3_tied"), "--config", dir_.file("config.json"),
+             "--input-ids", "1,2", "--device", "cuda", "--context", "1000000000"},
+            4, "would fit");
+}
+
+TEST_F(Cuda, ChecksPass) {
+  for (const char* name : {"qwen3_tied", "qwen3_untied", "predecessor"}) {
+    const CliResult r = cli({"check", "--model", golden(name), "--device", "cuda", "--finite",
+                             "--kv", "--paths", "--iterations", "1"});
+    EXPECT_EQ(r.code, 0) << name << "\n" << r.out << r.err;
+    for (const char* path : {"[cuda-fp32]", "[cache]", "[training]", "[bf16]", "[bf16-cache]",
+                             "[fp8-cache]", "[nvfp4]"}) {
+      EXPECT_TRUE(contains(r.out, path)) << path << "\n" << r.out;
+    }
+  }
+}
+
+TEST_F(Cuda, TraceAgreesWithTheCpus) {
+  const std::string model = golden("predecessor");
+  const auto trace = [&](const std::string& device) {
+    const std::string out = dir_.file(device + ".safetensors");
+    cli_ok({"trace", "--model", model, "--input-ids", "3,1,4,1,5,9,2,6", "--dump", "logits,acts",
+            "--compute-dtype", "fp32", "--device", device, "--out", out});
+    return out;
+  };
+  const std::string cpu = trace("cpu"), cuda = trace("cuda");
+  const CliResult r = cli({"trace", "--compare", cuda, cpu, "--tolerance", "2.5e-5"});
+  EXPECT_EQ(r.code, 0) << r.out;
+}
+
+TEST_F(Cuda, BenchMeasuresTheDevice) {
+  const bool fresh = cuda_memory().peak_bytes == 0;
+  const std::string config = (golden_dir() / "qwen3_tied" / "config.json").string();
+  const CliResult r =
+      cli({"bench", "--random-weights", "--config", config, "--repeat", "2", "--prompt-tokens",
+           "64", "--tokens", "4", "--batch", "1,3", "--buffer-mib", "64", "--device", "cuda",
+           "--json", dir_.file("b.json")});
+  EXPECT_EQ(r.code, 0) << r.err;
+  const auto j = nlohmann::json::parse(read_text_file(dir_.path() / "b.json"));
+  EXPECT_GT(j.at("copy_bytes_per_s"), 1e10);
+  EXPECT_GT(j.at("gemm_flops_per_s"), 1e12);
+  EXPECT_EQ(j.at("compute_dtype"), "bf16");
+  EXPECT_EQ(j.at("activations"), "none");
+  const auto& memory = j.at("device_memory");
+  if (fresh) {
+    EXPECT_LE(memory.at("peak_bytes"), memory.at("plan_bytes"));
+  }
+  ASSERT_EQ(j.at("rows").size(), 3u);  // one prompt, two batches
+  EXPECT_EQ(j.at("rows")[2].at("batch"), 3);
+  EXPECT_TRUE(contains(r.out, "of copy")) << r.out;
+}
+
+}  // namespace
+}  // namespace nibble::test
