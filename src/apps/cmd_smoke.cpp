@@ -77,6 +77,11 @@ void check_options(const SmokeOptions& o) {
         "--in-features, --out-features, --max-layers and --vocabulary are the sizes of a synthetic "
         "model; with --synthetic false they are those of --model");
   }
+  constexpr int64_t kMostSteps = int64_t(1) << 50;
+  if (o.epochs > kMostSteps / o.steps_per_epoch) {
+    throw_usage("--epochs {} of --steps-per-epoch {} are too many steps", o.epochs,
+                o.steps_per_epoch);
+  }
   o.run.check();
 }
 

@@ -15,6 +15,8 @@ namespace nibble {
 namespace fs = std::filesystem;
 namespace {
 
+constexpr double kMostSteps = 1e15;
+
 fs::path directory_of(const fs::path& file) {
   return file.has_parent_path() ? file.parent_path() : fs::path(".");
 }
@@ -157,8 +159,9 @@ void TrainJobOptions::check() const {
 int64_t steps_of(const TrainJobOptions& o, int64_t samples) {
   if (o.steps) return *o.steps;
   const double per_step = double(o.batch.batch_size * o.batch.accumulate);
-  return std::max<int64_t>(1,
-                           int64_t(std::ceil(o.epochs.value_or(1) * double(samples) / per_step)));
+  const double steps = std::ceil(o.epochs.value_or(1) * double(samples) / per_step);
+  if (steps > kMostSteps) throw_usage("--epochs {:g} would be {:.3g} steps", *o.epochs, steps);
+  return std::max<int64_t>(1, int64_t(steps));
 }
 
 ExitCode run_train_job(const TrainJobOptions& o, TrainInputs in, DataUse use,

@@ -164,6 +164,10 @@ TrainSettings TrainFlags::settings() const {
   if (final_lr_share > 0 && schedule == ScheduleShape::constant) {
     throw_usage("--final-lr-share is where --lr-schedule linear or cosine ends; it is constant");
   }
+  // A decay of 1 never takes anything in, and its bias correction divides by zero.
+  if (optimizer.beta1 == 1 || optimizer.beta2 == 1) {
+    throw_usage("--{} must be below 1", optimizer.beta1 == 1 ? "beta1" : "beta2");
+  }
   TrainSettings s;
   s.loss = loss;
   s.recipe = recipe;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "apps/interrupt.h"
+#include "apps/output_files.h"
 #include "core/log.h"
 #include "core/memory_info.h"
 
@@ -63,6 +64,13 @@ TrainRun::TrainRun(Trainer& trainer, BatchSource& batches, const RunPlan& plan,
       checkpoints_(flags.checkpoint_dir.empty() ? recorder.directory() / "checkpoints"
                                                 : flags.checkpoint_dir),
       micro_(size_t(plan.accumulate)) {
+  if (flags.save_every > 0) {  // better now than after the steps that were to be saved
+    try {
+      check_writable(checkpoints_);
+    } catch (const FormatError& e) {
+      throw_format("checkpoints cannot be kept in {}: {}", checkpoints_.string(), e.what());
+    }
+  }
   for (PackedBatch& b : micro_) reserve(b, batches.bounds());
   trainer_.phase = [this](const char* name) { recorder_.phase(name, at_step_); };
 }

@@ -211,6 +211,7 @@ TEST_F(Smoke, SizesAndBatches) {
   smoke_refused({{"--max-layers", "0"}}, 2, "--max-layers");
   smoke_refused({{"--vocabulary", "1"}}, 2, "--vocabulary");
   smoke_refused({{"--steps-per-epoch", "0"}}, 2, "--steps-per-epoch");
+  smoke_refused({{"--epochs", "9000000000000000000"}}, 2, "are too many steps");
 }
 
 TEST_F(Smoke, LossesAndRates) {

@@ -131,8 +131,10 @@ TEST_F(TrainErrors, OutputsThatExistOrCannotBe) {
   // Where the run itself is recorded.
   refused({{"--runs-dir", file("there.dat/runs")}}, 3, "there.dat/runs");
   refused({{"--runs-dir", "/proc/nibble"}}, 3, "/proc/nibble");
-  refused({{"--checkpoint-dir", file("there.dat/c")}, {"--save-every-steps", "1"}}, 3,
-          "there.dat/c");
+  // Before the first step, although the first save would come later.
+  refused({{"--checkpoint-dir", file("there.dat/c")}, {"--save-every-steps", "2"}}, 3,
+          "checkpoints cannot be kept in " + file("there.dat/c"));
+  EXPECT_EQ(file_bytes(file("runs/run/metrics.jsonl")), "");
 }
 
 TEST_F(TrainErrors, ReadOnlyDirectories) {

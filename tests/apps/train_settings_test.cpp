@@ -30,6 +30,7 @@ TEST_F(TrainSettingsTest, StepsAndEpochs) {
   refused({{"--epochs", "1"}}, 2, "--steps and --epochs both say how long");
   refused({{"--steps", "0"}}, 2, "--steps");
   refused({{"--steps", kLeaveOut}, {"--epochs", "0"}}, 2, "--epochs");
+  refused({{"--steps", kLeaveOut}, {"--epochs", "1e300"}}, 2, "--epochs 1e+300 would be");
 }
 
 TEST_F(TrainSettingsTest, BatchesAndAccumulation) {
@@ -164,6 +165,8 @@ TEST_F(TrainSettingsTest, AdamsConstants) {
                         {"--grad-clip", "1"}}) == usual);
   refused({{"--eps", "0"}}, 2, "--eps");
   refused({{"--beta1", "1.1"}}, 2, "--beta1");
+  refused({{"--beta1", "1"}}, 2, "--beta1 must be below 1");  // divides by 1 - beta
+  refused({{"--beta2", "1"}}, 2, "--beta2 must be below 1");
 }
 
 TEST_F(TrainSettingsTest, OptimizerStateModes) {
@@ -259,6 +262,8 @@ TEST_F(TrainSettingsTest, TrainLastLayersTrainsProjectionsOnly) {
     EXPECT_EQ(entry_bytes(*before, t.name) != entry_bytes(*after, t.name), trains) << t.name;
   }
   refused({{"--train-last-layers", "4"}}, 2, "the model has 3 layers");
+  refused({{"--train-last-layers", "1"}, {"--lr-scale", "embed_tokens=2"}}, 2,
+          "all of it is frozen already");
 }
 
 TEST_F(TrainSettingsTest, WhatMustNotChangeTheResult) {
