@@ -64,10 +64,11 @@ void blas_product(const Context& c, Tensor out, Tensor x, const LinearWeight& w)
 }
 
 // Packed weights that are read straight from their own layout: few tokens in 16 bits.
-enum class Streamed { no, one, few };
+enum class Streamed { no, one, few, few_by_groups };
 Streamed streamed(const Context& c, const Tensor& x, const LinearWeight& w) {
   if (!w.is_packed() || !is_half(x)) return Streamed::no;
   if (x.dim(0) == 1 && gemv_fits(c, w)) return Streamed::one;
+  if (gemv_wgmma_fits(c, x.dim(0), w)) return Streamed::few_by_groups;
   return gemv_batch_fits(c, x.dim(0), w) ? Streamed::few : Streamed::no;
 }
 
@@ -75,6 +76,7 @@ void product(const Context& c, Tensor out, Tensor x, const LinearWeight& w) {
   switch (streamed(c, x, w)) {
     case Streamed::one: gemv(c, out, x, w); return;
     case Streamed::few: gemv_batch(c, out, x, w); return;
+    case Streamed::few_by_groups: gemv_wgmma(c, out, x, w); return;
     case Streamed::no: break;
   }
   if (blas_fits(out, x, w) && size_t(2 * w.in * kRowPanel) <= kPanelBytes) {
@@ -119,6 +121,7 @@ void linear_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x, const
     switch (streamed(c, x, w)) {
       case Streamed::one: gemv_swiglu(c, act, gate_up, x, w); return;
       case Streamed::few: gemv_batch_swiglu(c, act, gate_up, x, w); return;
+      case Streamed::few_by_groups: gemv_wgmma_swiglu(c, act, gate_up, x, w); return;
       case Streamed::no: break;
     }
   }

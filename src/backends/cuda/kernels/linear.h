@@ -30,15 +30,20 @@ void scale_columns(const Context& c, Tensor out, Tensor sums, const float* row_s
 // same order whatever N is.
 void linear_general(const Context& c, Tensor out, Tensor x, const LinearWeight& w);
 
-// gemv.cu: packed weights times one token, bf16 or f16; gemv_batch.cu: times 2 .. kBatchTokens.
+// gemv.cu: packed weights times one token, bf16 or f16; gemv_batch.cu: times 2 .. kBatchTokens;
+// gemv_wgmma.cu: the same with instructions that only compute capability 9.0 has.
 constexpr int64_t kBatchTokens = 64;
 bool gemv_fits(const Context& c, const LinearWeight& w);
 void gemv(const Context& c, Tensor out, Tensor x, const LinearWeight& w);
 bool gemv_batch_fits(const Context& c, int64_t n, const LinearWeight& w);
 void gemv_batch(const Context& c, Tensor out, Tensor x, const LinearWeight& w);
+bool gemv_wgmma_fits(const Context& c, int64_t n, const LinearWeight& w);
+void gemv_wgmma(const Context& c, Tensor out, Tensor x, const LinearWeight& w);
 // gate_up, and silu(gate) * up of its rounded values: the bits of linear, swiglu. w.out % 32 == 0.
 void gemv_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x, const LinearWeight& w);
 void gemv_batch_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x,
+                       const LinearWeight& w);
+void gemv_wgmma_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x,
                        const LinearWeight& w);
 
 // The kernel of a product of packed weights with n tokens, for the log.
