@@ -4,7 +4,7 @@
 `nibble profile --repeat`. Random weights, random tokens, every position scored, AdamW.
 
 usage: torch_train.py CONFIG.json [--batch 8] [--seq 256] [--steps 20] [--threads 2]
-                      [--device cpu|cuda] [--dtype float32|bfloat16]
+                      [--device cpu|cuda] [--dtype float32|bfloat16] [--checkpoint]
 """
 import argparse
 import json
@@ -22,13 +22,19 @@ p.add_argument("--steps", type=int, default=20)
 p.add_argument("--threads", type=int, default=2)
 p.add_argument("--device", default="cpu")
 p.add_argument("--dtype", default="float32")
+p.add_argument("--checkpoint", action="store_true", help="recompute activations")
 a = p.parse_args()
 
 torch.set_num_threads(a.threads)
 torch.manual_seed(0)
 config = Qwen3Config(**json.load(open(a.config)))
-model = Qwen3ForCausalLM(config).to(a.device, getattr(torch, a.dtype))
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.0)
+with torch.device(a.device):
+    model = Qwen3ForCausalLM(config).to(getattr(torch, a.dtype))
+if a.checkpoint:
+    model.gradient_checkpointing_enable()
+    model.train()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.0,
+                              fused=a.device == "cuda")
 ids = torch.randint(0, config.vocab_size, (a.batch, a.seq + 1), device=a.device)
 parameters = sum(p.numel() for p in model.parameters())
 
@@ -55,4 +61,5 @@ median = statistics.median(times)
 tokens = a.batch * a.seq
 print(f"torch {torch.__version__} {a.dtype} {a.device}: {parameters} parameters, {tokens} tokens, "
       f"median {median:.2f} ms (p10 {times[len(times) // 10]:.2f}, "
-      f"p90 {times[len(times) * 9 // 10]:.2f}), {tokens / median * 1e3:.0f} tokens/s")
+      f"p90 {times[len(times) * 9 // 10]:.2f}), {tokens / median * 1e3:.0f} tokens/s"
+      + (f", peak {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB" if a.device == "cuda" else ""))

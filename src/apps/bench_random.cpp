@@ -40,12 +40,13 @@ struct Layout {
   }
 };
 
-Layout layout_of(const Config& config) {
+Layout layout_of(const Config& config, TiedHead head) {
   // The root mean square of sixteen equally likely E2M1 values is 2.93: with this scale a row of
   // products has the size of its inputs.
   constexpr double kCodeRms = 2.926;
   Layout l;
   for (const ParamSpec& p : parameter_table(config)) {
+    if (config.tied && p.slot == ParamSlot::head && head == TiedHead::left_out) continue;
     if (p.is_linear() && p.shape[1] % kNvfp4Block == 0) {
       const int64_t out = p.shape[0], in = p.shape[1];
       const auto scale = e4m3_encode(float(1 / (kCodeRms * std::sqrt(double(in)))));
@@ -125,8 +126,9 @@ class RandomSource final : public TensorSource {
 
 }  // namespace
 
-std::unique_ptr<TensorSource> make_random_source(const Config& config, uint64_t seed, int threads) {
-  return std::make_unique<RandomSource>(layout_of(config), seed, threads);
+std::unique_ptr<TensorSource> make_random_source(const Config& config, uint64_t seed, int threads,
+                                                 TiedHead head) {
+  return std::make_unique<RandomSource>(layout_of(config, head), seed, threads);
 }
 
 }  // namespace nibble

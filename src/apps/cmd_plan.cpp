@@ -73,7 +73,7 @@ std::vector<Row> rows_of(const PlanOptions& o, const Backend& be, const Config& 
       s.memory = mode;
       s.recompute = recompute;
       Row r{mode, recompute, plan_arenas(be, c, make_param_groups(c, s), s, global_scales)};
-      r.program = r.total = program_bytes(c, s);
+      r.program = r.total = program_bytes(be, c, s);
       for (const ArenaBytes& a : r.arenas) r.total += a.bytes;
       rows.push_back(std::move(r));
     }

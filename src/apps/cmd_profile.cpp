@@ -4,11 +4,14 @@
 #include <chrono>
 #include <ostream>
 
+#include "apps/bench_random.h"
 #include "apps/command.h"
 #include "apps/train_options.h"
 #include "apps/train_run.h"
+#include "backends/cuda/cuda_backend.h"
 #include "core/log.h"
 #include "core/memory_info.h"
+#include "core/thread_pool.h"
 
 namespace nibble {
 namespace {
@@ -22,6 +25,8 @@ enum class Phase {
   state_initialized,
   batch_ready,
   zero_grad_done,
+  forward_done,
+  head_done,
   backward_done,
   optimizer_step_done,
   cleanup_done
@@ -33,12 +38,15 @@ const std::vector<std::pair<std::string, Phase>> kPhases = {
     {"state_initialized", Phase::state_initialized},
     {"batch_ready", Phase::batch_ready},
     {"zero_grad_done", Phase::zero_grad_done},
+    {"forward_done", Phase::forward_done},
+    {"head_done", Phase::head_done},
     {"backward_done", Phase::backward_done},
     {"optimizer_step_done", Phase::optimizer_step_done},
     {"cleanup_done", Phase::cleanup_done}};
 
 struct ProfileOptions {
   ModelOptions model;
+  bool random_weights = false;
   fs::path train_data;
   int64_t sample_index = 0;
   BatchFlags batch;
@@ -49,6 +57,10 @@ struct ProfileOptions {
 
   void visit_fields(Fields& f) {
     model.visit_fields(f);
+    f.add(random_weights, {.flag = "--random-weights",
+                           .help = "Profile a model of the shape of --config with random weights, "
+                                   "made in memory; no file is read",
+                           .needs = "--config"});
     f.section("Batch");
     f.add(train_data, {.flag = "--train-data",
                        .help = "A sample of this file (.tsv, .jsonl); default: random tokens",
@@ -114,6 +126,7 @@ void print_repeated(const ProfileOptions& o, Trainer& trainer, std::span<const P
   for (int64_t i = 0; i < o.repeat; ++i) {
     const auto start = std::chrono::steady_clock::now();
     trainer.step(micro);
+    trainer.state().backend().sync();
     const auto end = std::chrono::steady_clock::now();
     ms.push_back(std::chrono::duration<double, std::milli>(end - start).count());
   }
@@ -131,10 +144,20 @@ void print_repeated(const ProfileOptions& o, Trainer& trainer, std::span<const P
 
 void profile(const ProfileOptions& o, PhaseTable& phases, std::ostream& out) {
   phases.reached("start");
-  const ModelPaths paths = resolve_model(
-      o.model, o.train_data.empty() ? TokenizerNeed::optional : TokenizerNeed::required);
+  ModelPaths paths;
+  if (o.random_weights) {
+    if (o.model.named()) throw_usage("--random-weights takes no --model: nothing is read");
+    if (!o.train_data.empty()) throw_usage("--random-weights has no tokenizer for --train-data");
+    paths.config = o.model.config;
+  } else {
+    paths = resolve_model(o.model,
+                          o.train_data.empty() ? TokenizerNeed::optional : TokenizerNeed::required);
+  }
   const Config config = load_config(paths.config);
-  const auto source = open_tensor_source(paths.weights);
+  const auto source =
+      o.random_weights
+          ? make_random_source(config, o.train.seed, default_thread_count(), TiedHead::left_out)
+          : open_tensor_source(paths.weights);
   const auto backend = make_backend(o.train.device, o.train.threads);
   std::vector<PackedBatch> micro(static_cast<size_t>(o.batch.accumulate));
   if (o.train_data.empty()) {
@@ -171,11 +194,15 @@ void profile(const ProfileOptions& o, PhaseTable& phases, std::ostream& out) {
   phases.reached("state_initialized");
   phases.quiet(true);
   for (int64_t i = 0; i < o.warmup; ++i) trainer.step(micro);
+  backend->sync();
   phases.reached("");
   phases.quiet(false);
   phases.reached("batch_ready");
   phases.reached("zero_grad_done");  // gradients are overwritten, never cleared
-  trainer.phase = [&](const char* name) { phases.reached(name); };
+  trainer.phase = [&](const char* name) {
+    backend->sync();
+    phases.reached(name);
+  };
   const auto start = std::chrono::steady_clock::now();
   const StepResult r = trainer.step(micro);
   const double ms =
@@ -187,6 +214,9 @@ void profile(const ProfileOptions& o, PhaseTable& phases, std::ostream& out) {
   out << fmt::format("loss={:.6f} grad_l2={:.6g} tokens={} scored={} elapsed={:.1f}ms\n", r.loss,
                      r.grad_norm, r.tokens, r.scored, ms);
   if (r.skipped) out << fmt::format("skipped: {}\n", r.problem);
+  if (!backend->memory_is_host()) {
+    out << fmt::format("device memory: peak {}\n", format_bytes(cuda_memory().peak_bytes));
+  }
   if (o.repeat > 0) print_repeated(o, trainer, micro, r.tokens, out);
 }
 

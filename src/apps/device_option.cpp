@@ -50,17 +50,14 @@ void add_device(Fields& f, Device& device, int32_t& threads) {
                   .most = 1024});
 }
 
-Device choose_device(const Device& wanted, Purpose purpose) {
+Device resolve_device(const Device& wanted) {
+  if (wanted.kind != Device::automatic) return wanted;
+  const CudaSupport support = cuda_support();
+  return support.usable() ? Device(Device::cuda, support.devices.front().index) : Device::cpu;
+}
+
+Device choose_device(const Device& wanted, Purpose) {
   if (wanted.kind == Device::cpu) return wanted;
-  if (purpose == Purpose::training) {
-    if (wanted.kind == Device::cuda) {
-      throw_device("--device cuda: training has no CUDA backend yet; use --device cpu");
-    }
-    if (kBuiltWithCuda && cuda_support().usable()) {
-      log_info("on the CPU: training has no CUDA backend yet");
-    }
-    return Device::cpu;
-  }
   if (wanted.kind == Device::cuda) return wanted;  // what is wrong with it, the backend will say
   const CudaSupport support = cuda_support();
   if (support.usable()) return Device(Device::cuda, support.devices.front().index);

@@ -26,7 +26,9 @@ struct FieldKindOf<Device> {
 
 void add_device(Fields& f, Device& device, int32_t& threads);
 
-// Training is on the CPU only: it never takes a GPU by itself.
+// The same without a word.
+Device resolve_device(const Device& wanted);
+
 enum class Purpose { training, inference };
 // What `wanted` stands for on this machine, never automatic; says in the log what was chosen and
 // why. DeviceError where a GPU was asked for and cannot be had.

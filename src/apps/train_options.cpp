@@ -158,7 +158,10 @@ void TrainFlags::visit_fields(Fields& f) {
                      .most = 1 << 20});
 }
 
-DType TrainFlags::compute_type() const { return float_type(compute, DType::f32); }
+DType TrainFlags::compute_type() const {
+  return float_type(compute,
+                    resolve_device(device).kind == Device::cuda ? DType::bf16 : DType::f32);
+}
 
 TrainSettings TrainFlags::settings() const {
   if (final_lr_share > 0 && schedule == ScheduleShape::constant) {
@@ -277,7 +280,8 @@ void check_window(const Config& c, int64_t rows) {
   }
 }
 
-uint64_t program_bytes(const Config& c, const TrainSettings& s) {
+uint64_t program_bytes(const Backend& be, const Config& c, const TrainSettings& s) {
+  if (!be.memory_is_host()) return 0;  // the program's own is not on the device
   constexpr uint64_t kProgram = 24 << 20, kLeastPanels = 8 << 20;
   constexpr uint64_t kPanelBytes = 4 * 32 * sizeof(float);  // for each row of the product's depth
   const int64_t piece = s.loss == LossKind::ce ? vocabulary_piece(c, s, s.max_outputs) : 0;
@@ -299,7 +303,7 @@ void choose_memory(TrainSettings& s, const TrainFlags& flags, const Backend& be,
   for (const MemoryPlan& p : plans) {
     s.memory = p.mode;
     s.recompute = p.recompute;
-    need = total_bytes(plan_arenas(be, c, groups, s, global_scales)) + program_bytes(c, s);
+    need = total_bytes(plan_arenas(be, c, groups, s, global_scales)) + program_bytes(be, c, s);
     if (need <= available) break;
   }
   if (need > available) {

@@ -73,7 +73,7 @@ void check_window(const Config& config, int64_t rows);
 
 // What a process needs beside the arenas, about: itself with a tokenizer, and the panels a matrix
 // product on a CPU packs one of its factors into.
-uint64_t program_bytes(const Config& config, const TrainSettings& settings);
+uint64_t program_bytes(const Backend& backend, const Config& config, const TrainSettings& settings);
 
 // Decides memory mode and recompute: what was asked for, or the first that fits into what the
 // backend has left. Fills settings.memory and .recompute and logs the choice with its numbers.

@@ -96,6 +96,7 @@ class Backend {
   // Zeroed memory; DeviceError that says what was wanted and what there is when it cannot be had.
   Buffer allocate(size_t n_bytes, std::string_view what);
   virtual uint64_t available_memory() const { return UINT64_MAX; }
+  virtual bool memory_is_host() const { return true; }  // false: a device has memory of its own
   void upload(Tensor dst, const void* host);  // dst contiguous
   void download(void* host, Tensor src);      // src contiguous; waits
   void copy(Tensor dst, Tensor src);          // same type and shape; strides may differ

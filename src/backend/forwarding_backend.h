@@ -11,6 +11,7 @@ class ForwardingBackend : public Backend {
   explicit ForwardingBackend(Backend& inner) : inner_(inner) {}
   std::string name() const override { return inner_.name(); }
   uint64_t available_memory() const override { return inner_.available_memory(); }
+  bool memory_is_host() const override { return inner_.memory_is_host(); }
 
  protected:
   Backend& inner_;

@@ -43,7 +43,8 @@ class Trainer {
   explicit Trainer(TrainState& state);
 
   // One update from the micro-batches (several are accumulated). Phases call `phase(name)`:
-  // batch_ready, zero_grad_done, backward_done, optimizer_step_done.
+  // forward_done and head_done (for each
+  // micro-batch), backward_done, optimizer_step_done.
   StepResult step(std::span<const PackedBatch> micro_batches);
   std::function<void(const char* phase)> phase;
 

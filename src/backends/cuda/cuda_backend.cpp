@@ -16,6 +16,7 @@ class CudaBackend final : public Backend {
     return fmt::format("cuda ({}, compute capability {}.{})", device_.name, device_.major,
                        device_.minor);
   }
+  bool memory_is_host() const override { return device_.unified_memory; }
   // Where CPU and GPU share memory the driver counts pages of the file cache as used: the system's
   // own figure is the one to trust.
   uint64_t available_memory() const override {

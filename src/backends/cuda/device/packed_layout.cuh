@@ -50,12 +50,16 @@ NIBBLE_HOST_DEVICE constexpr int magnitude_bit(int pair) { return pair < 3 ? 6 -
 NIBBLE_HOST_DEVICE constexpr int sign_bit(int pair) {
   return pair == 0 ? 15 : pair == 1 ? 12 : pair == 2 ? 14 : 13;
 }
+// Where a word has element i, given as magnitude code and sign.
+NIBBLE_HOST_DEVICE constexpr uint32_t placed(int i, uint32_t magnitude, uint32_t sign) {
+  const int half = 16 * (i % 2);
+  return magnitude << (half + magnitude_bit(i / 2)) | sign << (half + sign_bit(i / 2));
+}
 NIBBLE_HOST_DEVICE constexpr uint32_t repack8(uint32_t nibbles) {
   uint32_t w = 0;
   for (int i = 0; i < 8; ++i) {
     const uint32_t code = nibbles >> (4 * i) & 15u;
-    const int half = 16 * (i % 2);
-    w |= (code & 7u) << (half + magnitude_bit(i / 2)) | (code >> 3) << (half + sign_bit(i / 2));
+    w |= placed(i, code & 7u, code >> 3);
   }
   return w;
 }

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT
 // AdamW in one pass: reads gradient, master and moments, writes master, moments and the NVFP4 copy.
-// A lane owns 16 elements, which is an NVFP4 block; 16 lanes own a moment block of 256. The
-// arithmetic is that of quant/moments.h and quant/nvfp4_block.h, so the bits are the CPU's.
+// A lane owns 8 elements, two lanes an NVFP4 block, a warp a moment block of 256. (With 16 elements
+// a lane the code, all unrolled, left the instruction cache: five times slower.) The arithmetic is
+// that of quant/moments.h and quant/nvfp4_block.h, so the bits are the CPU's.
 #include <algorithm>
 
 #include "backends/cuda/device/dependency.cuh"
-#include "backends/cuda/device/packed_layout.cuh"
+#include "backends/cuda/device/quantize_half.cuh"
 #include "backends/cuda/device/types.cuh"
 #include "backends/cuda/kernels/kernels.h"
 #include "backends/cuda/launch.h"
 #include "quant/moments.h"
-#include "quant/nvfp4_block.h"
 
 namespace nibble::cuda {
 namespace {
 
-constexpr int kThreads = 128, kOwn = 16, kLanes = int(kMomentBlock) / kOwn;
-static_assert(kOwn == kNvfp4Block);
+constexpr int kThreads = 256, kOwn = 8, kLanes = int(kMomentBlock) / kOwn;
+static_assert(kLanes == 32);
 
 struct AdamwArgs {
   void *master, *grad;
@@ -40,9 +40,9 @@ struct Tables {
 __constant__ Tables kTables;
 
 template <class T, class V>
-__device__ __forceinline__ void load16(const T* p, int count, bool aligned, V&& take) {
+__device__ __forceinline__ void load8(const T* p, int count, bool aligned, V&& take) {
   if (count == kOwn && aligned) {
-    constexpr int W = 16 / int(sizeof(T));
+    constexpr int W = std::min(kOwn, 16 / int(sizeof(T)));
 #pragma unroll
     for (int k = 0; k < kOwn; k += W) {
       const Pack<T, W> raw = *reinterpret_cast<const Pack<T, W>*>(p + k);
@@ -57,9 +57,9 @@ __device__ __forceinline__ void load16(const T* p, int count, bool aligned, V&& 
   }
 }
 template <class T, class V>
-__device__ __forceinline__ void store16(T* p, int count, bool aligned, V&& give) {
+__device__ __forceinline__ void store8(T* p, int count, bool aligned, V&& give) {
   if (count == kOwn && aligned) {
-    constexpr int W = 16 / int(sizeof(T));
+    constexpr int W = std::min(kOwn, 16 / int(sizeof(T)));
 #pragma unroll
     for (int k = 0; k < kOwn; k += W) {
       Pack<T, W> raw;
@@ -99,7 +99,7 @@ template <Moment kMoment>
 __device__ __forceinline__ void decode_int8(const Tables& t, const MomentView& x, int64_t element,
                                             int count, bool aligned, float (&out)[kOwn]) {
   const float scale = x.scales[element / kMomentBlock];
-  load16(x.codes + element, count, aligned, [&](int i, uint8_t code) {
+  load8(x.codes + element, count, aligned, [&](int i, uint8_t code) {
     out[i] = (kMoment == Moment::first ? dynamic_value(t.dynamic, code) : log_value(t.log, code)) *
              scale;
   });
@@ -111,7 +111,7 @@ __device__ __forceinline__ void encode_int8(const Tables& t, const MomentView& x
                                             const uint32_t (&words)[kOwn]) {
   const float scale = int8_moment_scale(block_amax(in)), inverse = inverse_or_zero(scale);
   if (leader && count > 0) x.scales[element / kMomentBlock] = scale;
-  store16(x.codes + element, count, aligned, [&](int i) {
+  store8(x.codes + element, count, aligned, [&](int i) {
     const float r = in[i] * inverse;
     return kMoment == Moment::first ? dynamic_code(t.dynamic, r)
                                     : log_code(t.log, r, words[i] >> 16);
@@ -151,11 +151,13 @@ __device__ __forceinline__ void encode_nvfp4(const MomentView& x, int64_t elemen
 #pragma unroll
   for (int i = 0; i < kOwn; ++i) y[i] = kFirst ? in[i] : i < count ? sqrtf(in[i]) : 0.0f;
   const float scale = nvfp4_moment_scale(block_amax(y), kFirst ? FLT_MIN : kRootScaleFloor);
+  uint32_t top = __float_as_uint(moment_amax(y, kOwn));
+  top = max(top, __shfl_xor_sync(0xffffffffu, top, 1));  // two lanes share a small scale
   if (count == 0) return;
   if (leader) x.scales[element / kMomentBlock] = scale;
-  const float amax = moment_amax(y, count);
+  const float amax = __uint_as_float(top);
   const uint8_t small = nvfp4_small_scale(amax, scale);
-  x.small_scales[element / 16] = small;
+  if (element % 16 == 0) x.small_scales[element / 16] = small;
   const float s = e4m3_value(small) * scale;
 #pragma unroll
   for (int i = 0; i < kOwn; ++i) {
@@ -204,30 +206,48 @@ __device__ __noinline__ uint8_t quantize_by_rule(ScaleRule rule, const float* w,
   }
 }
 
-// The block's place in the packed weight.
+// The place of an element's block in the packed weight, and its row's scale.
 __device__ __forceinline__ BlockPlace place_of(const AdamwArgs& a, int64_t element, float* g) {
   const int64_t row = a.row_offset + element / a.in;
   *g = a.row_scale ? a.row_scale[row] : 1.0f;
   return block_place(a.in, row, element % a.in / kNvfp4Block);
 }
 
-__device__ __forceinline__ void requantize(const AdamwArgs& a, int64_t element,
-                                           const float (&w)[kOwn]) {
+// Rules that are rarely chosen: the lane with the first half does the block.
+__device__ __noinline__ void requantize_by_rule(const AdamwArgs& a, int64_t element, bool changed,
+                                                const float* own) {
+  float w[16];
+  for (int i = 0; i < kOwn; ++i) {
+    w[i] = own[i];
+    w[i + kOwn] = __shfl_xor_sync(0xffffffffu, own[i], 1);
+  }
+  if (!changed || element % 16 != 0) return;
   float g;
   const BlockPlace at = place_of(a, element, &g);
   uint8_t bytes[8];
-  const uint8_t scale = a.rule == ScaleRule::four_over_six
-                            ? nvfp4_block::quantize<ScaleRule::four_over_six>(w, g, bytes)
-                            : quantize_by_rule(a.rule, w, g, bytes);
+  const uint8_t scale = quantize_by_rule(a.rule, w, g, bytes);
   uint64_t codes = 0;
-#pragma unroll
   for (int i = 0; i < 8; ++i) codes |= uint64_t(bytes[i]) << (8 * i);
   write_block(a.packed, at, codes, scale);
 }
 
+// All lanes take part; `changed` is that of the block.
+template <bool kShort>
+__device__ __forceinline__ void requantize(const AdamwArgs& a, int64_t element, bool changed,
+                                           const float (&w)[kOwn]) {
+  float g = 1;
+  BlockPlace at = {};
+  if (changed) at = place_of(a, element, &g);
+  const QuantisedHalf q = four_over_six_half<kShort>(w, g);
+  if (!changed) return;
+  const int half = int(element / kOwn % 2);
+  *reinterpret_cast<uint32_t*>(a.packed + at.codes + 4 * half) = q.word;
+  if (half == 0) a.packed[at.scale] = q.scale;
+}
+
 // Writes weights, so the next kernel may not start early.
 template <class M, class G, bool kInt8>
-__global__ void __launch_bounds__(kThreads, 4) adamw_kernel(AdamwArgs a) {
+__global__ void __launch_bounds__(kThreads) adamw_kernel(const __grid_constant__ AdamwArgs a) {
   __shared__ Tables tables;
   if (kInt8 && threadIdx.x < sizeof(Tables) / 4) {
     reinterpret_cast<uint32_t*>(&tables)[threadIdx.x] =
@@ -244,8 +264,8 @@ __global__ void __launch_bounds__(kThreads, 4) adamw_kernel(AdamwArgs a) {
 
   float m[kOwn] = {}, v[kOwn] = {}, w[kOwn] = {}, g[kOwn] = {};
   if (count > 0) {
-    load16(grad, count, a.aligned, [&](int i, G x) { g[i] = to_f32(x); });
-    load16(master, count, a.aligned, [&](int i, M x) { w[i] = to_f32(x); });
+    load8(grad, count, a.aligned, [&](int i, G x) { g[i] = to_f32(x); });
+    load8(master, count, a.aligned, [&](int i, M x) { w[i] = to_f32(x); });
     if constexpr (kInt8) {
       decode_int8<Moment::first>(tables, a.m, element, count, a.aligned, m);
       decode_int8<Moment::second>(tables, a.v, element, count, a.aligned, v);
@@ -263,7 +283,8 @@ __global__ void __launch_bounds__(kThreads, 4) adamw_kernel(AdamwArgs a) {
   if (a.from_quantised && count == kOwn) {
     float scale;
     uint8_t byte;
-    const uint64_t codes = read_block(a.packed, place_of(a, element, &scale), &byte);
+    const uint64_t codes =
+        read_block(a.packed, place_of(a, element, &scale), &byte) >> (element % 16 * 4);
     const float s = e4m3_value(byte) * scale;
 #pragma unroll
     for (int i = 0; i < kOwn; ++i) from[i] = e2m1_value(uint8_t(codes >> (4 * i) & 15)) * s;
@@ -277,7 +298,7 @@ __global__ void __launch_bounds__(kThreads, 4) adamw_kernel(AdamwArgs a) {
     changed |= __float_as_uint(next) != __float_as_uint(w[i]);
     w[i] = next;
   }
-  if (count > 0) store16(master, count, a.aligned, [&](int i) { return from_f32<M>(w[i]); });
+  if (count > 0) store8(master, count, a.aligned, [&](int i) { return from_f32<M>(w[i]); });
   if constexpr (kInt8) {
     encode_int8<Moment::first>(tables, a.m, element, count, a.aligned, leader, m, words);
     encode_int8<Moment::second>(tables, a.v, element, count, a.aligned, leader, v, words);
@@ -286,7 +307,17 @@ __global__ void __launch_bounds__(kThreads, 4) adamw_kernel(AdamwArgs a) {
     encode_other<Moment::first>(a.format, a.m, element, count, leader, m, words);
     encode_other<Moment::second>(a.format, a.v, element, count, leader, v, words);
   }
-  if (a.packed && changed) requantize(a, element, w);
+  if (!a.packed) return;
+  changed |= __shfl_xor_sync(0xffffffffu, int(changed), 1) != 0;
+  if (__ballot_sync(0xffffffffu, changed) == 0) return;
+  // The whole warp: halves of a block meet in shuffles. Products of a row scale have more bits.
+  if (a.rule != ScaleRule::four_over_six) {
+    requantize_by_rule(a, element, changed, w);
+  } else if (sizeof(M) == 2 && !a.row_scale) {
+    requantize<true>(a, element, changed, w);
+  } else {
+    requantize<false>(a, element, changed, w);
+  }
 }
 
 // --- Sum of squares ---
