@@ -8,11 +8,10 @@
 // that row's scales: one fp32 multiply-add a block. Codes become operands by shifts alone
 // (packed_layout.cuh); the token is kept times kTokenScale to undo their tiny exponent.
 //
-// A block of warps owns 16 rows (with swiglu 16 of the gate and 16 of the up half) and a slice of
-// the columns; the slices of a row are a cluster whose first block adds the warps' sums in order.
+// A block owns 16 rows (with swiglu 16 of the gate and 16 of the up half); its warps share the
+// columns, and their sums are added in order.
 #include <algorithm>
 
-#include "backends/cuda/device/cluster.cuh"
 #include "backends/cuda/device/dependency.cuh"
 #include "backends/cuda/device/dequantize.cuh"
 #include "backends/cuda/device/mma.cuh"
@@ -22,9 +21,7 @@
 namespace nibble::cuda {
 namespace {
 
-constexpr int kWarps = 4;  // along K
 constexpr int kDepth = 5;  // units a warp has in flight
-constexpr int kMaxSlices = 4;
 
 // Leaves equal room above and below: |x| from 2^-60 to 2^63 is exact.
 template <class T>
@@ -36,7 +33,7 @@ struct Job {
   const float* row_scale;
   AnyFloats out;     // [rows], or gate_up [2 F]
   AnyFloats swiglu;  // [F] or null
-  int rows, in, units, slices;
+  int rows, in, units;
   bool aligned;  // x may be read 16 bytes at a time
 };
 
@@ -78,76 +75,91 @@ __device__ __forceinline__ void multiply(const Unit& u, const uint4* even, const
   acc1 = fmaf(s8.y, e[3], acc1);
 }
 
-// Columns [begin, begin + count) of the token times kTokenScale, zeros behind its end.
-template <class T>
-__device__ __forceinline__ void stage_token(T* xs, const Job& j, int begin, int count) {
+// The token times kTokenScale, zeros behind its end. All of a thread's loads come before its first
+// store.
+template <class T, int kThreads>
+__device__ __forceinline__ void stage_token(T* xs, const Job& j) {
+  constexpr int kBatch = 5;
   const T* x = static_cast<const T*>(j.x);
-  if (j.aligned) {
-    const uint32_t scale = pair_of<T>(kTokenScale<T>);
-    for (int i = int(threadIdx.x); i < count / 8; i += int(blockDim.x)) {
-      uint4 v = make_uint4(0, 0, 0, 0);
-      if (begin + 8 * i < j.in) v = *reinterpret_cast<const uint4*>(x + begin + 8 * i);
-      if constexpr (kTokenScale<T> != 1.0f) {
-        v.x = multiply_pair<T>(v.x, scale), v.y = multiply_pair<T>(v.y, scale);
-        v.z = multiply_pair<T>(v.z, scale), v.w = multiply_pair<T>(v.w, scale);
-      }
-      reinterpret_cast<uint4*>(xs)[i] = v;
-    }
-  } else {
-    for (int i = int(threadIdx.x); i < count; i += int(blockDim.x)) {
-      const float v = begin + i < j.in ? to_f32(x[begin + i]) : 0.0f;
+  const int t = int(threadIdx.x), count = j.units * int(kUnitCols);
+  if (!j.aligned) {
+    for (int i = t; i < count; i += kThreads) {
+      const float v = i < j.in ? to_f32(x[i]) : 0.0f;
       xs[i] = from_f32<T>(v * kTokenScale<T>);
+    }
+    return;
+  }
+  const uint32_t scale = pair_of<T>(kTokenScale<T>);
+  for (int first = t; first < count / 8; first += kBatch * kThreads) {
+    uint4 v[kBatch];
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int i = first + b * kThreads;
+      v[b] = make_uint4(0, 0, 0, 0);
+      if (8 * i < j.in) v[b] = __ldcg(reinterpret_cast<const uint4*>(x) + i);
+    }
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int i = first + b * kThreads;
+      if constexpr (kTokenScale<T> != 1.0f) {
+        v[b].x = multiply_pair<T>(v[b].x, scale), v[b].y = multiply_pair<T>(v[b].y, scale);
+        v[b].z = multiply_pair<T>(v[b].z, scale), v[b].w = multiply_pair<T>(v[b].w, scale);
+      }
+      if (i < count / 8) reinterpret_cast<uint4*>(xs)[i] = v[b];
     }
   }
 }
 
-template <class T, bool kSwiglu>
-__device__ __forceinline__ void finish(const Job& j, int strip, int t, const float* sums) {
+// One row of a strip; scale is its row's and, with swiglu, the up row's.
+template <class T, bool kSwiglu, int kWarps>
+__device__ __forceinline__ void finish(const Job& j, int row, int t, const float* sums,
+                                       const float (&scale)[2]) {
   constexpr float kFactor = 1.0f / (kCodeScale<T> * kTokenScale<T>);
-  const auto value = [&](int row, int half) {
+  const auto value = [&](int half) {
     float v = 0;
-    for (int w = 0; w < j.slices * kWarps; ++w) {
-      v += sums[(w * (kSwiglu ? 2 : 1) + half) * int(kUnitRows) + t];
-    }
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) v += sums[(half * kWarps + w) * int(kUnitRows) + t];
     v *= kFactor;
-    return j.row_scale ? v * j.row_scale[row] : v;
+    return j.row_scale ? v * scale[half] : v;
   };
-  const int row = strip * int(kUnitRows) + t;
   if constexpr (kSwiglu) {
     const int width = j.rows / 2;
-    const T gate = from_f32<T>(value(row, 0)), up = from_f32<T>(value(row + width, 1));
+    const T gate = from_f32<T>(value(0)), up = from_f32<T>(value(1));
     static_cast<T*>(j.out.data)[row] = gate;
     static_cast<T*>(j.out.data)[row + width] = up;
     const float g = to_f32(gate);
     static_cast<T*>(j.swiglu.data)[row] = from_f32<T>(g * sigmoid(g) * to_f32(up));
   } else {
-    if (row < j.rows) j.out.set(row, value(row, 0));
+    if (row < j.rows) j.out.set(row, value(0));
   }
 }
 
-template <class T, bool kSwiglu>
+template <class T, bool kSwiglu, int kWarps>
 __global__ void __launch_bounds__(kWarps*(kSwiglu ? 64 : 32)) gemv_kernel(Job j) {
   constexpr int kHalves = kSwiglu ? 2 : 1;
   extern __shared__ uint4 shared[];
-  __shared__ float sums[kMaxSlices * kWarps * kHalves * kUnitRows];
+  __shared__ float sums[kHalves * kWarps * kUnitRows];
   __shared__ uint4 zeros[2];
   const int t = int(threadIdx.x), lane = t % 32, g = lane / 4, q = lane % 4;
-  const int half = t / 32 / kWarps, warp = t / 32 % kWarps;
-  const int strip = int(blockIdx.x) / j.slices, slice = int(blockIdx.x) % j.slices;
-  const int begin = j.units * slice / j.slices, count = j.units * (slice + 1) / j.slices - begin;
-  const int first = count * warp / kWarps, last = count * (warp + 1) / kWarps;
+  const int half = t / 32 / kWarps, warp = t / 32 % kWarps, strip = int(blockIdx.x);
+  const int first = j.units * warp / kWarps, last = j.units * (warp + 1) / kWarps;
   const int weight_strip = strip + half * (j.rows / 2 / int(kUnitRows));
-  const uint8_t* w = j.packed + (int64_t(weight_strip) * j.units + begin) * kUnitBytes;
-  if (j.slices > 1) cluster_arrive();
+  const uint8_t* w = j.packed + int64_t(weight_strip) * j.units * kUnitBytes;
   // Weights may be read ahead of the kernel before; the token may not.
   Unit units[kDepth];
 #pragma unroll
   for (int i = 0; i < kDepth; ++i) {
     if (first + i < last) units[i].load(w + int64_t(first + i) * kUnitBytes, lane);
   }
+  const int row = strip * int(kUnitRows) + t;  // of the thread that will finish it
+  float scale[2] = {1, 1};
+  if (j.row_scale && t < int(kUnitRows) && row < j.rows) {
+    scale[0] = j.row_scale[row];
+    if (kSwiglu) scale[1] = j.row_scale[row + j.rows / 2];
+  }
   enter();
   T* xs = reinterpret_cast<T*>(shared);
-  stage_token(xs, j, begin * int(kUnitCols), count * int(kUnitCols));
+  stage_token<T, kHalves * kWarps * 32>(xs, j);
   if (t < 2) zeros[t] = make_uint4(0, 0, 0, 0);
   __syncthreads();
 
@@ -171,28 +183,9 @@ __global__ void __launch_bounds__(kWarps*(kSwiglu ? 64 : 32)) gemv_kernel(Job j)
   acc1 += __shfl_xor_sync(0xffffffffu, acc1, 1);
   acc0 += __shfl_xor_sync(0xffffffffu, acc0, 2);
   acc1 += __shfl_xor_sync(0xffffffffu, acc1, 2);
-  float* place = sums + ((slice * kWarps + warp) * kHalves + half) * int(kUnitRows) + g + 8 * q;
-  if (j.slices > 1) {
-    cluster_wait();  // the first block has started
-    if (q < 2) store_in_cluster(address_in_block(shared_address(place), 0), q ? acc1 : acc0);
-    cluster_arrive();
-    cluster_wait();
-    if (slice > 0) return;
-  } else {
-    if (q < 2) *place = q ? acc1 : acc0;
-    __syncthreads();
-  }
-  if (t < int(kUnitRows)) finish<T, kSwiglu>(j, strip, t, sums);
-}
-
-// Few strips are cut along K so that every multiprocessor has work, and the same amount of it.
-int slices_for(const Context& c, int64_t strips, int64_t units) {
-  if (c.capability < 90) return 1;
-  int slices = 1;
-  while (slices < kMaxSlices && strips * slices < 2 * c.sm_count && units >= 2 * slices * kWarps) {
-    slices *= 2;
-  }
-  return slices == 2 && units >= 4 * kWarps ? 4 : slices;
+  if (q < 2) sums[(half * kWarps + warp) * int(kUnitRows) + g + 8 * q] = q ? acc1 : acc0;
+  __syncthreads();
+  if (t < int(kUnitRows)) finish<T, kSwiglu, kWarps>(j, row, t, sums, scale);
 }
 
 template <bool kSwiglu>
@@ -205,19 +198,30 @@ void run(const Context& c, Tensor out, Tensor act, Tensor x, const LinearWeight&
   j.out = AnyFloats(out);
   j.swiglu = AnyFloats(act);
   j.rows = int(w.out), j.in = int(w.in), j.units = int(units);
-  j.slices = slices_for(c, strips, units);
   j.aligned = reinterpret_cast<uintptr_t>(x.data) % 16 == 0;  // in % 16 == 0 is the format's rule
-  const size_t shared = size_t((units + j.slices - 1) / j.slices * kUnitCols) * 2;
-  const Grid grid{dim3(unsigned(strips * j.slices)), dim3(kWarps * (kSwiglu ? 64 : 32)), shared,
-                  unsigned(j.slices)};
-  const auto go = [&](auto kernel) {
+  const size_t shared = size_t(units * kUnitCols) * 2;
+  const auto go = [&](auto kernel, int warps) {
     if (shared > (40 << 10)) allow_shared(kernel, shared);
-    launch(c, grid, kernel, j);
+    launch(c, {dim3(unsigned(strips)), dim3(unsigned(32 * warps)), shared}, kernel, j);
+  };
+  // Few strips get more warps each, so that enough bytes are on their way; where fewer let all
+  // blocks of the fused product (five a multiprocessor) run at once, it gets two. It has the bits
+  // of the other: the same warps along K.
+  const int64_t per_sm = (strips_of(w.out) + c.sm_count - 1) / c.sm_count;
+  const int warps = per_sm <= 2 ? 8 : per_sm > 5 && per_sm <= 10 ? 2 : 4;
+  const auto with_warps = [&](auto t) {
+    using T = decltype(t);
+    constexpr int kHalves = kSwiglu ? 2 : 1;
+    switch (warps) {
+      case 8: return go(gemv_kernel<T, kSwiglu, 8>, 8 * kHalves);
+      case 4: return go(gemv_kernel<T, kSwiglu, 4>, 4 * kHalves);
+      default: return go(gemv_kernel<T, kSwiglu, 2>, 2 * kHalves);
+    }
   };
   if (x.dtype == DType::bf16) {
-    go(gemv_kernel<bf16, kSwiglu>);
+    with_warps(bf16{});
   } else if constexpr (!kSwiglu) {  // f16 is rare: not worth compiling the fused kernel for
-    go(gemv_kernel<f16, kSwiglu>);
+    with_warps(f16{});
   }
 }
 
