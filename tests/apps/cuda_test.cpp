@@ -227,7 +227,7 @@ TEST_F(Cuda, BenchMeasuresTheDevice) {
   EXPECT_GT(j.at("copy_bytes_per_s"), 1e10);
   EXPECT_GT(j.at("gemm_flops_per_s"), 1e12);
   EXPECT_EQ(j.at("compute_dtype"), "bf16");
-  EXPECT_EQ(j.at("activations"), "none");
+  EXPECT_EQ(j.at("activations"), "bf16");
   const auto& memory = j.at("device_memory");
   if (fresh) {
     EXPECT_LE(memory.at("peak_bytes"), memory.at("plan_bytes"));
