@@ -36,6 +36,11 @@ struct Context {
   static constexpr size_t kBlasBytes = size_t(32) << 20;  // cuBLASLt's workspace, apart from it
   std::byte* scratch() const { return scratch_.data(); }
   std::byte* blas_workspace() const { return scratch_.data() + kScratchBytes; }
+  // Zero between ops: who counts with them leaves them so.
+  static constexpr size_t kCounters = 4096;
+  unsigned* counters() const {
+    return reinterpret_cast<unsigned*>(scratch_.data() + kScratchBytes + kBlasBytes);
+  }
 
   // After the launches of an op: throws what went wrong; waits with NIBBLE_SYNC_EACH_OP=1.
   void finish(const char* op) const;
