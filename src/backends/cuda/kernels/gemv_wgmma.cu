@@ -129,16 +129,23 @@ __device__ __forceinline__ float4 sum_of(uint32_t at, int slices) {
   return v;
 }
 
+// Four sums, scaled; the scales are asked for first.
 template <class T>
-__device__ __forceinline__ void scale_sums(const Job& j, int row, const float4& sum,
-                                           float (&v)[4]) {
+__device__ __forceinline__ void scaled_sums(const Job& j, int row, uint32_t at, int slices,
+                                            float (&v)[4]) {
+  float scale[4] = {1, 1, 1, 1};
+  if (j.row_scale) {
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      if (row + k < j.rows) scale[k] = __ldg(j.row_scale + row + k);
+    }
+  }
+  const float4 sum = sum_of(at, slices);
   v[0] = sum.x * kDown<T>, v[1] = sum.y * kDown<T>;
   v[2] = sum.z * kDown<T>, v[3] = sum.w * kDown<T>;
   if (!j.row_scale) return;
 #pragma unroll
-  for (int k = 0; k < 4; ++k) {
-    if (row + k < j.rows) v[k] *= j.row_scale[row + k];
-  }
+  for (int k = 0; k < 4; ++k) v[k] *= scale[k];
 }
 
 template <class O>
@@ -163,8 +170,8 @@ __device__ __forceinline__ void finish(const Job& j, int tile, int token, int qu
     const int row = tile * (kTileRows / 2) + 4 * quad, width = j.rows / 2;
     if (row >= width) return;  // width % 16 == 0
     float up[4], act[4];
-    scale_sums<T>(j, row, sum_of(at, slices), v);
-    scale_sums<T>(j, row + width, sum_of(at + kTileRows / 2 * 4, slices), up);
+    scaled_sums<T>(j, row, at, slices, v);
+    scaled_sums<T>(j, row + width, at + kTileRows / 2 * 4, slices, up);
     T* out = static_cast<T*>(j.out) + token * j.out_stride + row;
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
@@ -177,7 +184,7 @@ __device__ __forceinline__ void finish(const Job& j, int tile, int token, int qu
   } else {
     const int row = tile * kTileRows + 4 * quad;
     if (row >= j.rows) return;
-    scale_sums<T>(j, row, sum_of(at, slices), v);
+    scaled_sums<T>(j, row, at, slices, v);
     const int64_t to = token * j.out_stride + row;
     if (j.out_type == DType::f32) {
       store4(static_cast<float*>(j.out) + to, v, j.rows - row, j.packs);
@@ -297,31 +304,35 @@ __global__ void __launch_bounds__(kThreads, 1) gemv_wgmma_kernel(Job j) {
   float acc[kTokens / 2];
 #pragma unroll
   for (int i = 0; i < kTokens / 2; ++i) acc[i] = 0;
-  int unit = 0;
-  const int total = mine * count;
-  for (int i = 0; i < total; i += kDepth) {
+  // The next unit is units[ring]. The exchange stands outside of the unrolled part: there is one
+  // copy of it to fetch.
+  int unit = 0, left = mine * count, ring = 0;
+  const int exchanges = j.slices == 1 ? mine : j.exchanges;
+  while (exchanged < exchanges) {
+    bool full = false;
+    while (left > 0 && !full) {
 #pragma unroll
-    for (int d = 0; d < kDepth; ++d) {
-      if (i + d >= total) continue;
-      multiply<T, kTokens>(units[d], x0 + uint64_t(unit * (unit_bytes(kTokens) / 16)), acc,
-                           unit > 0 ? 1 : 0);
-      load_next(units[d]);
-      if (++unit < count) continue;
-      unit = 0;
-      wgmma_wait<0>();
-      float* sums = reinterpret_cast<float*>(slot_of(filled, group)) + 2 * q * kSumStride +
-                    warp * int(kUnitRows) + g;
+      for (int d = 0; d < kDepth; ++d) {
+        if (d < ring || left == 0 || full) continue;
+        multiply<T, kTokens>(units[d], x0 + uint64_t(unit * (unit_bytes(kTokens) / 16)), acc,
+                             unit > 0 ? 1 : 0);
+        load_next(units[d]);
+        --left, ring = (d + 1) % kDepth;
+        if (++unit < count) continue;
+        unit = 0;
+        wgmma_wait<0>();
+        float* sums = reinterpret_cast<float*>(slot_of(filled, group)) + 2 * q * kSumStride +
+                      warp * int(kUnitRows) + g;
 #pragma unroll
-      for (int k = 0; k < kTokens / 8; ++k) {
-        float* at = sums + 8 * k * kSumStride;
-        at[0] = acc[4 * k], at[kSumStride] = acc[4 * k + 1];
-        at[8] = acc[4 * k + 2], at[kSumStride + 8] = acc[4 * k + 3];
+        for (int k = 0; k < kTokens / 8; ++k) {
+          float* at = sums + 8 * k * kSumStride;
+          at[0] = acc[4 * k], at[kSumStride] = acc[4 * k + 1];
+          at[8] = acc[4 * k + 2], at[kSumStride + 8] = acc[4 * k + 3];
+        }
+        full = ++filled == j.slots;
       }
-      if (++filled == j.slots) exchange();
     }
-  }
-  if (j.slices > 1) {
-    while (exchanged < j.exchanges) exchange();
+    exchange();
   }
 #endif
 }
