@@ -183,6 +183,46 @@ TEST(Linear, WhereKernelsSwitch) {
   }
 }
 
+// Many tiles a block, several exchanges of sums: a weight whose rows repeat gives outputs that
+// repeat, bit for bit.
+TEST(Linear, TallWeightsOnTheGpu) {
+  if (!testing_cuda()) GTEST_SKIP() << "the CPU has no tiles that are dealt out to blocks";
+  Both b;
+  constexpr int64_t kPeriod = 48;
+  for (const Shape& s : {Shape{1, 33600, 144}, Shape{8, 33600, 144}, Shape{33, 19200, 2560},
+                         Shape{60, 3360, 9728}, Shape{32, 19200, 2560}}) {
+    SCOPED_TRACE(::testing::Message() << s.n << " x " << s.out << " x " << s.in);
+    Operand x(DType::bf16, {s.n, s.in});
+    x.normal(uint64_t(s.in));
+    Operand xa = magnitudes_of(x);
+    const CanonicalNvfp4 period(kPeriod, s.in, 5);
+    CanonicalNvfp4 tall = period;
+    tall.out = s.out, tall.codes.clear(), tall.scales.clear();
+    for (int64_t r = 0; r < s.out; r += kPeriod) {
+      tall.codes.insert(tall.codes.end(), period.codes.begin(), period.codes.end());
+      tall.scales.insert(tall.scales.end(), period.scales.begin(), period.scales.end());
+    }
+    OwnedWeight w = pack(*b.cpu, tall), ref_w = pack(b.reference(), period);
+    OwnedWeight ref_a = pack(b.reference(), period.magnitudes());
+    Operand all(DType::bf16, {s.n, s.out}), gate_up(DType::bf16, {s.n, s.out});
+    Operand act(DType::bf16, {s.n, s.out / 2});
+    b.cpu->linear(all.cpu, x.cpu, w.w, Activations::none);
+    b.cpu->linear_swiglu(act.cpu, gate_up.cpu, x.cpu, w.w, Activations::none);
+    EXPECT_EQ(gate_up.bytes(), all.bytes());
+    Operand out(DType::bf16, {s.n, kPeriod}), sums(DType::f32, {s.n, kPeriod});
+    for (int64_t n = 0; n < s.n; ++n) {
+      for (int64_t r = 0; r < s.out; ++r) {
+        const double v = read_element(all.cpu, n, r);
+        if (r < kPeriod) write_element(out.cpu, n, r, v);
+        ASSERT_EQ(v, read_element(out.cpu, n, r % kPeriod)) << n << ' ' << r;
+      }
+    }
+    b.reference().linear(out.ref, x.ref, ref_w.w, Activations::none);
+    b.reference().linear(sums.ref, xa.ref, ref_a.w, Activations::none);
+    expect_product(out, sums, depth(s.in));
+  }
+}
+
 TEST(Linear, FusedSwigluHasTheBitsOfItsParts) {
   Both b;
   for (DType act : kActTypes) {
