@@ -25,8 +25,6 @@ enum class Phase {
   state_initialized,
   batch_ready,
   zero_grad_done,
-  forward_done,
-  head_done,
   backward_done,
   optimizer_step_done,
   cleanup_done
@@ -38,8 +36,6 @@ const std::vector<std::pair<std::string, Phase>> kPhases = {
     {"state_initialized", Phase::state_initialized},
     {"batch_ready", Phase::batch_ready},
     {"zero_grad_done", Phase::zero_grad_done},
-    {"forward_done", Phase::forward_done},
-    {"head_done", Phase::head_done},
     {"backward_done", Phase::backward_done},
     {"optimizer_step_done", Phase::optimizer_step_done},
     {"cleanup_done", Phase::cleanup_done}};
@@ -97,16 +93,21 @@ class PhaseTable {
   }
   void quiet(bool quiet) { quiet_ = quiet; }
   void reached(const std::string& name) {
+    line(name);
+    if (quiet_) return;
+    report_.sample(name, 0, 0, 0);
+    for (const auto& [text, phase] : kPhases) {
+      if (text == name && phase == o_.stop_after) throw StopHere();
+    }
+  }
+  // A part of a phase: a line, but no phase of the report.
+  void line(const std::string& name) {
     const auto now = std::chrono::steady_clock::now();
     const double ms = std::chrono::duration<double, std::milli>(now - last_).count();
     last_ = now;
     if (quiet_) return;
-    report_.sample(name, 0, 0, 0);
     out_ << fmt::format("{:<22}{:>12.2f}{:>14}\n", name, ms,
                         format_bytes(process_resident_bytes()));
-    for (const auto& [text, phase] : kPhases) {
-      if (text == name && phase == o_.stop_after) throw StopHere();
-    }
   }
   MemoryReport& report() { return report_; }
 
@@ -122,7 +123,7 @@ class PhaseTable {
 void print_repeated(const ProfileOptions& o, Trainer& trainer, std::span<const PackedBatch> micro,
                     int64_t tokens, std::ostream& out) {
   std::vector<double> ms;
-  trainer.phase = {};
+  trainer.phase = trainer.part = {};
   for (int64_t i = 0; i < o.repeat; ++i) {
     const auto start = std::chrono::steady_clock::now();
     trainer.step(micro);
@@ -202,6 +203,10 @@ void profile(const ProfileOptions& o, PhaseTable& phases, std::ostream& out) {
   trainer.phase = [&](const char* name) {
     backend->sync();
     phases.reached(name);
+  };
+  trainer.part = [&](const char* name) {
+    backend->sync();
+    phases.line(name);
   };
   const auto start = std::chrono::steady_clock::now();
   const StepResult r = trainer.step(micro);

@@ -97,9 +97,9 @@ class Backend {
   Buffer allocate(size_t n_bytes, std::string_view what);
   virtual uint64_t available_memory() const { return UINT64_MAX; }
   virtual bool memory_is_host() const { return true; }  // false: a device has memory of its own
-  void upload(Tensor dst, const void* host);  // dst contiguous
-  void download(void* host, Tensor src);      // src contiguous; waits
-  void copy(Tensor dst, Tensor src);          // same type and shape; strides may differ
+  void upload(Tensor dst, const void* host);            // dst contiguous
+  void download(void* host, Tensor src);                // src contiguous; waits
+  void copy(Tensor dst, Tensor src);                    // same type and shape; strides may differ
   void sync() { do_sync(); }
   // Runs `ops`, a sequence of ops (no download, no sync) that is the same at every call: the same
   // ops on the same tensors. A backend may record them and replay the recording; the results are

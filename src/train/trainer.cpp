@@ -72,7 +72,7 @@ Trainer::PassResult Trainer::forward_loss(StepTensors& t, double scale, WantGrad
   hooks.weights_needed = [this](int64_t layer) { state_.need_weights(layer); };
   forward_hidden(be_, c, w.forward, t.batch, t.acts, kv_of_acts(t.acts, c), Activations::none,
                  hooks);
-  say("forward_done");
+  say_part("forward_done");
   LossInputs in{.config = c,
                 .head = [this](int64_t b, int64_t n) { return state_.head_rows(b, n); },
                 .embed = w.forward.embed,
@@ -93,7 +93,7 @@ Trainer::PassResult Trainer::forward_loss(StepTensors& t, double scale, WantGrad
   } else {
     scalar_loss(be_, in, t.loss);
   }
-  say("head_done");
+  say_part("head_done");
   PassResult r;
   for (const float loss : download_floats(be_, t.loss.loss)) r.loss_sum += double(loss);
   r.finite = std::isfinite(r.loss_sum);

@@ -43,10 +43,10 @@ class Trainer {
   explicit Trainer(TrainState& state);
 
   // One update from the micro-batches (several are accumulated). Phases call `phase(name)`:
-  // forward_done and head_done (for each
-  // micro-batch), backward_done, optimizer_step_done.
+  // batch_ready, zero_grad_done, backward_done, optimizer_step_done; for each
+  // micro-batch, before its backward, `part(name)`: forward_done, head_done.
   StepResult step(std::span<const PackedBatch> micro_batches);
-  std::function<void(const char* phase)> phase;
+  std::function<void(const char*phase)> phase, part;
 
   // Forward and backward only, gradients left in state.tensors().grads; mean loss.
   double accumulate_gradients(std::span<const PackedBatch> micro_batches);
@@ -74,6 +74,9 @@ class Trainer {
   std::vector<size_t> trained_params(std::optional<int64_t> layer) const;
   void say(const char* name) {
     if (phase) phase(name);
+  }
+  void say_part(const char* name) {
+    if (part) part(name);
   }
 
   TrainState& state_;

@@ -50,6 +50,19 @@ TEST_F(Profile, OneStepPhaseByPhase) {
   EXPECT_EQ(file_bytes(fs::path(model()) / "model.safetensors"), before);
 }
 
+TEST_F(Profile, RandomWeightsNeedAConfigOnly) {
+  const std::string config = (fs::path(model()) / "config.json").string();
+  const Options few = {{"--random-weights", "true"}, {"--seq-len", "16"}, {"--threads", "1"}};
+  Options with = few;
+  with["--config"] = config;
+  const std::string out = cli_ok(arguments("profile", with, {}));
+  EXPECT_EQ(phases_in(out), kPhases) << out;
+  for (const char* part : {"forward_done ", "head_done "}) EXPECT_TRUE(contains(out, part)) << out;
+  cli_fails(arguments("profile", few, {}), 2, "--config");
+  with["--model"] = model();
+  cli_fails(arguments("profile", with, {}), 2, "--random-weights takes no --model");
+}
+
 TEST_F(Profile, StopAfterEveryPhase) {
   for (size_t i = 0; i < kPhases.size(); ++i) {
     const std::string report = file(kPhases[i] + ".json");

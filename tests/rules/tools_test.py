@@ -198,6 +198,7 @@ class Script(unittest.TestCase):
             asked |= set(re.findall(r"find_package\((\w+)", text))
             asked |= set(re.findall(r"IMPORTED_TARGET ([\w.-]+)\)", text))
         self.assertGreater(len(asked), 5)
+        asked -= {"CUDAToolkit"}  # used where nvcc is found; Debian's main archive has none
         for name in asked:
             self.assertIn(name, package_of, f"which Debian package has {name}?")
             self.assertRegex(script, rf"[( ]{re.escape(package_of[name])}[ )\n]")

@@ -158,9 +158,10 @@ void write_embedding_gradient(const Tensor& dw, int64_t i, T v, const GradWrite&
   switch (dw.dtype) {
     case DType::f32: dw.as<float>()[i] = float(real_part(v)); break;
     case DType::bf16:
-      dw.as<bf16_t>()[i] = add ? stochastic_bf16(float(real_part(v)),
-                                                 random_bits(write.seed, write.stream, uint64_t(write.offset + i)))
-                               : to_bf16(float(real_part(v)));
+      dw.as<bf16_t>()[i] =
+          add ? stochastic_bf16(float(real_part(v)),
+                                random_bits(write.seed, write.stream, uint64_t(write.offset + i)))
+              : to_bf16(float(real_part(v)));
       break;
     default: dw.as<T>()[i] = v;
   }

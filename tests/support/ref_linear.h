@@ -174,8 +174,9 @@ template <class T>
 void store_gradient(Tensor dw, int64_t element, T sum, const GradWrite& write) {
   if (write.accumulate == Accumulate::yes) sum += value<T>(dw, element);
   if (dw.dtype == DType::bf16 && write.accumulate == Accumulate::yes) {
-    dw.as<bf16_t>()[element] = stochastic_bf16(
-        float(real_part(sum)), random_bits(write.seed, write.stream, uint64_t(write.offset + element)));
+    dw.as<bf16_t>()[element] =
+        stochastic_bf16(float(real_part(sum)),
+                        random_bits(write.seed, write.stream, uint64_t(write.offset + element)));
     return;
   }
   set_value<T>(dw, element, sum);
