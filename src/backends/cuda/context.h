@@ -33,11 +33,12 @@ struct Context {
   // Scratch of the op that is being enqueued: ops follow each other on one stream, so each may use
   // all of it. Ops with larger needs work in pieces.
   static constexpr size_t kScratchBytes = size_t(96) << 20;
-  static constexpr size_t kBlasBytes = size_t(32) << 20;  // cuBLASLt's workspace, apart from it
+  // cuBLASLt's workspace and the counters, apart from it; 128 MiB in all.
+  static constexpr size_t kCounters = 4096;
+  static constexpr size_t kBlasBytes = (size_t(32) << 20) - kCounters * sizeof(unsigned);
   std::byte* scratch() const { return scratch_.data(); }
   std::byte* blas_workspace() const { return scratch_.data() + kScratchBytes; }
   // Zero between ops: who counts with them leaves them so.
-  static constexpr size_t kCounters = 4096;
   unsigned* counters() const {
     return reinterpret_cast<unsigned*>(scratch_.data() + kScratchBytes + kBlasBytes);
   }

@@ -398,7 +398,7 @@ void decode(const Context& c, const AttentionCall& call) {
                         kLog2E / std::sqrt(float(D))};
   const auto kernel = decode_kernel<T, K, D>;
   constexpr size_t kShared = shared_bytes<K, D>();
-  if (kShared > (48 << 10)) allow_shared(kernel, kShared);
+  allow_shared(kernel, kShared);  // the static part counts, too: not only above 48 KiB
   launch(c, {dim3(unsigned(splits), unsigned(kv_heads), unsigned(tokens)), dim3(kThreads), kShared},
          kernel, args);
 }
