@@ -91,7 +91,7 @@ struct LogMap {
 };
 inline constexpr LogMap kLogMap;
 
-NIBBLE_HOST_DEVICE inline float log_value(const LogMap& map, uint8_t code) {
+NIBBLE_HOST_DEVICE constexpr float log_value(const LogMap& map, uint8_t code) {
   const uint32_t root = __builtin_bit_cast(uint32_t, map.root[-uint32_t(code) & 7u]);
   return __builtin_bit_cast(float, root - ((uint32_t(code) + 7u) >> 3 << 23));
 }

@@ -3,6 +3,9 @@
 // 0-7 and 8-15. The rule is that of quant/nvfp4_block.h, whose error sums are those of two halves;
 // what differs is how a code is found, and that only where the result is provably the same.
 #pragma once
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
 #include "backends/cuda/device/packed_layout.cuh"
 #include "quant/nvfp4_block.h"
 
@@ -88,6 +91,110 @@ __device__ __forceinline__ QuantisedHalf four_over_six_half(const float (&x)[8],
     q.word |= placed(i, code, sign[i]);
   }
   if (zero || (use_four ? largest4 : largest6) == 0) q.scale = 0;
+  return q;
+}
+
+// --- bf16 masters without a row scale ---
+// Everything in pairs of bf16, with the same results:
+// - A quotient may be rounded to bf16 first: see HalfTrial.
+// - Adding and taking away 96 times the power of two below y (at least 1) leaves one fraction bit,
+//   which is E2M1: of the sum's eight bits six lie above.
+// - value * scale has six bits and lies within a step of the weight: their difference is exact in
+//   bf16, while amax is below kPairLimit (then the scale does not saturate).
+constexpr float kPairLimit = 2048;
+
+__device__ __forceinline__ uint32_t bits_of(__nv_bfloat162 x) {
+  return *reinterpret_cast<const uint32_t*>(&x);
+}
+__device__ __forceinline__ __nv_bfloat162 pair_of(uint32_t x) {
+  return *reinterpret_cast<const __nv_bfloat162*>(&x);
+}
+__device__ __forceinline__ float low_float(uint32_t pair) { return __uint_as_float(pair << 16); }
+__device__ __forceinline__ float high_float(uint32_t pair) {
+  return __uint_as_float(pair & 0xffff0000u);
+}
+__device__ __forceinline__ float approximate_inverse(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// The largest magnitude of a block; no NaN.
+__device__ __forceinline__ float pair_block_amax(const uint32_t (&w)[4]) {
+  const __nv_bfloat162 a = __hmax2(__hmax2(__habs2(pair_of(w[0])), __habs2(pair_of(w[1]))),
+                                   __hmax2(__habs2(pair_of(w[2])), __habs2(pair_of(w[3]))));
+  const float amax = fmaxf(low_float(bits_of(a)), high_float(bits_of(a)));
+  return fmaxf(amax, __shfl_xor_sync(0xffffffffu, amax, 1));
+}
+
+// The scales of both candidates: six in the low byte, four in the high one; and their values.
+__device__ __forceinline__ uint32_t pair_scales(float amax, float* s6, float* s4) {
+  // The IEEE quotient: one correction.
+  constexpr float kSixth = 1.0f / 6.0f;
+  const float near = amax * kSixth;
+  const float wanted6 = fmaxf(fmaf(fmaf(-near, 6.0f, amax), kSixth, near), 0x1p-9f);
+  const float wanted4 = fmaxf(amax * 0.25f, 0x1p-9f);
+#if __CUDA_ARCH__ >= 890
+  uint16_t bytes;
+  uint32_t halves;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(bytes) : "f"(wanted4), "f"(wanted6));
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(bytes));
+  const float2 values = __half22float2(*reinterpret_cast<const __half2*>(&halves));
+  *s6 = values.x, *s4 = values.y;
+  return bytes;
+#else
+  const uint8_t six = e4m3_encode(wanted6), four = e4m3_encode(wanted4);
+  *s6 = e4m3_value(six), *s4 = e4m3_value(four);
+  return six | uint32_t(four) << 8;
+#endif
+}
+
+struct PairTrial {
+  uint32_t value[4];
+  float error;  // of this half
+
+  __device__ __forceinline__ PairTrial(const uint32_t (&w)[4], float s, float inverse) : error(0) {
+    const __nv_bfloat162 scale = __float2bfloat162_rn(s), one = __float2bfloat162_rn(1.0f);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const __nv_bfloat162 y = __floats2bfloat162_rn(fabsf(low_float(w[i])) * inverse,
+                                                     fabsf(high_float(w[i])) * inverse);
+      const __nv_bfloat162 power = __hmax2(pair_of(bits_of(y) & 0x7f807f80u), one);
+      const __nv_bfloat162 sum = __hfma2(power, __float2bfloat162_rn(96.0f), y);
+      const __nv_bfloat162 v = __hmin2(__hfma2(power, __float2bfloat162_rn(-96.0f), sum),
+                                       __float2bfloat162_rn(kE2m1Max));
+      value[i] = bits_of(v);
+      const uint32_t e = bits_of(__hfma2(v, scale, pair_of(w[i] | 0x80008000u)));
+      error = fmaf(low_float(e), low_float(e), error);
+      error = fmaf(high_float(e), high_float(e), error);
+    }
+  }
+};
+
+// w: eight weights, amax: that of the block, below kPairLimit. All lanes of the warp take part.
+__device__ __forceinline__ QuantisedHalf four_over_six_pairs(const uint32_t (&w)[4], float amax) {
+  float s6, s4;
+  const uint32_t scales = pair_scales(amax, &s6, &s4);
+  const float inverse6 = approximate_inverse(s6), inverse4 = approximate_inverse(s4);
+  const PairTrial six(w, s6, inverse6), four(w, s4, inverse4);
+  const float error6 = six.error + __shfl_xor_sync(0xffffffffu, six.error, 1);
+  const float error4 = four.error + __shfl_xor_sync(0xffffffffu, four.error, 1);
+  // Codes grow with magnitudes, so the largest is that of amax: 4 from 3.5 to 5, 0 to 0.25, and
+  // quotients between are further away than these limits.
+  const float top4 = amax * inverse4, top6 = amax * inverse6;
+  const bool use_four = error4 < error6 && top4 > 3.49f && top4 < 5.02f;
+  constexpr uint32_t kSigns = 0x80008000u;
+  uint32_t z[4];  // times 2^-126: the code at bits 6-8 of each half
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const __nv_bfloat162 v = pair_of(use_four ? four.value[i] : six.value[i]);
+    z[i] = bits_of(__hmul2(v, __float2bfloat162_rn(0x1p-126f)));
+  }
+  QuantisedHalf q;
+  // The places of packed_layout.cuh.
+  q.word = (z[0] | (w[0] & kSigns)) | (z[1] | (w[1] & kSigns)) >> 3 | z[2] >> 6 |
+           (w[2] >> 1 & kSigns >> 1) | z[3] << 3 | (w[3] >> 2 & kSigns >> 2);
+  q.scale = uint8_t(use_four ? scales >> 8 : top6 < 0.251f ? 0u : scales & 0xffu);
   return q;
 }
 

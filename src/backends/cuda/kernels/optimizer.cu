@@ -4,6 +4,7 @@
 // a lane the code, all unrolled, left the instruction cache: five times slower.) The arithmetic is
 // that of quant/moments.h and quant/nvfp4_block.h, so the bits are the CPU's.
 #include <algorithm>
+#include <cmath>
 
 #include "backends/cuda/device/dependency.cuh"
 #include "backends/cuda/device/quantize_half.cuh"
@@ -30,6 +31,14 @@ struct AdamwArgs {
   const float* row_scale;
   ScaleRule rule;
   bool from_quantised, aligned;
+};
+
+// What the kernel for bf16 masters and gradients and int8 moments has besides.
+struct ShortTerms {
+  float bias1, bias2;     // the inverse ones of AdamwTerms, times 2^30 and root_scale^-2
+  float root_scale;       // a power of two
+  uint32_t tiny;          // a pair of bf16: gradients below, but for 0, take the general way
+  uint32_t magic, shift;  // block / (blocks of a row) = block * magic >> 32 + shift
 };
 
 // The tables of the 8-bit codes; lanes look up different rows, which constant memory serialises.
@@ -245,17 +254,19 @@ __device__ __forceinline__ void requantize(const AdamwArgs& a, int64_t element, 
   if (half == 0) a.packed[at.scale] = q.scale;
 }
 
-// Writes weights, so the next kernel may not start early.
+// Weights of bf16 too large for four_over_six_pairs.
+__device__ __noinline__ void requantize_general(const AdamwArgs& a, int64_t element, bool changed,
+                                                const uint32_t* pairs) {
+  float w[kOwn];
+#pragma unroll
+  for (int i = 0; i < kOwn; ++i) w[i] = i % 2 ? high_float(pairs[i / 2]) : low_float(pairs[i / 2]);
+  requantize<true>(a, element, changed, w);
+}
+
+// The eight elements of a lane, any types and formats.
 template <class M, class G, bool kInt8>
-__global__ void __launch_bounds__(kThreads) adamw_kernel(const __grid_constant__ AdamwArgs a) {
-  __shared__ Tables tables;
-  if (kInt8 && threadIdx.x < sizeof(Tables) / 4) {
-    reinterpret_cast<uint32_t*>(&tables)[threadIdx.x] =
-        reinterpret_cast<const uint32_t*>(&kTables)[threadIdx.x];
-  }
-  __syncthreads();
-  wait_for_previous();
-  const int64_t element = a.begin + (int64_t(blockIdx.x) * kThreads + threadIdx.x) * kOwn;
+__device__ __forceinline__ void step_any(const AdamwArgs& a, const Tables& tables,
+                                         int64_t element) {
   // Lanes past the end stay: the block's maximum is found together.
   const int count = int(max(int64_t(0), min(int64_t(kOwn), a.end - element)));
   const bool leader = threadIdx.x % kLanes == 0;
@@ -320,6 +331,268 @@ __global__ void __launch_bounds__(kThreads) adamw_kernel(const __grid_constant__
   }
 }
 
+// Writes weights, so the next kernel may not start early.
+template <class M, class G, bool kInt8>
+__global__ void __launch_bounds__(kThreads) adamw_kernel(const __grid_constant__ AdamwArgs a) {
+  __shared__ Tables tables;
+  if (kInt8 && threadIdx.x < sizeof(Tables) / 4) {
+    reinterpret_cast<uint32_t*>(&tables)[threadIdx.x] =
+        reinterpret_cast<const uint32_t*>(&kTables)[threadIdx.x];
+  }
+  __syncthreads();
+  wait_for_previous();
+  step_any<M, G, kInt8>(a, tables, a.begin + (int64_t(blockIdx.x) * kThreads + threadIdx.x) * kOwn);
+}
+
+// --- bf16 master and gradient, int8 moments ---
+// The same bits with a third of the instructions. A warp whose values are beyond what the short
+// ways below were proved for (huge or tiny ones, NaN, the end of a parameter) takes the general
+// one.
+
+struct ShortTables {
+  float m[256], v[256];  // values of the codes
+  float4 row[8];         // DynamicMap: per_step, origin, last
+  float4 eighth[8];      // LogMap: root[j + 1], root[j], per_step[j], per_step[j + 1]
+  float begin[8];        // DynamicMap
+
+  constexpr ShortTables() : m(), v(), row(), eighth(), begin() {
+    for (int i = 0; i < 256; ++i) {
+      m[i] = dynamic_value(kDynamicMap, uint8_t(i));
+      v[i] = log_value(kLogMap, uint8_t(i));
+    }
+    for (int i = 0; i < 8; ++i) {
+      row[i] = {kDynamicMap.per_step[i], kDynamicMap.origin[i], kDynamicMap.last[i], 0};
+      eighth[i] = {kLogMap.root[i + 1], kLogMap.root[i], kLogMap.per_step[i],
+                   kLogMap.per_step[i < 7 ? i + 1 : 7]};
+      begin[i] = kDynamicMap.begin[i];
+    }
+  }
+};
+__device__ const ShortTables kShortTables;  // not constant memory: lanes read different words
+
+constexpr float kLargestFirst = 0x1p20f, kLargestSecond = 0x1p10f, kLargestMaster = 0x1p100f;
+constexpr float kSmallestFirstScale = 0x1p-58f;
+
+__device__ __noinline__ void step_general(const AdamwArgs& a, int64_t element) {
+  step_any<bf16, bf16, true>(a, kTables, element);
+}
+
+__device__ __forceinline__ float max_or_nan(float a, float b) {
+  float y;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+// The instructions of sqrtf(x) for x of at least 2^-101, without the test.
+__device__ __forceinline__ float short_sqrt(float x) {
+  float r;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  const float s = x * r;
+  return fmaf(fmaf(-s, s, x), r * 0.5f, s);
+}
+// Those of a / b where neither they nor the quotient come near the ends of the range.
+__device__ __forceinline__ float short_quotient(float a, float b) {
+  float r = approximate_inverse(b);
+  r = fmaf(r, fmaf(-b, r, 1.0f), r);
+  const float q = a * r;
+  return fmaf(r, fmaf(-b, q, a), q);
+}
+// Low bytes of four words.
+__device__ __forceinline__ uint32_t four_bytes(const uint32_t* x) {
+  return __byte_perm(__byte_perm(x[0], x[1], 0x0040), __byte_perm(x[2], x[3], 0x0040), 0x5410);
+}
+__device__ __forceinline__ uint32_t byte_at(const uint2& x, int i) {
+  return (i < 4 ? x.x : x.y) >> (8 * (i % 4)) & 0xffu;
+}
+
+// dynamic_code without the sign, of |r| <= 1; in the low byte.
+__device__ __forceinline__ uint32_t short_dynamic_code(const ShortTables& t, float r) {
+  const float magnitude = fmaxf(fabsf(r), 0x1p-22f);
+  const uint32_t estimate = __umulhi(__float_as_uint(magnitude), 160u) - 32u;
+  const uint32_t q = estimate + uint32_t(magnitude >= t.begin[estimate]);
+  const float4 row = t.row[q];
+  const float code = fminf(magnitude * row.x + row.y, row.z);
+  return __float_as_uint(code + 0x1p23f);
+}
+// log_code of 0 <= r <= 1; in the low byte. Below its smallest value a code is 255.
+__device__ __forceinline__ uint32_t short_log_code(const ShortTables& t, float r, uint32_t word) {
+  const uint32_t a = __float_as_uint(fmaxf(r, 1.0905077326652577f * 0x1p-32f));
+  const float u = __uint_as_float((a & 0x7fffffu) | 0x3f800000u);
+  const float4 e =
+      *reinterpret_cast<const float4*>(reinterpret_cast<const char*>(t.eighth) + (a >> 16 & 0x70u));
+  const bool next = u >= e.x;
+  const float part = (u - (next ? e.x : e.y)) * (next ? e.w : e.z);
+  // 2^23 + the high 16 bits.
+  const float draw = __uint_as_float(__byte_perm(word, 0x4b000000u, 0x7432)) - 8388607.5f;
+  uint32_t code = 1016u - (a >> 20);
+  if (next) --code;
+  if (draw < part) --code;
+  return code;
+}
+
+__global__ void __launch_bounds__(kThreads, 4)
+    adamw_short_kernel(const __grid_constant__ AdamwArgs a, const __grid_constant__ ShortTerms s) {
+  __shared__ ShortTables t;
+  constexpr int kWords = sizeof(ShortTables) / 8;
+  for (int i = int(threadIdx.x); i < kWords; i += kThreads) {
+    reinterpret_cast<uint2*>(&t)[i] = reinterpret_cast<const uint2*>(&kShortTables)[i];
+  }
+  wait_for_previous();
+  const int64_t element = a.begin + (int64_t(blockIdx.x) * kThreads + threadIdx.x) * kOwn;
+  const int64_t warp_begin = element - int64_t(threadIdx.x % kLanes) * kOwn;
+  const bool whole = warp_begin + kMomentBlock <= a.end;
+  uint4 g4 = {}, w4 = {};
+  uint2 m2 = {}, v2 = {};
+  float scale_m = 0, scale_v = 0;
+  if (whole) {
+    g4 = *reinterpret_cast<const uint4*>(static_cast<const bf16*>(a.grad) + element);
+    w4 = *reinterpret_cast<const uint4*>(static_cast<const bf16*>(a.master) + element);
+    m2 = *reinterpret_cast<const uint2*>(a.m.codes + element);
+    v2 = *reinterpret_cast<const uint2*>(a.v.codes + element);
+    scale_m = a.m.scales[element / kMomentBlock];
+    scale_v = a.v.scales[element / kMomentBlock];
+  }
+  __syncthreads();
+  if (!whole) {
+    if (warp_begin < a.end) step_general(a, element);
+    return;
+  }
+  const uint32_t g[4] = {g4.x, g4.y, g4.z, g4.w}, w[4] = {w4.x, w4.y, w4.z, w4.w};
+
+  float m[kOwn], v[kOwn], top_m = 0, top_v = 0;
+#pragma unroll
+  for (int i = 0; i < kOwn; ++i) {
+    // The order of adamw_element.
+    const float gi = (i % 2 ? high_float(g[i / 2]) : low_float(g[i / 2])) * a.terms.grad_scale;
+    m[i] = a.terms.beta1 * (t.m[byte_at(m2, i)] * scale_m) + a.terms.rest1 * gi;
+    v[i] = a.terms.beta2 * (t.v[byte_at(v2, i)] * scale_v) + a.terms.rest2 * (gi * gi);
+    top_m = max_or_nan(fabsf(m[i]), top_m);
+    top_v = max_or_nan(fabsf(v[i]), top_v);
+  }
+  const float amax_m = __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(top_m)));
+  const float amax_v = __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(top_v)));
+
+  // Is everything in range? A NaN or infinity in the gradient shows in m. Gradients and scales
+  // that are 0 or not tiny make m 0 or above 2^-103: sums of multiples of that.
+  const __nv_bfloat162 largest =
+      __hmax2_nan(__hmax2_nan(__habs2(pair_of(w[0])), __habs2(pair_of(w[1]))),
+                  __hmax2_nan(__habs2(pair_of(w[2])), __habs2(pair_of(w[3]))));
+  const __nv_bfloat162 smallest = __hmin2(__hmin2(__habs2(pair_of(g[0])), __habs2(pair_of(g[1]))),
+                                          __hmin2(__habs2(pair_of(g[2])), __habs2(pair_of(g[3]))));
+  bool fits = amax_m < kLargestFirst && amax_v < kLargestSecond && scale_v >= 0 &&
+              (scale_m >= kSmallestFirstScale || scale_m == 0) &&
+              low_float(bits_of(largest)) < kLargestMaster &&
+              high_float(bits_of(largest)) < kLargestMaster;
+  if (low_float(bits_of(smallest)) < low_float(s.tiny) ||
+      high_float(bits_of(smallest)) < high_float(s.tiny)) {
+#pragma unroll 1
+    for (int i = 0; i < 4; ++i) {  // zeros are well
+      const uint32_t pair = i == 0 ? g[0] : i == 1 ? g[1] : i == 2 ? g[2] : g[3];
+      const float low = fabsf(low_float(pair)), high = fabsf(high_float(pair));
+      fits &= low == 0 || low >= low_float(s.tiny);
+      fits &= high == 0 || high >= high_float(s.tiny);
+    }
+  }
+  if (!__all_sync(~0u, fits)) {
+    step_general(a, element);
+    return;
+  }
+
+  uint32_t words[kOwn], code[kOwn];
+  random_words(a.seed, a.stream, element, words);
+  uint32_t next[4], different = 0;
+#pragma unroll
+  for (int i = 0; i < kOwn; i += 2) {
+    uint32_t u[2];
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      const int j = i + k;
+      float x = k ? high_float(w[i / 2]) : low_float(w[i / 2]);
+      // Powers of two keep sqrt and quotient in range and leave by the fused additions. Where the
+      // root is below half of eps' last bit, its size does not matter.
+      const float root = short_sqrt(fmaxf(v[j] * s.bias2, 0x1p-60f));
+      const float quotient = short_quotient(m[j] * s.bias1, fmaf(root, s.root_scale, a.terms.eps));
+      const float step = a.terms.lr * fmaf(quotient, 0x1p-30f, a.terms.decay * x);
+      if (step != 0) x = x - step;
+      u[k] = __float_as_uint(x) + (words[j] & 0xffffu);
+    }
+    next[i / 2] = __byte_perm(u[0], u[1], 0x7632);
+    different |= next[i / 2] ^ w[i / 2];
+  }
+  *reinterpret_cast<uint4*>(static_cast<bf16*>(a.master) + element) =
+      make_uint4(next[0], next[1], next[2], next[3]);
+
+  const float new_scale_m = int8_moment_scale(amax_m), new_scale_v = int8_moment_scale(amax_v);
+  const float inverse_m = inverse_or_zero(new_scale_m), inverse_v = inverse_or_zero(new_scale_v);
+  if (threadIdx.x % kLanes == 0) {
+    a.m.scales[element / kMomentBlock] = new_scale_m;
+    a.v.scales[element / kMomentBlock] = new_scale_v;
+  }
+  uint32_t top[kOwn];  // the signs
+#pragma unroll
+  for (int i = 0; i < kOwn; ++i) {
+    const float r = m[i] * inverse_m;
+    code[i] = short_dynamic_code(t, r);
+    top[i] = __float_as_uint(r) >> 24;
+  }
+  *reinterpret_cast<uint2*>(a.m.codes + element) =
+      make_uint2(four_bytes(code) | (four_bytes(top) & 0x80808080u),
+                 four_bytes(code + 4) | (four_bytes(top + 4) & 0x80808080u));
+#pragma unroll
+  for (int i = 0; i < kOwn; ++i) code[i] = short_log_code(t, v[i] * inverse_v, words[i]);
+  *reinterpret_cast<uint2*>(a.v.codes + element) =
+      make_uint2(four_bytes(code), four_bytes(code + 4));
+
+  if (!a.packed) return;
+  const bool changed = (different | __shfl_xor_sync(~0u, different, 1)) != 0;
+  if (!__any_sync(~0u, changed)) return;
+  const float amax = pair_block_amax(next);
+  if (__any_sync(~0u, amax >= kPairLimit)) {
+    requantize_general(a, element, changed, next);
+    return;
+  }
+  const QuantisedHalf q = four_over_six_pairs(next, amax);
+  if (!changed) return;
+  const uint32_t block = uint32_t(uint64_t(element) / kNvfp4Block);
+  const uint32_t row = __umulhi(block, s.magic) >> s.shift;
+  const uint32_t in_row = block - row * (uint32_t(a.in) / uint32_t(kNvfp4Block));
+  const BlockPlace at = block_place(a.in, a.row_offset + row, in_row);
+  const int half = int(threadIdx.x % 2);
+  *reinterpret_cast<uint32_t*>(a.packed + at.codes + 4 * half) = q.word;
+  if (half == 0) a.packed[at.scale] = q.scale;
+}
+
+// Whether the short kernel's proofs hold for these terms, and what it needs.
+bool short_terms(const AdamwArgs& a, ShortTerms* s) {
+  const AdamwTerms<float>& t = a.terms;
+  const auto within = [](float x, float low, float high) { return x >= low && x <= high; };
+  if (!within(t.eps, 0x1p-36f, 1) || !within(t.beta1, 0.5f, 1) || !within(t.rest1, 0x1p-10f, 1) ||
+      !within(t.beta2, 0, 1) || !within(t.rest2, 0, 1) || !within(t.inverse_bias1, 1, 0x1p20f) ||
+      !within(t.inverse_bias2, 1, 0x1p20f) || !within(t.lr, 0, 0x1p10f) ||
+      !within(t.decay, 0, 0x1p10f) || !within(t.grad_scale, 0x1p-40f, 0x1p40f)) {
+    return false;
+  }
+  // sqrt(2^-60) * root_scale is 2^-25 of the power of two below eps: less than half its last bit.
+  const int root = std::ilogb(t.eps) + 5;
+  s->root_scale = std::ldexp(1.0f, root);
+  s->bias1 = t.inverse_bias1 * 0x1p30f;
+  s->bias2 = std::ldexp(t.inverse_bias2, -2 * root);
+  const uint32_t tiny =
+      __builtin_bit_cast(uint32_t, std::ldexp(1.0f, -70 - std::ilogb(t.grad_scale))) >> 16;
+  s->tiny = tiny | tiny << 16;
+  s->magic = s->shift = 0;
+  if (!a.packed) return true;
+  const int64_t blocks = a.in / kNvfp4Block;
+  if (a.rule != ScaleRule::four_over_six || a.row_scale || a.in % kNvfp4Block != 0 || blocks < 2 ||
+      blocks >= 1 << 20 || a.end / kNvfp4Block >= int64_t(1) << 31) {
+    return false;
+  }
+  int bits = 1;  // 2^(bits - 1) < blocks <= 2^bits
+  while (int64_t(1) << bits < blocks) ++bits;
+  s->magic = uint32_t((uint64_t(1) << (31 + bits)) / uint64_t(blocks) + 1);
+  s->shift = uint32_t(bits - 1);
+  return true;
+}
+
 // --- Sum of squares ---
 // Blocks of 2^16 elements, then the blocks in order: the size alone decides the order.
 constexpr int64_t kSumBlock = 1 << 16;
@@ -379,7 +652,7 @@ void with_state_type(DType t, F&& f) {
 
 void sum_squares(const Context& c, Tensor out, Tensor x) {
   const int64_t n = x.numel(), blocks = (n + kSumBlock - 1) / kSumBlock;
-  auto* partial = reinterpret_cast<double*>(c.scratch());
+  auto* partial = blocks == 1 ? ptr<double>(out) : reinterpret_cast<double*>(c.scratch());
   if (size_t(blocks) * sizeof(double) > Context::kScratchBytes) {
     throw_internal("sum_squares: {} elements", n);
   }
@@ -388,6 +661,7 @@ void sum_squares(const Context& c, Tensor out, Tensor x) {
     launch(c, {dim3(unsigned(blocks)), dim3(kThreads)}, squares_kernel<T>, partial, ptr<const T>(x),
            n, aligned16(x.data));
   });
+  if (blocks == 1) return;
   launch(c, {dim3(1), dim3(kThreads)}, sum_partials_kernel, ptr<double>(out), partial, blocks);
 }
 
@@ -418,11 +692,18 @@ void adamw_step(const Context& c, Tensor master, Tensor grad, Tensor m, Tensor v
     a.in = rq.weight->in, a.row_offset = rq.row_offset;
     a.row_scale = rq.weight->row_scale ? ptr<const float>(rq.weight->row_scale) : nullptr;
   }
+  const Grid grid{dim3(blocks_for(count, kThreads * kOwn)), dim3(kThreads)};
+  ShortTerms terms;
+  if (format == MomentFormat::int8 && master.dtype == DType::bf16 && grad.dtype == DType::bf16 &&
+      a.aligned && !a.from_quantised && short_terms(a, &terms)) {
+    launch(c, grid, adamw_short_kernel, a, terms);
+    return;
+  }
   with_state_type(master.dtype, [&](auto mt) {
     with_state_type(grad.dtype, [&](auto gt) {
       using M = decltype(mt);
       using G = decltype(gt);
-      launch(c, {dim3(blocks_for(count, kThreads * kOwn)), dim3(kThreads)},
+      launch(c, grid,
              format == MomentFormat::int8 ? adamw_kernel<M, G, true> : adamw_kernel<M, G, false>,
              a);
     });
