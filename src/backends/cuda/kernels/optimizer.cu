@@ -4,6 +4,7 @@
 // a lane the code, all unrolled, left the instruction cache: five times slower.) The arithmetic is
 // that of quant/moments.h and quant/nvfp4_block.h, so the bits are the CPU's.
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "backends/cuda/device/dependency.cuh"
@@ -33,12 +34,50 @@ struct AdamwArgs {
   bool from_quantised, aligned;
 };
 
+// Philox taken apart: the keys come from the host.
+constexpr int kPhiloxRounds = 10;
+
+// One round; `product` multiplies two words to 64 bits.
+template <class C, class Product>
+constexpr void philox_round(C& c, uint32_t k0, uint32_t k1, Product&& product) {
+  const uint64_t p0 = product(0xD2511F53u, c[0]), p1 = product(0xCD9E8D57u, c[2]);
+  const uint32_t c1 = c[1], c3 = c[3];
+  c[0] = uint32_t(p1 >> 32) ^ c1 ^ k0, c[1] = uint32_t(p1);
+  c[2] = uint32_t(p0 >> 32) ^ c3 ^ k1, c[3] = uint32_t(p0);
+}
+
+// The keys of the rounds, two each.
+constexpr std::array<uint32_t, 2 * kPhiloxRounds> philox_keys(uint64_t seed) {
+  std::array<uint32_t, 2 * kPhiloxRounds> keys{};
+  uint32_t k0 = uint32_t(seed), k1 = uint32_t(seed >> 32);
+  for (size_t round = 0; round < size_t(kPhiloxRounds); ++round) {
+    keys[2 * round] = k0, keys[2 * round + 1] = k1;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return keys;
+}
+constexpr std::array<uint32_t, 4> philox_by_rounds(uint64_t seed, uint64_t stream, uint64_t index) {
+  std::array<uint32_t, 4> c{uint32_t(index), uint32_t(index >> 32), uint32_t(stream),
+                            uint32_t(stream >> 32)};
+  const auto keys = philox_keys(seed);
+  for (size_t i = 0; i < keys.size(); i += 2) {
+    philox_round(c, keys[i], keys[i + 1], [](uint32_t a, uint32_t b) { return uint64_t(a) * b; });
+  }
+  return c;
+}
+static_assert(philox_by_rounds(0x123456789abcdef1, 0xfedcba9876543217, 0x55aa77cc33119955) ==
+              philox(0x123456789abcdef1, 0xfedcba9876543217, 0x55aa77cc33119955));
+
 // What the kernel for bf16 masters and gradients and int8 moments has besides.
 struct ShortTerms {
-  float bias1, bias2;     // the inverse ones of AdamwTerms, times 2^30 and root_scale^-2
-  float root_scale;       // a power of two
-  uint32_t tiny;          // a pair of bf16: gradients below, but for 0, take the general way
-  uint32_t magic, shift;  // block / (blocks of a row) = block * magic >> 32 + shift
+  float bias1, bias2;          // inverse as in AdamwTerms, times 2^30 and root_scale^-2
+  float root_scale;            // a power of two
+  uint32_t tiny;               // a pair of bf16: gradients below, but for 0, are not for it
+  uint32_t row_blocks, units;  // NVFP4 blocks of a row, and units
+  uint32_t row_offset;         // as in AdamwArgs
+  uint32_t magic, shift;       // block / row_blocks = block * magic >> (32 + shift)
+  uint32_t keys[2 * kPhiloxRounds];
 };
 
 // The tables of the 8-bit codes; lanes look up different rows, which constant memory serialises.
@@ -256,7 +295,8 @@ __device__ __forceinline__ void requantize(const AdamwArgs& a, int64_t element, 
 
 // Weights of bf16 too large for four_over_six_pairs.
 __device__ __noinline__ void requantize_general(const AdamwArgs& a, int64_t element, bool changed,
-                                                const uint32_t* pairs) {
+                                                uint4 four) {
+  const uint32_t pairs[4] = {four.x, four.y, four.z, four.w};
   float w[kOwn];
 #pragma unroll
   for (int i = 0; i < kOwn; ++i) w[i] = i % 2 ? high_float(pairs[i / 2]) : low_float(pairs[i / 2]);
@@ -349,22 +389,22 @@ __global__ void __launch_bounds__(kThreads) adamw_kernel(const __grid_constant__
 // ways below were proved for (huge or tiny ones, NaN, the end of a parameter) takes the general
 // one.
 
-struct ShortTables {
+struct alignas(16) ShortTables {
   float m[256], v[256];  // values of the codes
-  float4 row[8];         // DynamicMap: per_step, origin, last
+  float4 row[8];         // DynamicMap: per_step, origin, last, begin
   float4 eighth[8];      // LogMap: root[j + 1], root[j], per_step[j], per_step[j + 1]
-  float begin[8];        // DynamicMap
+  float4 integer;        // 2^23: its low 23 bits count
 
-  constexpr ShortTables() : m(), v(), row(), eighth(), begin() {
+  constexpr ShortTables() : m(), v(), row(), eighth(), integer{0x1p23f, 0, 0, 0} {
     for (int i = 0; i < 256; ++i) {
       m[i] = dynamic_value(kDynamicMap, uint8_t(i));
       v[i] = log_value(kLogMap, uint8_t(i));
     }
     for (int i = 0; i < 8; ++i) {
-      row[i] = {kDynamicMap.per_step[i], kDynamicMap.origin[i], kDynamicMap.last[i], 0};
+      row[i] = {kDynamicMap.per_step[i], kDynamicMap.origin[i], kDynamicMap.last[i],
+                kDynamicMap.begin[i]};
       eighth[i] = {kLogMap.root[i + 1], kLogMap.root[i], kLogMap.per_step[i],
                    kLogMap.per_step[i < 7 ? i + 1 : 7]};
-      begin[i] = kDynamicMap.begin[i];
     }
   }
 };
@@ -396,60 +436,97 @@ __device__ __forceinline__ float short_quotient(float a, float b) {
   const float q = a * r;
   return fmaf(r, fmaf(-b, q, a), q);
 }
-// Low bytes of four words.
+// 1 / x likewise, and 0 for 0.
+__device__ __forceinline__ float short_inverse(float x) {
+  const float r = approximate_inverse(x);
+  return x == 0 ? 0.0f : fmaf(r, fmaf(-x, r, 1.0f), r);
+}
+// A byte, 0 the lowest, of each of four words.
+template <int kByte>
 __device__ __forceinline__ uint32_t four_bytes(const uint32_t* x) {
-  return __byte_perm(__byte_perm(x[0], x[1], 0x0040), __byte_perm(x[2], x[3], 0x0040), 0x5410);
+  constexpr uint32_t kTwo = uint32_t(kByte) | uint32_t(4 + kByte) << 4;
+  return __byte_perm(__byte_perm(x[0], x[1], kTwo), __byte_perm(x[2], x[3], kTwo), 0x5410);
 }
 __device__ __forceinline__ uint32_t byte_at(const uint2& x, int i) {
   return (i < 4 ? x.x : x.y) >> (8 * (i % 4)) & 0xffu;
 }
 
-// dynamic_code without the sign, of |r| <= 1; in the low byte.
-__device__ __forceinline__ uint32_t short_dynamic_code(const ShortTables& t, float r) {
+// random_words with the round keys at hand.
+__device__ __forceinline__ void random_words(const ShortTerms& s, uint64_t stream, int64_t element,
+                                             uint32_t (&words)[kOwn]) {
+#pragma unroll
+  for (int k = 0; k < kOwn; k += 4) {
+    const uint64_t index = uint64_t(element + k) / 4;
+    uint32_t c[4] = {uint32_t(index), uint32_t(index >> 32), uint32_t(stream),
+                     uint32_t(stream >> 32)};
+#pragma unroll
+    for (int i = 0; i < kPhiloxRounds; ++i) {
+      philox_round(c, s.keys[2 * i], s.keys[2 * i + 1], [](uint32_t a, uint32_t b) {
+        uint64_t product;
+        asm("mul.wide.u32 %0, %1, %2;" : "=l"(product) : "r"(a), "r"(b));
+        return product;
+      });
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) words[k + i] = c[i];
+  }
+}
+
+// dynamic_code without the sign, of |r| <= 1; in byte 0. rows: the address in shared memory of
+// ShortTables::row, 32 rows before.
+__device__ __forceinline__ uint32_t short_dynamic_code(uint32_t rows, float r) {
   const float magnitude = fmaxf(fabsf(r), 0x1p-22f);
-  const uint32_t estimate = __umulhi(__float_as_uint(magnitude), 160u) - 32u;
-  const uint32_t q = estimate + uint32_t(magnitude >= t.begin[estimate]);
-  const float4 row = t.row[q];
-  const float code = fminf(magnitude * row.x + row.y, row.z);
+  // The row, or the one below. By addresses: the compiler would compute each twice.
+  uint32_t at = rows + __umulhi(__float_as_uint(magnitude), 160u) * 16;
+  float begin;
+  asm("ld.shared.f32 %0, [%1 + 12];" : "=f"(begin) : "r"(at));
+  if (magnitude >= begin) at += 16;
+  float4 line;
+  asm("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+      : "=f"(line.x), "=f"(line.y), "=f"(line.z), "=f"(line.w)
+      : "r"(at));
+  const float code = fminf(magnitude * line.x + line.y, line.z);
   return __float_as_uint(code + 0x1p23f);
 }
-// log_code of 0 <= r <= 1; in the low byte. Below its smallest value a code is 255.
-__device__ __forceinline__ uint32_t short_log_code(const ShortTables& t, float r, uint32_t word) {
+// log_code of 0 <= r <= 1; in byte 3. Below the smallest value a code is 255.
+__device__ __forceinline__ uint32_t short_log_code(const ShortTables& t, float r, uint32_t word,
+                                                   uint32_t integer) {
   const uint32_t a = __float_as_uint(fmaxf(r, 1.0905077326652577f * 0x1p-32f));
   const float u = __uint_as_float((a & 0x7fffffu) | 0x3f800000u);
   const float4 e =
       *reinterpret_cast<const float4*>(reinterpret_cast<const char*>(t.eighth) + (a >> 16 & 0x70u));
   const bool next = u >= e.x;
   const float part = (u - (next ? e.x : e.y)) * (next ? e.w : e.z);
-  // 2^23 + the high 16 bits.
-  const float draw = __uint_as_float(__byte_perm(word, 0x4b000000u, 0x7432)) - 8388607.5f;
-  uint32_t code = 1016u - (a >> 20);
-  if (next) --code;
-  if (draw < part) --code;
+  const float draw = __uint_as_float(__byte_perm(word, integer, 0x7632)) - 8388607.5f;
+  uint32_t code = (1016u << 24) + 0xffffffu - 16u * a;  // 1016 - (a >> 20), then fractions
+  if (next) code -= 1u << 24;
+  if (draw < part) code -= 1u << 24;
   return code;
 }
 
 __global__ void __launch_bounds__(kThreads, 4)
     adamw_short_kernel(const __grid_constant__ AdamwArgs a, const __grid_constant__ ShortTerms s) {
   __shared__ ShortTables t;
-  constexpr int kWords = sizeof(ShortTables) / 8;
-  for (int i = int(threadIdx.x); i < kWords; i += kThreads) {
-    reinterpret_cast<uint2*>(&t)[i] = reinterpret_cast<const uint2*>(&kShortTables)[i];
+  static_assert(sizeof(ShortTables) / 16 <= kThreads);
+  if (threadIdx.x < sizeof(ShortTables) / 16) {
+    reinterpret_cast<uint4*>(&t)[threadIdx.x] =
+        reinterpret_cast<const uint4*>(&kShortTables)[threadIdx.x];
   }
   wait_for_previous();
   const int64_t element = a.begin + (int64_t(blockIdx.x) * kThreads + threadIdx.x) * kOwn;
   const int64_t warp_begin = element - int64_t(threadIdx.x % kLanes) * kOwn;
   const bool whole = warp_begin + kMomentBlock <= a.end;
-  uint4 g4 = {}, w4 = {};
-  uint2 m2 = {}, v2 = {};
-  float scale_m = 0, scale_v = 0;
+  const uint64_t moment_block = uint64_t(element) / kMomentBlock;
+  uint4 g4, w4;
+  uint2 m2, v2;
+  float scale_m, scale_v;
   if (whole) {
     g4 = *reinterpret_cast<const uint4*>(static_cast<const bf16*>(a.grad) + element);
     w4 = *reinterpret_cast<const uint4*>(static_cast<const bf16*>(a.master) + element);
     m2 = *reinterpret_cast<const uint2*>(a.m.codes + element);
     v2 = *reinterpret_cast<const uint2*>(a.v.codes + element);
-    scale_m = a.m.scales[element / kMomentBlock];
-    scale_v = a.v.scales[element / kMomentBlock];
+    scale_m = a.m.scales[moment_block];
+    scale_v = a.v.scales[moment_block];
   }
   __syncthreads();
   if (!whole) {
@@ -473,15 +550,17 @@ __global__ void __launch_bounds__(kThreads, 4)
 
   // Is everything in range? A NaN or infinity in the gradient shows in m. Gradients and scales
   // that are 0 or not tiny make m 0 or above 2^-103: sums of multiples of that.
-  const __nv_bfloat162 largest =
-      __hmax2_nan(__hmax2_nan(__habs2(pair_of(w[0])), __habs2(pair_of(w[1]))),
-                  __hmax2_nan(__habs2(pair_of(w[2])), __habs2(pair_of(w[3]))));
   const __nv_bfloat162 smallest = __hmin2(__hmin2(__habs2(pair_of(g[0])), __habs2(pair_of(g[1]))),
                                           __hmin2(__habs2(pair_of(g[2])), __habs2(pair_of(g[3]))));
   bool fits = amax_m < kLargestFirst && amax_v < kLargestSecond && scale_v >= 0 &&
-              (scale_m >= kSmallestFirstScale || scale_m == 0) &&
-              low_float(bits_of(largest)) < kLargestMaster &&
-              high_float(bits_of(largest)) < kLargestMaster;
+              (scale_m >= kSmallestFirstScale || scale_m == 0);
+  if ((w[0] | w[1] | w[2] | w[3]) & 0x40004000u) {  // one is 2 or more
+    const __nv_bfloat162 largest =
+        __hmax2_nan(__hmax2_nan(__habs2(pair_of(w[0])), __habs2(pair_of(w[1]))),
+                    __hmax2_nan(__habs2(pair_of(w[2])), __habs2(pair_of(w[3]))));
+    fits &= low_float(bits_of(largest)) < kLargestMaster &&
+            high_float(bits_of(largest)) < kLargestMaster;
+  }
   if (low_float(bits_of(smallest)) < low_float(s.tiny) ||
       high_float(bits_of(smallest)) < high_float(s.tiny)) {
 #pragma unroll 1
@@ -498,7 +577,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   }
 
   uint32_t words[kOwn], code[kOwn];
-  random_words(a.seed, a.stream, element, words);
+  random_words(s, a.stream, element, words);
   uint32_t next[4], different = 0;
 #pragma unroll
   for (int i = 0; i < kOwn; i += 2) {
@@ -518,47 +597,54 @@ __global__ void __launch_bounds__(kThreads, 4)
     next[i / 2] = __byte_perm(u[0], u[1], 0x7632);
     different |= next[i / 2] ^ w[i / 2];
   }
-  *reinterpret_cast<uint4*>(static_cast<bf16*>(a.master) + element) =
-      make_uint4(next[0], next[1], next[2], next[3]);
+  // The intrinsic: the compiler would make four stores of it.
+  __stwb(reinterpret_cast<uint4*>(static_cast<bf16*>(a.master) + element),
+         make_uint4(next[0], next[1], next[2], next[3]));
 
   const float new_scale_m = int8_moment_scale(amax_m), new_scale_v = int8_moment_scale(amax_v);
-  const float inverse_m = inverse_or_zero(new_scale_m), inverse_v = inverse_or_zero(new_scale_v);
+  const float inverse_m = short_inverse(new_scale_m), inverse_v = short_inverse(new_scale_v);
   if (threadIdx.x % kLanes == 0) {
-    a.m.scales[element / kMomentBlock] = new_scale_m;
-    a.v.scales[element / kMomentBlock] = new_scale_v;
+    a.m.scales[moment_block] = new_scale_m;
+    a.v.scales[moment_block] = new_scale_v;
   }
+  const uint32_t rows = uint32_t(__cvta_generic_to_shared(t.row)) - 32 * sizeof(float4);
   uint32_t top[kOwn];  // the signs
 #pragma unroll
   for (int i = 0; i < kOwn; ++i) {
     const float r = m[i] * inverse_m;
-    code[i] = short_dynamic_code(t, r);
-    top[i] = __float_as_uint(r) >> 24;
+    code[i] = short_dynamic_code(rows, r);
+    top[i] = __float_as_uint(r);
   }
   *reinterpret_cast<uint2*>(a.m.codes + element) =
-      make_uint2(four_bytes(code) | (four_bytes(top) & 0x80808080u),
-                 four_bytes(code + 4) | (four_bytes(top + 4) & 0x80808080u));
+      make_uint2(four_bytes<0>(code) | (four_bytes<3>(top) & 0x80808080u),
+                 four_bytes<0>(code + 4) | (four_bytes<3>(top + 4) & 0x80808080u));
+  const uint32_t integer = __float_as_uint(t.integer.x);
 #pragma unroll
-  for (int i = 0; i < kOwn; ++i) code[i] = short_log_code(t, v[i] * inverse_v, words[i]);
+  for (int i = 0; i < kOwn; ++i) code[i] = short_log_code(t, v[i] * inverse_v, words[i], integer);
   *reinterpret_cast<uint2*>(a.v.codes + element) =
-      make_uint2(four_bytes(code), four_bytes(code + 4));
+      make_uint2(four_bytes<3>(code), four_bytes<3>(code + 4));
 
   if (!a.packed) return;
   const bool changed = (different | __shfl_xor_sync(~0u, different, 1)) != 0;
   if (!__any_sync(~0u, changed)) return;
   const float amax = pair_block_amax(next);
   if (__any_sync(~0u, amax >= kPairLimit)) {
-    requantize_general(a, element, changed, next);
+    requantize_general(a, element, changed, make_uint4(next[0], next[1], next[2], next[3]));
     return;
   }
   const QuantisedHalf q = four_over_six_pairs(next, amax);
   if (!changed) return;
   const uint32_t block = uint32_t(uint64_t(element) / kNvfp4Block);
-  const uint32_t row = __umulhi(block, s.magic) >> s.shift;
-  const uint32_t in_row = block - row * (uint32_t(a.in) / uint32_t(kNvfp4Block));
-  const BlockPlace at = block_place(a.in, a.row_offset + row, in_row);
-  const int half = int(threadIdx.x % 2);
-  *reinterpret_cast<uint32_t*>(a.packed + at.codes + 4 * half) = q.word;
-  if (half == 0) a.packed[at.scale] = q.scale;
+  const uint32_t whole_rows = __umulhi(block, s.magic) >> s.shift;
+  const uint32_t column = block - whole_rows * s.row_blocks, row = s.row_offset + whole_rows;
+  // Within its unit a block lies as in a weight of one unit.
+  constexpr uint32_t kRows = uint32_t(kUnitRows), kBlocks = uint32_t(kUnitCols / kNvfp4Block);
+  const BlockPlace at = block_place(kUnitCols, row % kRows, column % kBlocks);
+  uint8_t* unit =
+      a.packed + uint64_t(row / kRows * s.units + column / kBlocks) * uint32_t(kUnitBytes);
+  const uint32_t half = threadIdx.x % 2;
+  *reinterpret_cast<uint32_t*>(unit + (uint32_t(at.codes) + 4 * half)) = q.word;
+  if (half == 0) unit[uint32_t(at.scale)] = q.scale;
 }
 
 // Whether the short kernel's proofs hold for these terms, and what it needs.
@@ -579,13 +665,16 @@ bool short_terms(const AdamwArgs& a, ShortTerms* s) {
   const uint32_t tiny =
       __builtin_bit_cast(uint32_t, std::ldexp(1.0f, -70 - std::ilogb(t.grad_scale))) >> 16;
   s->tiny = tiny | tiny << 16;
-  s->magic = s->shift = 0;
+  std::copy_n(philox_keys(a.seed).begin(), 2 * kPhiloxRounds, s->keys);
+  s->row_blocks = s->units = s->row_offset = s->magic = s->shift = 0;
   if (!a.packed) return true;
   const int64_t blocks = a.in / kNvfp4Block;
   if (a.rule != ScaleRule::four_over_six || a.row_scale || a.in % kNvfp4Block != 0 || blocks < 2 ||
-      blocks >= 1 << 20 || a.end / kNvfp4Block >= int64_t(1) << 31) {
+      blocks >= 1 << 20 || a.row_offset >= 1 << 30 || a.end / kNvfp4Block >= int64_t(1) << 31) {
     return false;
   }
+  s->row_blocks = uint32_t(blocks), s->units = uint32_t(units_across(a.in));
+  s->row_offset = uint32_t(a.row_offset);
   int bits = 1;  // 2^(bits - 1) < blocks <= 2^bits
   while (int64_t(1) << bits < blocks) ++bits;
   s->magic = uint32_t((uint64_t(1) << (31 + bits)) / uint64_t(blocks) + 1);
