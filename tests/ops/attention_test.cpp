@@ -143,6 +143,7 @@ TEST(Attention, AlignedRows) {
                    std::to_string(c.hkv) + " x " + std::to_string(c.d) + ", " +
                    std::to_string(c.sequences[0].q_len));
       check(b, c, act, act, true, Rows::aligned);
+      if (act != DType::f32) check(b, c, act, DType::f8_e4m3, true, Rows::aligned);
     }
   }
 }

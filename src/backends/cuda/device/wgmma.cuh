@@ -10,6 +10,10 @@
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define NIBBLE_HAS_WGMMA 1
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
+#error \
+    "compute capability 9.0 needs 90a: plain 90 has no warpgroup products, and the host would \
+launch kernels without a body"
 #endif
 
 namespace nibble::cuda {

@@ -187,6 +187,7 @@ __device__ __forceinline__ void store_rows(const SharedTile<D>& tile, int row,
                                            const float (&sums)[D / 8][4], float low, float high,
                                            T* to, int64_t stride, int limit) {
   const int lane = int(threadIdx.x) % 32, r = lane / 4, c = lane % 4;
+  __syncwarp();  // the tile's rows hold operands that other lanes have read
 #pragma unroll
   for (int n = 0; n < D / 8; ++n) {
     store_word(tile.at(row + r, n) + 4 * c, pack_pair<T>(sums[n][0] * low, sums[n][1] * low));
