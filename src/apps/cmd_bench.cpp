@@ -247,7 +247,7 @@ ExitCode run_bench(const BenchOptions& o, Io& io) {
   refuse_replacing_input(o.json_file, paths, {o.tokenizer_text});
   const int threads = o.runtime.threads > 0 ? o.runtime.threads : default_thread_count();
   RuntimeOptions runtime = o.runtime;
-  runtime.device = choose_device(runtime.device, Purpose::inference);
+  runtime.device = choose_device(runtime.device);
   const bool on_gpu = runtime.device.kind == Device::cuda;
   const std::vector<int32_t> defaults =
       on_gpu ? std::vector<int32_t>{512, 2048} : std::vector<int32_t>{64, 128};
@@ -268,7 +268,7 @@ ExitCode run_bench(const BenchOptions& o, Io& io) {
       open_runtime(runtime, paths,
                    o.random_weights ? make_random_source(load_config(paths.config), 1, threads)
                                     : open_tensor_source(paths.weights),
-                   &cache);
+                   &all_caches);
   const double load_s = seconds_since(start);
   if (!o.tokenizer_text.empty()) r.require_tokenizer();
   const EngineOptions engine = r.engine_options(cache);

@@ -160,10 +160,6 @@ ExitCode run_trace(const TraceOptions& o, Io& io) {
   if (options.activations == ActivationsChoice::automatic) {
     options.activations = ActivationsChoice::bf16;
   }
-  // Gradients are computed where training is.
-  if (o.dump.find("grads") != std::string::npos) {
-    options.device = choose_device(options.device, Purpose::training);
-  }
   Runtime runtime = open_runtime(options, TokenizerNeed::optional);
   const TraceInput input = read_input(o, runtime);
   const Dump dump = o.out.empty() ? Dump{} : parse_dump(o.dump, input);

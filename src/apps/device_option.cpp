@@ -51,18 +51,17 @@ void add_device(Fields& f, Device& device, int32_t& threads) {
 }
 
 Device resolve_device(const Device& wanted) {
-  if (wanted.kind != Device::automatic) return wanted;
+  if (wanted.kind != Device::automatic) return wanted;  // what is wrong with it, the backend says
   const CudaSupport support = cuda_support();
   return support.usable() ? Device(Device::cuda, support.devices.front().index) : Device::cpu;
 }
 
-Device choose_device(const Device& wanted, Purpose) {
-  if (wanted.kind == Device::cpu) return wanted;
-  if (wanted.kind == Device::cuda) return wanted;  // what is wrong with it, the backend will say
-  const CudaSupport support = cuda_support();
-  if (support.usable()) return Device(Device::cuda, support.devices.front().index);
-  if (kBuiltWithCuda) log_info("on the CPU: {}", support.problem);
-  return Device::cpu;
+Device choose_device(const Device& wanted) {
+  const Device chosen = resolve_device(wanted);
+  if (kBuiltWithCuda && wanted.kind == Device::automatic && chosen.kind == Device::cpu) {
+    log_info("on the CPU: {}", cuda_support().problem);
+  }
+  return chosen;
 }
 
 }  // namespace nibble

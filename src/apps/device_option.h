@@ -26,12 +26,9 @@ struct FieldKindOf<Device> {
 
 void add_device(Fields& f, Device& device, int32_t& threads);
 
-// The same without a word.
+// What `wanted` stands for on this machine, never automatic.
 Device resolve_device(const Device& wanted);
-
-enum class Purpose { training, inference };
-// What `wanted` stands for on this machine, never automatic; says in the log what was chosen and
-// why. DeviceError where a GPU was asked for and cannot be had.
-Device choose_device(const Device& wanted, Purpose purpose);
+// The same, and where a GPU could have been taken but was not the log says why.
+Device choose_device(const Device& wanted);
 
 }  // namespace nibble

@@ -66,6 +66,10 @@ void check_native_fp4(const RuntimeOptions& o) {
   if (o.device.kind == Device::cpu) {
     throw_usage("--require-native-fp4 needs a GPU with FP4 tensor cores, found --device cpu");
   }
+  if (float_type(o.compute, DType::bf16) == DType::f32) {
+    throw_usage(
+        "--require-native-fp4: FP4 tensor cores take bf16 or fp16, found --compute-dtype fp32");
+  }
 }
 
 void check_quant_hint(QuantHint hint, const TensorSource& source) {
@@ -187,8 +191,8 @@ void CacheOptions::visit_fields(Fields& f) {
          .aliases = {"--KVCacheOut", "--kv-cache-out", "--kvcacheout"}});
 }
 
-std::unique_ptr<Backend> make_backend(const Device& device, int32_t threads, Purpose purpose) {
-  const Device chosen = choose_device(device, purpose);
+std::unique_ptr<Backend> make_backend(const Device& device, int32_t threads) {
+  const Device chosen = choose_device(device);
   if (chosen.kind == Device::cuda) return make_cuda_backend({.device = chosen.index});
   return make_cpu_backend(threads > 0 ? threads : default_thread_count());
 }
@@ -227,7 +231,7 @@ Runtime open_runtime(const RuntimeOptions& o, ModelPaths paths,
   check_quant_hint(o.quant, *r.source);
   r.load = {recipe_of(o.recipe), recipe_of(o.head_recipe), o.scale_rule, std::nullopt};
   const bool packed = loads_packed(r.model.config, *r.source, r.load);
-  r.device = choose_device(o.device, Purpose::inference);
+  r.device = choose_device(o.device);
   r.compute = float_type(o.compute, r.device.kind == Device::cuda ? DType::bf16 : DType::f32);
   r.activations = choose_activations(o.activations, r.device.kind, packed);
   std::optional<EngineOptions> engine;
@@ -250,6 +254,13 @@ Runtime open_runtime(const RuntimeOptions& o, ModelPaths paths,
                                               : std::string(activations_name(r.activations)));
   const std::string kernels = cuda_linear_kernels(*r.backend, r.compute, r.activations);
   if (packed && !kernels.empty()) log_info("products, {}", kernels);
+  const Tensor& dense = r.model.weights.block.front().qkv.dense;
+  if (!kernels.empty() && dense && dense.dtype != r.compute && r.compute != DType::f32) {
+    log_warning(
+        "the weights are {} and computing is in {}: their products take a general kernel, many "
+        "times slower; nibble convert makes the file fit, or give --compute-dtype {}",
+        dtype_name(dense.dtype), dtype_name(r.compute), dtype_name(dense.dtype));
+  }
   return r;
 }
 
@@ -284,7 +295,8 @@ EngineOptions Runtime::engine_options(const CacheOptions& c, int64_t sequences) 
                                           : c.chunk.value_or(chunk);
   e.compute = compute;
   e.activations = activations;
-  e.cache = float_type(c.kv_dtype, activations == Activations::none ? compute : DType::bf16);
+  const bool as_computed = on_gpu || activations == Activations::none;
+  e.cache = float_type(c.kv_dtype, as_computed ? compute : DType::bf16);
   return e;
 }
 

@@ -71,8 +71,7 @@ void add_scale_rule(Fields& f, ScaleRule& rule, const std::string& help);
 DType float_type(FloatChoice choice, DType automatic);
 
 bool any_packed(const Weights& weights);  // a linear layer held as NVFP4
-std::unique_ptr<Backend> make_backend(const Device& device, int32_t threads,
-                                      Purpose purpose = Purpose::training);
+std::unique_ptr<Backend> make_backend(const Device& device, int32_t threads);
 // Opens, checks and loads everything; logs what was chosen. With `cache`, weights and cache
 // together must fit (check_fits in runtime_memory.h) before anything is loaded.
 Runtime open_runtime(const RuntimeOptions& options, TokenizerNeed need,

@@ -44,8 +44,9 @@ uint64_t activation_bytes(const Config& c, DType compute, int64_t tokens, int64_
 
 }  // namespace
 
+constexpr uint64_t kTables = uint64_t(4) << 20;  // ids, positions, rows: generously
+
 int64_t gpu_chunk(const Config& c, DType compute, int64_t sequences) {
-  constexpr uint64_t kTables = uint64_t(4) << 20;  // ids, positions, rows: generously
   const uint64_t step = activation_bytes(c, compute, sequences, sequences) + kTables;
   const uint64_t room = kGpuWorkspace - kGpuScratch - std::min(kGpuWorkspace - kGpuScratch, step);
   int64_t n = 2048;
@@ -64,8 +65,15 @@ MemoryNeed memory_need(const Runtime& r, const std::optional<EngineOptions>& eng
     n.cache_per_token = n.cache / uint64_t(std::max<int64_t>(1, n.context));
   }
   if (r.device.kind == Device::cuda) {
+    uint64_t workspace = kGpuWorkspace;
+    if (engine) {  // a prompt in one piece, or in chunks larger than the plan's
+      const int64_t at_once =
+          engine->chunk > 0 ? std::min(engine->chunk, engine->context) : engine->context;
+      workspace = std::max(workspace, kGpuScratch + kTables +
+                                          activation_bytes(r.model.config, r.compute, at_once, 1));
+    }
     // The backend holds a part of it already.
-    n.workspace = kGpuWorkspace - std::min(kGpuWorkspace, cuda_memory().bytes);
+    n.workspace = workspace - std::min(workspace, cuda_memory().bytes);
   }
   return n;
 }

@@ -50,9 +50,7 @@ void SelfTestFlags::visit_fields(Fields& f) {
 
 ExitCode self_test(const SelfTestFlags& flags, const RuntimeOptions& exported,
                    const SelfTestReference& reference, TemplateStyle style, std::ostream& out) {
-  RuntimeOptions where = exported;
-  where.device = choose_device(exported.device, Purpose::training);  // the loss is compared
-  const Runtime rt = open_runtime(where, TokenizerNeed::optional);
+  const Runtime rt = open_runtime(exported, TokenizerNeed::optional);
   CacheOptions cache;
   cache.context = std::min(int64_t(reference.batch.ids.size()) + 512 + flags.max_tokens,
                            rt.model.config.max_positions);

@@ -8,16 +8,26 @@
 
 namespace nibble {
 
+// The parts, for code that multiplies or schedules its keys in its own way.
+constexpr int kPhiloxRounds = 10;
+constexpr uint32_t kPhiloxKeyStep0 = 0x9E3779B9u, kPhiloxKeyStep1 = 0xBB67AE85u;
+// One round on four words; `product` multiplies two words to 64 bits.
+template <class Words, class Product>
+constexpr void philox_round(Words& c, uint32_t k0, uint32_t k1, Product&& product) {
+  const uint64_t p0 = product(0xD2511F53u, c[0]), p1 = product(0xCD9E8D57u, c[2]);
+  const uint32_t c1 = c[1], c3 = c[3];
+  c[0] = uint32_t(p1 >> 32) ^ c1 ^ k0, c[1] = uint32_t(p1);
+  c[2] = uint32_t(p0 >> 32) ^ c3 ^ k1, c[3] = uint32_t(p0);
+}
+
 constexpr std::array<uint32_t, 4> philox(uint64_t seed, uint64_t stream, uint64_t index) {
   uint32_t k0 = uint32_t(seed), k1 = uint32_t(seed >> 32);
   std::array<uint32_t, 4> c{uint32_t(index), uint32_t(index >> 32), uint32_t(stream),
                             uint32_t(stream >> 32)};
-  for (int round = 0; round < 10; ++round) {
-    const uint64_t p0 = uint64_t(0xD2511F53u) * c[0], p1 = uint64_t(0xCD9E8D57u) * c[2];
-    c = {uint32_t(p1 >> 32) ^ c[1] ^ k0, uint32_t(p1), uint32_t(p0 >> 32) ^ c[3] ^ k1,
-         uint32_t(p0)};
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
+  for (int round = 0; round < kPhiloxRounds; ++round) {
+    philox_round(c, k0, k1, [](uint32_t a, uint32_t b) { return uint64_t(a) * b; });
+    k0 += kPhiloxKeyStep0;
+    k1 += kPhiloxKeyStep1;
   }
   return c;
 }

@@ -3,6 +3,8 @@
 // where there is none.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "apps/bench_random.h"
@@ -109,6 +111,59 @@ TEST_F(Cuda, LoadingKeepsNoCopyOfTheModel) {
   const uint64_t grown =
       process_peak_bytes() - std::min(process_peak_bytes(), std::max(before, peak_before));
   EXPECT_LE(grown, uint64_t(200) << 20);
+}
+
+// What the driver says is taken, our own allocations and everything else: graphs, library handles,
+// code. The context itself is there before.
+TEST_F(Cuda, TheDriversCountStaysWithinPlan) {
+  const auto backend = make_cuda_backend();
+  const uint64_t before = backend->available_memory();
+  const uint64_t held = cuda_memory().bytes;
+  const Model model =
+      load_model(*backend, wide_config(), *make_random_source(wide_config(), 1, 4), {});
+  const EngineOptions o = gpu_options(4096);
+  Engine engine(*backend, model, o);
+  GenerateOptions g;
+  g.max_tokens = 64;
+  generate(engine, some_ids(3000, model.config.V), g);
+  const uint64_t taken = before - std::min(before, backend->available_memory()) + held;
+  EXPECT_LE(taken, planned_bytes(model, o)) << "of which ours: " << cuda_memory().bytes;
+}
+
+// The kernels of wide models, at contexts where attention is split: the same bits whether each
+// launch is made by the host or replayed.
+TEST_F(Cuda, ReplayHasTheBitsOfLaunches) {
+  const auto run = [&](DType cache, int64_t sequences, bool eager) {
+    // Read when a backend is made; 1: nothing is recorded.
+    ::setenv("NIBBLE_SYNC_EACH_OP", eager ? "1" : "0", 1);
+    const auto backend = make_cuda_backend();
+    const Model model =
+        load_model(*backend, wide_config(), *make_random_source(wide_config(), 1, 4), {});
+    BatchEngine engine(*backend, model, gpu_options(2100, cache), sequences);
+    std::vector<DecodeStep> steps;
+    for (int64_t s = 0; s < sequences; ++s) {
+      engine.feed(s, some_ids(2000 - 61 * s % 1900, model.config.V));
+      steps.push_back({s, engine.sample({}, 0), {}, 0});
+    }
+    std::vector<float> all;
+    for (int i = 0; i < 5; ++i) {
+      const auto next = engine.step(steps);
+      for (int64_t s = 0; s < sequences; ++s) steps[size_t(s)].id = next[size_t(s)];
+      const std::vector<float> logits = engine.logits();
+      all.insert(all.end(), logits.begin(), logits.end());
+    }
+    ::unsetenv("NIBBLE_SYNC_EACH_OP");
+    return all;
+  };
+  for (const DType cache : {DType::bf16, DType::f8_e4m3}) {
+    for (const int64_t sequences : {1, 4, 33}) {
+      const std::vector<float> launched = run(cache, sequences, true);
+      const std::vector<float> replayed = run(cache, sequences, false);
+      ASSERT_EQ(launched.size(), replayed.size());
+      EXPECT_EQ(std::memcmp(launched.data(), replayed.data(), launched.size() * 4), 0)
+          << dtype_name(cache) << " " << sequences;
+    }
+  }
 }
 
 // In fp32 a GPU's greedy ids are the CPU's, whichever way the prompt is fed.

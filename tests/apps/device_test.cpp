@@ -36,13 +36,10 @@ TEST(DeviceOption, ReadsAndWritesNames) {
 
 TEST(DeviceOption, AutomaticIsTheCpuWithoutAGpu) {
   ASSERT_FALSE(cuda_support().usable());  // no_gpu.cpp sees to it
-  EXPECT_EQ(choose_device(Device::automatic, Purpose::inference), Device(Device::cpu));
-  EXPECT_EQ(choose_device(Device::automatic, Purpose::training), Device(Device::cpu));
-  EXPECT_EQ(choose_device(Device::cpu, Purpose::training), Device(Device::cpu));
-  for (const Purpose purpose : {Purpose::training, Purpose::inference}) {
-    EXPECT_THROW(make_backend(Device::cuda, 1, purpose), DeviceError);
-  }
-  EXPECT_THROW(make_backend(Device(Device::cuda, 5), 1, Purpose::inference), DeviceError);
+  EXPECT_EQ(choose_device(Device::automatic), Device(Device::cpu));
+  EXPECT_EQ(choose_device(Device::cpu), Device(Device::cpu));
+  EXPECT_THROW(make_backend(Device::cuda, 1), DeviceError);
+  EXPECT_THROW(make_backend(Device(Device::cuda, 5), 1), DeviceError);
 }
 
 // Every command that computes answers the same way: exit 4, what is missing, what helps.

@@ -66,10 +66,16 @@ Buffer allocate_device(size_t n_bytes, std::string_view what) {
   return buffer;
 }
 
-Context::Context(int index) : device(index) {
-  NIBBLE_CUDA(cudaSetDevice(device));
-  capability = 10 * attribute(cudaDevAttrComputeCapabilityMajor, device) +
-               attribute(cudaDevAttrComputeCapabilityMinor, device);
+// Library handles, members of Context, belong to the device that is current when they are made.
+static int select_device(int index) {
+  NIBBLE_CUDA(cudaSetDevice(index));
+  return index;
+}
+
+Context::Context(int index) : device(select_device(index)) {
+  device_capability = 10 * attribute(cudaDevAttrComputeCapabilityMajor, device) +
+                      attribute(cudaDevAttrComputeCapabilityMinor, device);
+  capability = std::min(device_capability, compiled_capability());
   sm_count = attribute(cudaDevAttrMultiProcessorCount, device);
   shared_per_block = size_t(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
   l2_bytes = size_t(attribute(cudaDevAttrL2CacheSize, device));
@@ -128,13 +134,29 @@ CudaSupport cuda_support() {
     s.problem =
         "the NVIDIA driver names devices but describes none; is the machine's GPU in use "
         "or lost (nvidia-smi)? --device cpu works without it";
-  } else if (s.devices[0].major < 8) {
-    s.problem = fmt::format(
-        "{} has compute capability {}.{}; nibble's kernels need 8.0 (Ampere) or later; use "
-        "--device cpu",
-        s.devices[0].name, s.devices[0].major, s.devices[0].minor);
+  } else {
+    s.problem = cuda_problem(s.devices[0]);
   }
   return s;
+}
+
+std::string cuda_problem(const CudaDevice& d) {
+  if (d.major < 8) {
+    return fmt::format(
+        "{} has compute capability {}.{}; nibble's kernels need 8.0 (Ampere) or later; use "
+        "--device cpu",
+        d.name, d.major, d.minor);
+  }
+  if (const cudaError_t error = cudaSetDevice(d.index); error != cudaSuccess) {
+    cudaGetLastError();
+    return fmt::format("{} cannot be used ({}); use --device cpu", d.name,
+                       cudaGetErrorString(error));
+  }
+  if (cuda::compiled_capability() > 0) return "";
+  return fmt::format(
+      "this build has no code for {} (compute capability {}.{}); build nibble on that machine, or "
+      "with -DCMAKE_CUDA_ARCHITECTURES=release for every GPU; --device cpu works without it",
+      d.name, d.major, d.minor);
 }
 
 }  // namespace nibble

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 // What every CUDA op needs: the device, its stream, library handles and scratch memory.
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <unordered_map>
 
 #include "backends/cuda/blas_lt.h"
 #include "backends/cuda/check.h"
@@ -15,6 +17,13 @@ namespace nibble::cuda {
 // A cudaMalloc with an owner, counted in cuda_memory(). Zeroed.
 Buffer allocate_device(size_t n_bytes, std::string_view what);
 
+// What the driver said of a kernel on this device.
+struct KernelLimits {
+  static constexpr int kMaxCluster = 8;  // of blocks: what every device with clusters can run
+  bool shared_allowed = false;           // all of the device's shared memory, see allow_shared
+  std::array<int, kMaxCluster + 1> clusters = {};  // resident at once, by size; [1] == 0: not asked
+};
+
 struct Context {
   explicit Context(int device);
   ~Context();
@@ -22,7 +31,10 @@ struct Context {
   Context& operator=(const Context&) = delete;
 
   int device = 0;
-  int capability = 0;  // 90 for 9.0
+  int device_capability = 0;  // 90 for 9.0
+  // What our kernels were compiled for: the device's own, or less where the driver compiles them
+  // from older code, which has no clusters and no dependent launches then.
+  int capability = 0;
   int sm_count = 0;
   size_t shared_per_block = 0;  // with opt-in
   size_t l2_bytes = 0;
@@ -46,10 +58,18 @@ struct Context {
   // After the launches of an op: throws what went wrong; waits with NIBBLE_SYNC_EACH_OP=1.
   void finish(const char* op) const;
   bool sync_each_op = false;
-  bool capturing = false;  // a graph is being recorded: nothing may wait
+  bool capturing = false;           // a graph is being recorded: nothing may wait
+  bool require_native_fp4 = false;  // W4A4 on FP4 tensor cores whatever the size, or an error
+
+  KernelLimits& limits_of(const void* kernel) const { return limits_[kernel]; }
 
  private:
   Buffer scratch_;
+  mutable std::unordered_map<const void*, KernelLimits> limits_;
 };
+
+// compiled_code.cu: what of this build the current device would run: 90 for code of compute
+// capability 9.0; 0 where there is none.
+int compiled_capability();
 
 }  // namespace nibble::cuda

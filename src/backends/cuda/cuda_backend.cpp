@@ -11,7 +11,10 @@ namespace {
 
 class CudaBackend final : public Backend {
  public:
-  explicit CudaBackend(const CudaDevice& device) : device_(device), c_(device.index) {}
+  CudaBackend(const CudaDevice& device, const CudaOptions& options)
+      : device_(device), c_(device.index) {
+    c_.require_native_fp4 = options.require_native_fp4;
+  }
   std::string name() const override {
     return fmt::format("cuda ({}, compute capability {}.{})", device_.name, device_.major,
                        device_.minor);
@@ -247,16 +250,19 @@ std::string cuda_linear_kernels(const Backend& backend, DType compute, Activatio
 
 std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options) {
   const CudaSupport support = cuda_support();
-  if (!support.usable()) throw_device("--device cuda: {}", support.problem);
+  if (support.devices.empty()) throw_device("--device cuda: {}", support.problem);
   for (const CudaDevice& d : support.devices) {
     if (d.index != options.device) continue;
+    if (const std::string problem = cuda_problem(d); !problem.empty()) {
+      throw_device("--device cuda: {}", problem);
+    }
     if (options.require_native_fp4 && d.major < 10) {
       throw_device(
           "--require-native-fp4: {} (compute capability {}.{}) has no FP4 tensor cores, which "
           "need 10.0 (Blackwell) or later; without the flag W4A4 products are emulated exactly",
           d.name, d.major, d.minor);
     }
-    return std::make_unique<CudaBackend>(d);
+    return std::make_unique<CudaBackend>(d, options);
   }
   throw_device("CUDA device {} was asked for, but there are {}", options.device,
                support.devices.size());

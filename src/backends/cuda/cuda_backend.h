@@ -26,6 +26,8 @@ struct CudaSupport {
 };
 // Asks the driver; never throws.
 CudaSupport cuda_support();
+// Why this device cannot be used, and what would help; "" where it can. Makes it the current one.
+std::string cuda_problem(const CudaDevice& device);
 
 struct CudaOptions {
   int device = 0;

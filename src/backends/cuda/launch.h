@@ -34,11 +34,18 @@ void launch(const Context& c, const Grid& g, void (*kernel)(Params...), Args&&..
   NIBBLE_CUDA(cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...));
 }
 
-// Lets a kernel use more dynamic shared memory than the 48 KiB every kernel may.
-template <class Kernel>
-void allow_shared(Kernel kernel, size_t bytes) {
-  NIBBLE_CUDA(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                   cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes)));
+// Lets a kernel use all of the device's shared memory; every kernel may use 48 KiB, its static part
+// included.
+template <class... Params>
+void allow_shared(const Context& c, void (*kernel)(Params...)) {
+  const void* const address = reinterpret_cast<const void*>(kernel);
+  KernelLimits& limits = c.limits_of(address);
+  if (limits.shared_allowed) return;
+  cudaFuncAttributes attributes = {};
+  NIBBLE_CUDA(cudaFuncGetAttributes(&attributes, address));
+  NIBBLE_CUDA(cudaFuncSetAttribute(address, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   int(c.shared_per_block - attributes.sharedSizeBytes)));
+  limits.shared_allowed = true;
 }
 
 inline unsigned blocks_for(int64_t work, int64_t per_block) {

@@ -10,6 +10,8 @@ CudaSupport cuda_support() {
           "or use --device cpu"};
 }
 
+std::string cuda_problem(const CudaDevice&) { return cuda_support().problem; }
+
 std::unique_ptr<Backend> make_cuda_backend(const CudaOptions&) {
   throw_device("--device cuda: {}", cuda_support().problem);
 }

@@ -102,7 +102,7 @@ void attention_rows(const Context& c, const AttentionCall& call) {
 }  // namespace
 
 void attention(const Context& c, Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequences) {
-  const AttentionCall call{out, lse, q, kv, sequences};
+  const AttentionCall call{{q, kv, sequences}, out, lse};
   if (q.numel() == 0 || sequences.dim(0) == 0) return;
   if (attention_decode(c, call) || attention_flash(c, call)) return;
   attention_rows(c, call);

@@ -150,7 +150,7 @@ void back_rows(const Context& c, const AttentionBackCall& call, float* delta) {
 
 void attention_back(const Context& c, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out,
                     Tensor lse, Tensor q, KvView kv, Tensor sequences) {
-  const AttentionBackCall call{dq, dk, dv, dout, out, lse, q, kv, sequences};
+  const AttentionBackCall call{{q, kv, sequences}, dq, dk, dv, dout, out, lse};
   if (q.numel() == 0 || sequences.dim(0) == 0) return;
   const int64_t items = call.tokens() * call.q_heads();
   if (call.width() > kMaxWidth || size_t(items) * sizeof(float) > Context::kScratchBytes) {

@@ -238,8 +238,8 @@ void flash_back(const Context& c, const AttentionBackCall& call, const float* de
   const unsigned tiles = tile_limit(call.tokens(), call.sequences.dim(0), kTile);
   const auto queries = flash_back_queries_kernel<T, D>;
   const auto keys = flash_back_keys_kernel<T, D>;
-  allow_shared(queries, kBackShared<D>);
-  allow_shared(keys, kBackShared<D>);
+  allow_shared(c, queries);
+  allow_shared(c, keys);
   launch(c, {dim3(unsigned(call.kv_heads()), tiles), dim3(kThreads), kBackShared<D>}, keys, args);
   launch(c, {dim3(unsigned(call.q_heads()), tiles), dim3(kThreads), kBackShared<D>}, queries, args);
 }
@@ -247,9 +247,8 @@ void flash_back(const Context& c, const AttentionBackCall& call, const float* de
 }  // namespace
 
 bool attention_back_flash(const Context& c, const AttentionBackCall& a, const float* delta) {
-  const DType act = a.q.dtype;
-  if ((act != DType::bf16 && act != DType::f16) || (a.width() != 128 && a.width() != 64) ||
-      a.lse.dtype != DType::f32 || c.shared_per_block < kBackShared<128> ||
+  if (!tensor_core_types(a) || a.kv.k.dtype == DType::f8_e4m3 || a.lse.dtype != DType::f32 ||
+      c.shared_per_block < kBackShared<128> ||
       tile_limit(a.tokens(), a.sequences.dim(0), kTile) > 65535 ||
       !heads_aligned(a.dq, a.dk, a.dv, a.dout, a.q, a.kv.k, a.kv.v)) {
     return false;
@@ -262,7 +261,7 @@ bool attention_back_flash(const Context& c, const AttentionBackCall& a, const fl
       flash_back<T, 64>(c, a, delta);
     }
   };
-  if (act == DType::bf16) {
+  if (a.q.dtype == DType::bf16) {
     with_width(bf16{});
   } else {
     with_width(f16{});

@@ -32,30 +32,16 @@ inline Sequences sequences_of(const Tensor& t) {
 
 // [N, Hq] of f32, bf16 or f16, or nothing.
 struct LogSums {
-  void* p;
+  AnyFloats values;
   int64_t stride;
-  DType type;
   __device__ __forceinline__ float get(int64_t token, int64_t head) const {
-    const int64_t i = token * stride + head;
-    if (type == DType::bf16) return to_f32(static_cast<const bf16*>(p)[i]);
-    if (type == DType::f16) return to_f32(static_cast<const f16*>(p)[i]);
-    return static_cast<const float*>(p)[i];
+    return values[token * stride + head];
   }
   __device__ __forceinline__ void set(int64_t token, int64_t head, float v) const {
-    if (!p) return;
-    const int64_t i = token * stride + head;
-    if (type == DType::bf16) {
-      static_cast<bf16*>(p)[i] = from_f32<bf16>(v);
-    } else if (type == DType::f16) {
-      static_cast<f16*>(p)[i] = from_f32<f16>(v);
-    } else {
-      static_cast<float*>(p)[i] = v;
-    }
+    if (values) values.set(token * stride + head, v);
   }
 };
-inline LogSums log_sums(const Tensor& lse) {
-  return {lse ? lse.data : nullptr, lse ? lse.row_stride : 0, lse.dtype};
-}
+inline LogSums log_sums(const Tensor& lse) { return {AnyFloats(lse), lse ? lse.row_stride : 0}; }
 
 // The sequence of a token, for whole warps; -1: none. Tables are short.
 __device__ __forceinline__ int sequence_of(const Sequences& s, int64_t token) {

@@ -398,7 +398,7 @@ void decode(const Context& c, const AttentionCall& call) {
                         kLog2E / std::sqrt(float(D))};
   const auto kernel = decode_kernel<T, K, D>;
   constexpr size_t kShared = shared_bytes<K, D>();
-  allow_shared(kernel, kShared);  // the static part counts, too: not only above 48 KiB
+  allow_shared(c, kernel);
   launch(c, {dim3(unsigned(splits), unsigned(kv_heads), unsigned(tokens)), dim3(kThreads), kShared},
          kernel, args);
 }
@@ -415,10 +415,7 @@ void decode(const Context& c, const AttentionCall& call) {
 }  // namespace
 
 bool attention_decode(const Context& c, const AttentionCall& a) {
-  const DType act = a.q.dtype, cache = a.kv.k.dtype;
-  const bool types =
-      (act == DType::bf16 || act == DType::f16) && (cache == act || cache == DType::f8_e4m3);
-  if (!types || (a.width() != 128 && a.width() != 64) || a.group() > kGroup ||
+  if (!tensor_core_types(a) || a.group() > kGroup ||
       a.tokens() > kFewQueries * a.sequences.dim(0) || a.tokens() > 65535 ||
       !heads_aligned(a.out, a.q, a.kv.k, a.kv.v)) {
     return false;
@@ -426,19 +423,7 @@ bool attention_decode(const Context& c, const AttentionCall& a) {
   // Where there are several shares, three blocks a multiprocessor of group * (D + 2) floats.
   static_assert(size_t(3) * 1024 * kGroup * 130 * sizeof(float) < Context::kScratchBytes);
   static_assert(size_t(3) * 1024 / 2 <= Context::kCounters);
-  const auto with_act = [&](auto t) {
-    using T = decltype(t);
-    if (cache == DType::f8_e4m3) {
-      decode<T, f8>(c, a);
-    } else {
-      decode<T, T>(c, a);
-    }
-  };
-  if (act == DType::bf16) {
-    with_act(bf16{});
-  } else {
-    with_act(f16{});
-  }
+  with_attention_types(a, [&](auto t, auto k) { decode<decltype(t), decltype(k)>(c, a); });
   return true;
 }
 

@@ -214,7 +214,7 @@ __global__ void __launch_bounds__(kThreads, 2) flash_kernel(FlashArgs<T, K> a) {
 template <class T, class K, int kBands, int D>
 void flash(const Context& c, const AttentionCall& call) {
   const auto kernel = flash_kernel<T, K, kBands, D>;
-  allow_shared(kernel, kFlashShared<kBands, D>);
+  allow_shared(c, kernel);
   const FlashArgs<T, K> args{heads<T>(call.out),        log_sums(call.lse),
                              heads<const T>(call.q),    heads<const K>(call.kv.k),
                              heads<const K>(call.kv.v), sequences_of(call.sequences),
@@ -247,27 +247,11 @@ void flash(const Context& c, const AttentionCall& call) {
 }  // namespace
 
 bool attention_flash(const Context& c, const AttentionCall& a) {
-  const DType act = a.q.dtype, cache = a.kv.k.dtype;
-  const bool types =
-      (act == DType::bf16 || act == DType::f16) && (cache == act || cache == DType::f8_e4m3);
-  if (!types || (a.width() != 128 && a.width() != 64) ||
-      tile_limit(a.tokens(), a.sequences.dim(0), kQueries<1>) > 65535 ||
+  if (!tensor_core_types(a) || tile_limit(a.tokens(), a.sequences.dim(0), kQueries<1>) > 65535 ||
       c.shared_per_block < kFlashShared<2, 128> || !heads_aligned(a.out, a.q, a.kv.k, a.kv.v)) {
     return false;
   }
-  const auto with_act = [&](auto t) {
-    using T = decltype(t);
-    if (cache == DType::f8_e4m3) {
-      flash<T, f8>(c, a);
-    } else {
-      flash<T, T>(c, a);
-    }
-  };
-  if (act == DType::bf16) {
-    with_act(bf16{});
-  } else {
-    with_act(f16{});
-  }
+  with_attention_types(a, [&](auto t, auto k) { flash<decltype(t), decltype(k)>(c, a); });
   return true;
 }
 

@@ -7,8 +7,33 @@
 // are the A of the next.
 #pragma once
 #include "backends/cuda/kernels/attention_common.cuh"
+#include "backends/cuda/kernels/attention_paths.h"
 
 namespace nibble::cuda {
+
+// The tensor-core kernels: 16-bit activations, keys and values of the same type or f8_e4m3, heads
+// of 64 or 128.
+inline bool tensor_core_types(const AttentionInputs& a) {
+  const DType act = a.q.dtype, cache = a.kv.k.dtype;
+  return (act == DType::bf16 || act == DType::f16) && (cache == act || cache == DType::f8_e4m3) &&
+         (a.width() == 128 || a.width() == 64);
+}
+// f(a value of the activations' type, one of the cache's), for such a call.
+template <class F>
+void with_attention_types(const AttentionInputs& a, F&& f) {
+  const auto with_act = [&](auto t) {
+    if (a.kv.k.dtype == DType::f8_e4m3) {
+      f(t, f8{});
+    } else {
+      f(t, t);
+    }
+  };
+  if (a.q.dtype == DType::bf16) {
+    with_act(bf16{});
+  } else {
+    with_act(f16{});
+  }
+}
 
 constexpr float kLog2E = 1.44269504088896340736f;
 constexpr float kLn2 = 0.69314718055994530942f;

@@ -5,8 +5,9 @@
 
 namespace nibble::cuda {
 
-struct AttentionCall {
-  Tensor out, lse, q;
+// What both directions have, and their sizes.
+struct AttentionInputs {
+  Tensor q;
   KvView kv;
   Tensor sequences;
   int64_t tokens() const { return q.dim(0); }
@@ -15,16 +16,11 @@ struct AttentionCall {
   int64_t group() const { return q_heads() / kv_heads(); }
   int64_t width() const { return q.dim(2); }
 };
-
-struct AttentionBackCall {
-  Tensor dq, dk, dv, dout, out, lse, q;
-  KvView kv;
-  Tensor sequences;
-  int64_t tokens() const { return q.dim(0); }
-  int64_t q_heads() const { return q.dim(1); }
-  int64_t kv_heads() const { return kv.k.dim(1); }
-  int64_t group() const { return q_heads() / kv_heads(); }
-  int64_t width() const { return q.dim(2); }
+struct AttentionCall : AttentionInputs {
+  Tensor out, lse;
+};
+struct AttentionBackCall : AttentionInputs {
+  Tensor dq, dk, dv, dout, out, lse;
 };
 
 // attention_decode.cu: few queries a sequence, split over the keys.

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Ops without a reduction over the model's width, and argmax.
-#include <algorithm>
-
 #include "backends/cuda/device/dependency.cuh"
-#include "backends/cuda/device/types.cuh"
+#include "backends/cuda/device/rows.cuh"
 #include "backends/cuda/kernels/kernels.h"
 #include "backends/cuda/launch.h"
 
@@ -11,41 +9,6 @@ namespace nibble::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-
-// A row-strided 2-D view.
-template <class T>
-struct Rows {
-  T* data;
-  int64_t stride;
-  __device__ T* at(int64_t row, int64_t col) const { return data + row * stride + col; }
-};
-template <class T>
-Rows<T> rows_of(const Tensor& t) {
-  return {ptr<T>(t), t.row_stride};
-}
-
-// Threads walk the elements of [n, cols] in packs of W.
-template <int W, class F>
-__device__ __forceinline__ void for_each_pack(int64_t n, int64_t cols, F&& f) {
-  const int64_t per_row = cols / W, packs = n * per_row;
-  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < packs;
-       i += int64_t(gridDim.x) * blockDim.x) {
-    f(i / per_row, i % per_row * W);
-  }
-}
-Grid grid_for(const Context& c, int64_t packs) {
-  const int64_t blocks = std::min<int64_t>(blocks_for(packs, kThreads), 32 * c.sm_count);
-  return {dim3(unsigned(blocks)), dim3(kThreads)};
-}
-// f(integral_constant W) with the widest packs the tensors allow.
-template <class F, class... Tensors>
-void with_width(F&& f, const Tensors&... t) {
-  if (in_eights(t...)) {
-    f(std::integral_constant<int, 8>());
-  } else {
-    f(std::integral_constant<int, 1>());
-  }
-}
 
 template <int W, class T, class S>
 __global__ void copy_rows_kernel(Rows<T> out, Rows<const S> x, const int32_t* index, int64_t n,
@@ -123,8 +86,9 @@ void copy_rows(const Context& c, Tensor out, Tensor x, Tensor index) {
       with_width(
           [&](auto w) {
             constexpr int W = decltype(w)::value;
-            launch(c, grid_for(c, out.numel() / W), copy_rows_kernel<W, T, S>, rows_of<T>(out),
-                   rows_of<const S>(x), ptr<const int32_t>(index), out.dim(0), out.inner());
+            launch(c, grid_for_packs(c, out.numel() / W), copy_rows_kernel<W, T, S>,
+                   rows_of<T>(out), rows_of<const S>(x), ptr<const int32_t>(index), out.dim(0),
+                   out.inner());
           },
           out, x);
     });
@@ -147,7 +111,7 @@ void swiglu(const Context& c, Tensor out, Tensor gate, Tensor up) {
     with_width(
         [&](auto w) {
           constexpr int W = decltype(w)::value;
-          launch(c, grid_for(c, out.numel() / W), swiglu_kernel<W, T>, rows_of<T>(out),
+          launch(c, grid_for_packs(c, out.numel() / W), swiglu_kernel<W, T>, rows_of<T>(out),
                  rows_of<const T>(gate), rows_of<const T>(up), out.dim(0), out.inner());
         },
         out, gate, up);
@@ -160,7 +124,7 @@ void add(const Context& c, Tensor out, Tensor a, Tensor b) {
     with_width(
         [&](auto w) {
           constexpr int W = decltype(w)::value;
-          launch(c, grid_for(c, out.numel() / W), add_kernel<W, T>, rows_of<T>(out),
+          launch(c, grid_for_packs(c, out.numel() / W), add_kernel<W, T>, rows_of<T>(out),
                  rows_of<const T>(a), rows_of<const T>(b), out.dim(0), out.inner());
         },
         out, a, b);

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Gradients of SwiGLU, of the embedding and of the choice of rows.
-#include <algorithm>
-
 #include "backends/cuda/device/dependency.cuh"
 #include "backends/cuda/device/grad_write.cuh"
-#include "backends/cuda/device/types.cuh"
+#include "backends/cuda/device/rows.cuh"
 #include "backends/cuda/kernels/kernels.h"
 #include "backends/cuda/launch.h"
 
@@ -13,37 +11,24 @@ namespace {
 
 constexpr int kThreads = 256;
 
-template <class T>
-struct Rows {
-  T* data;
-  int64_t stride;
-};
-template <class T>
-Rows<T> rows_of(const Tensor& t) {
-  return {ptr<T>(t), t.row_stride};
-}
-
 template <class T, int W>
 __global__ void swiglu_back_kernel(Rows<T> dgate, Rows<T> dup, Rows<const T> dout,
                                    Rows<const T> gate, Rows<const T> up, int64_t n, int64_t cols) {
   enter();
-  const int64_t per_row = cols / W;
-  for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < n * per_row;
-       i += int64_t(gridDim.x) * kThreads) {
-    const int64_t row = i / per_row, col = i % per_row * W;
+  for_each_pack<W>(n, cols, [&](int64_t row, int64_t col) {
     float d[W], g[W], u[W];
-    load_f32<W>(dout.data + row * dout.stride + col, d);
-    load_f32<W>(gate.data + row * gate.stride + col, g);
-    load_f32<W>(up.data + row * up.stride + col, u);
+    load_f32<W>(dout.at(row, col), d);
+    load_f32<W>(gate.at(row, col), g);
+    load_f32<W>(up.at(row, col), u);
 #pragma unroll
     for (int k = 0; k < W; ++k) {
       const float s = sigmoid(g[k]), silu = g[k] * s;
       u[k] = d[k] * u[k] * (s + silu * (1.0f - s));
       g[k] = d[k] * silu;
     }
-    store_f32<W>(dgate.data + row * dgate.stride + col, u);
-    store_f32<W>(dup.data + row * dup.stride + col, g);
-  }
+    store_f32<W>(dgate.at(row, col), u);
+    store_f32<W>(dup.at(row, col), g);
+  });
 }
 
 // One block a run of equal ids in `order`; the block of any other position has nothing to do.
@@ -67,16 +52,8 @@ template <class T>
 __global__ void scatter_kernel(Rows<T> out, Rows<const T> x, const int32_t* rows, int64_t n,
                                int64_t cols) {
   enter();
-  for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < n * cols;
-       i += int64_t(gridDim.x) * kThreads) {
-    const int64_t row = i / cols, col = i % cols;
-    out.data[rows[row] * out.stride + col] = x.data[row * x.stride + col];
-  }
-}
-
-Grid grid_for(const Context& c, int64_t work) {
-  return {dim3(unsigned(std::min<int64_t>(blocks_for(work, kThreads), 32 * c.sm_count))),
-          dim3(kThreads)};
+  for_each_pack<1>(n, cols,
+                   [&](int64_t row, int64_t col) { *out.at(rows[row], col) = *x.at(row, col); });
 }
 
 void zero_rows(const Context& c, Tensor t) {
@@ -91,17 +68,14 @@ void zero_rows(const Context& c, Tensor t) {
 void swiglu_back(const Context& c, Tensor dgate, Tensor dup, Tensor dout, Tensor gate, Tensor up) {
   with_float(gate.dtype, [&](auto t) {
     using T = decltype(t);
-    const auto run = [&](auto w) {
-      constexpr int W = decltype(w)::value;
-      launch(c, grid_for(c, gate.numel() / W), swiglu_back_kernel<T, W>, rows_of<T>(dgate),
-             rows_of<T>(dup), rows_of<const T>(dout), rows_of<const T>(gate), rows_of<const T>(up),
-             gate.dim(0), gate.dim(1));
-    };
-    if (in_eights(dgate, dup, dout, gate, up)) {
-      run(std::integral_constant<int, 8>());
-    } else {
-      run(std::integral_constant<int, 1>());
-    }
+    with_width(
+        [&](auto w) {
+          constexpr int W = decltype(w)::value;
+          launch(c, grid_for_packs(c, gate.numel() / W), swiglu_back_kernel<T, W>,
+                 rows_of<T>(dgate), rows_of<T>(dup), rows_of<const T>(dout), rows_of<const T>(gate),
+                 rows_of<const T>(up), gate.dim(0), gate.dim(1));
+        },
+        dgate, dup, dout, gate, up);
   });
 }
 
@@ -123,7 +97,7 @@ void scatter_rows(const Context& c, Tensor out, Tensor x, Tensor rows) {
   zero_rows(c, out);
   with_float(x.dtype, [&](auto t) {
     using T = decltype(t);
-    launch(c, grid_for(c, x.numel()), scatter_kernel<T>, rows_of<T>(out), rows_of<const T>(x),
+    launch(c, grid_for_packs(c, x.numel()), scatter_kernel<T>, rows_of<T>(out), rows_of<const T>(x),
            ptr<const int32_t>(rows), x.dim(0), x.dim(1));
   });
 }

@@ -201,7 +201,7 @@ void run(const Context& c, Tensor out, Tensor act, Tensor x, const LinearWeight&
   j.aligned = reinterpret_cast<uintptr_t>(x.data) % 16 == 0;  // in % 16 == 0 is the format's rule
   const size_t shared = size_t(units * kUnitCols) * 2;
   const auto go = [&](auto kernel, int warps) {
-    if (shared > (40 << 10)) allow_shared(kernel, shared);
+    allow_shared(c, kernel);
     launch(c, {dim3(unsigned(strips)), dim3(unsigned(32 * warps)), shared}, kernel, j);
   };
   // Few strips get more warps each, so that enough bytes are on their way; where fewer let all

@@ -11,7 +11,7 @@
 #include "backends/cuda/device/dependency.cuh"
 #include "backends/cuda/device/dequantize.cuh"
 #include "backends/cuda/device/mma.cuh"
-#include "backends/cuda/kernels/linear.h"
+#include "backends/cuda/kernels/few_tokens.cuh"
 #include "backends/cuda/launch.h"
 
 namespace nibble::cuda {
@@ -26,17 +26,8 @@ constexpr int kMaxSlices = 8;
 // columns of banks.
 constexpr int kTokenPadding = 64;
 
-struct Job {
-  const uint8_t* packed;
-  const void* x;
-  const float* row_scale;
-  void* out;  // [n, rows], or gate_up [n, 2 F]
-  void* swiglu;
-  int64_t x_stride, out_stride, swiglu_stride;
-  DType out_type;
-  int n, rows, in, units, slices;
-  int strips;    // of the weight; with swiglu of one half
-  bool aligned;  // rows of x may be read 16 bytes at a time
+struct Job : FewTokens {
+  int slices = 0;
 };
 
 // Codes and scales of one unit for the lane's rows g and g + 8; zeros behind the last strip.
@@ -306,7 +297,7 @@ int64_t row_blocks_of(int64_t rows) { return (rows + kRows - 1) / kRows; }
 template <class T, int kGroups, bool kSwiglu>
 void launch_groups(const Context& c, const Job& j, const Cut& cut, int64_t row_blocks) {
   const auto kernel = gemv_batch_kernel<T, kGroups, kSwiglu>;
-  if (cut.shared > (48 << 10)) allow_shared(kernel, cut.shared);
+  allow_shared(c, kernel);
   launch(c,
          {dim3(unsigned(row_blocks * cut.slices), blocks_for(j.n, 8 * kGroups)), dim3(kThreads),
           cut.shared, unsigned(cut.slices)},
@@ -317,16 +308,9 @@ template <bool kSwiglu>
 void run(const Context& c, Tensor out, Tensor act, Tensor x, const LinearWeight& w) {
   const int64_t units = units_across(w.in), blocks = row_blocks_of(w.out);
   const Cut cut = cut_for(c, x.dim(0), blocks, units);
-  Job j = {};
-  j.packed = w.packed.as<uint8_t>();
-  j.x = x.data, j.x_stride = x.row_stride;
-  j.row_scale = w.row_scale ? ptr<const float>(w.row_scale) : nullptr;
-  j.out = out.data, j.out_stride = out.row_stride, j.out_type = out.dtype;
-  if (kSwiglu) j.swiglu = act.data, j.swiglu_stride = act.row_stride;
-  j.n = int(x.dim(0)), j.rows = int(w.out), j.in = int(w.in), j.units = int(units);
+  Job j;
+  describe(j, out, act, x, w);
   j.slices = cut.slices;
-  j.strips = int(strips_of(kSwiglu ? w.out / 2 : w.out));
-  j.aligned = reinterpret_cast<uintptr_t>(x.data) % 16 == 0 && x.row_stride % 8 == 0;
   const auto go = [&](auto t) {
     using T = decltype(t);
     switch (cut.groups) {

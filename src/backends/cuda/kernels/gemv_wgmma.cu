@@ -14,7 +14,7 @@
 #include "backends/cuda/device/dependency.cuh"
 #include "backends/cuda/device/dequantize.cuh"
 #include "backends/cuda/device/wgmma.cuh"
-#include "backends/cuda/kernels/linear.h"
+#include "backends/cuda/kernels/few_tokens.cuh"
 #include "backends/cuda/launch.h"
 
 namespace nibble::cuda {
@@ -24,21 +24,12 @@ constexpr int kGroups = 3, kGroupThreads = 128, kThreads = kGroups * kGroupThrea
 constexpr int kTileRows = 64, kTileStrips = kTileRows / int(kUnitRows);
 constexpr int kDepth = 4;                  // units a warp has in flight
 constexpr int kSumStride = kTileRows + 4;  // between tokens, so that the lanes' banks differ
-constexpr int kMaxSlices = 8;
+constexpr int kMaxSlices = KernelLimits::kMaxCluster;
+using ClusterCounts = decltype(KernelLimits::clusters);
 
-struct Job {
-  const uint8_t* packed;
-  const void* x;
-  const float* row_scale;
-  void* out;  // [n, rows], or gate_up [n, 2 F]
-  void* swiglu;
-  int64_t x_stride, out_stride, swiglu_stride;
-  DType out_type;
-  int n, rows, in, units;
-  int strips;  // of the weight; with swiglu of one half
-  int tiles, slices, slots, exchanges, unit_bytes;
-  bool aligned;  // rows of x may be read 16 bytes at a time
-  bool packs;    // four outputs may be written at once
+struct Job : FewTokens {
+  int tiles = 0, slices = 0, slots = 0, exchanges = 0, unit_bytes = 0;
+  bool packs = false;  // four outputs may be written at once
 };
 
 // The tokens of a unit of 128 columns in shared memory: four pieces of 32 columns, each of two
@@ -348,7 +339,7 @@ int tokens_for(int64_t n) { return n <= 8 ? 8 : n <= 16 ? 16 : n <= 32 ? 32 : 64
 // The least time by a count of clocks: reading the tokens, then the units of the busiest cluster,
 // at the rate of memory or of one group's chain of instructions, then adding up.
 Cut cut_for(const Context& c, int64_t n, int64_t tiles, int64_t units,
-            const std::array<int, kMaxSlices + 1>& clusters_of) {
+            const ClusterCounts& clusters_of) {
   const int tokens = tokens_for(n);
   Cut best;
   double best_time = 1e30;
@@ -380,16 +371,16 @@ Cut cut_for(const Context& c, int64_t n, int64_t tiles, int64_t units,
 
 // How many clusters of a size run at the same time, where a block needs a multiprocessor for
 // itself.
-template <class Kernel>
-std::array<int, kMaxSlices + 1> resident_clusters(const Context& c, Kernel kernel) {
-  allow_shared(kernel, c.shared_per_block);
-  std::array<int, kMaxSlices + 1> most = {};
-  most[1] = c.sm_count;
+template <class... Params>
+const ClusterCounts& resident_clusters(const Context& c, void (*kernel)(Params...)) {
+  allow_shared(c, kernel);
+  ClusterCounts& most = c.limits_of(reinterpret_cast<const void*>(kernel)).clusters;
+  if (most[1] > 0) return most;
   for (unsigned slices = 2; slices <= kMaxSlices; slices *= 2) {
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3(slices * unsigned(c.sm_count));
     config.blockDim = dim3(kThreads);
-    config.dynamicSmemBytes = c.shared_per_block;
+    config.dynamicSmemBytes = c.shared_per_block;  // no static part
     cudaLaunchAttribute attribute;
     attribute.id = cudaLaunchAttributeClusterDimension;
     attribute.val.clusterDim = {slices, 1, 1};
@@ -397,14 +388,14 @@ std::array<int, kMaxSlices + 1> resident_clusters(const Context& c, Kernel kerne
     NIBBLE_CUDA(cudaOccupancyMaxActiveClusters(&most[slices], kernel, &config));
     most[slices] = std::min(most[slices], c.sm_count / int(slices));
   }
+  most[1] = c.sm_count;
   return most;
 }
 
 template <class T, int kTokens, bool kSwiglu>
 void launch_tokens(const Context& c, Job j) {
   const auto kernel = gemv_wgmma_kernel<T, kTokens, kSwiglu>;
-  static const std::array<int, kMaxSlices + 1> clusters = resident_clusters(c, kernel);
-  const Cut cut = cut_for(c, j.n, j.tiles, j.units, clusters);
+  const Cut cut = cut_for(c, j.n, j.tiles, j.units, resident_clusters(c, kernel));
   if (cut.slices == 0) throw_internal("no way to cut a product of {} x {} x {}", j.n, j.rows, j.in);
   j.slices = cut.slices, j.slots = cut.slots, j.exchanges = cut.exchanges;
   j.unit_bytes = (j.units + j.slices - 1) / j.slices * unit_bytes(kTokens);
@@ -420,17 +411,10 @@ bool aligned(const Tensor& t, uintptr_t bytes, int64_t elements) {
 
 template <bool kSwiglu>
 void run(const Context& c, Tensor out, Tensor act, Tensor x, const LinearWeight& w) {
-  Job j = {};
-  j.packed = w.packed.as<uint8_t>();
-  j.x = x.data, j.x_stride = x.row_stride;
-  j.row_scale = w.row_scale ? ptr<const float>(w.row_scale) : nullptr;
-  j.out = out.data, j.out_stride = out.row_stride, j.out_type = out.dtype;
-  if (kSwiglu) j.swiglu = act.data, j.swiglu_stride = act.row_stride;
-  j.n = int(x.dim(0)), j.rows = int(w.out), j.in = int(w.in), j.units = int(units_across(w.in));
-  j.strips = int(strips_of(kSwiglu ? w.out / 2 : w.out));
+  Job j;
+  describe(j, out, act, x, w);
   constexpr int kStrips = kSwiglu ? kTileStrips / 2 : kTileStrips;
   j.tiles = (j.strips + kStrips - 1) / kStrips;
-  j.aligned = aligned(x, 16, 8);
   j.packs = aligned(out, 16, 4) && (!kSwiglu || aligned(act, 16, 4));
   const auto go = [&](auto t) {
     using T = decltype(t);

@@ -83,8 +83,10 @@ void rms_norm_back(const Context& c, Tensor dx, Tensor dw, Tensor dy, Tensor x, 
 void norm_rope_back(const Context& c, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd,
                     Tensor w, Tensor table, Accumulate accumulate);
 
-// optimizer.cu
+// sum_squares.cu
 void sum_squares(const Context& c, Tensor out, Tensor x);
+
+// optimizer.cu
 void adamw_step(const Context& c, Tensor master, Tensor grad, Tensor m, Tensor v,
                 MomentFormat format, int64_t begin, int64_t count, const AdamwStep& step,
                 const Requantize& requantize);

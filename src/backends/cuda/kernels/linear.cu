@@ -16,8 +16,6 @@ int64_t equal_parts(int64_t total, int64_t most, int64_t multiple) {
   return ((total + parts - 1) / parts + multiple - 1) / multiple * multiple;
 }
 
-bool is_half(const Tensor& t) { return t.dtype == DType::bf16 || t.dtype == DType::f16; }
-
 // 16-bit activations times weights that are of the same type or packed, everything aligned.
 bool blas_fits(const Tensor& out, const Tensor& x, const LinearWeight& w) {
   return is_half(x) && w.in % 8 == 0 && blas_aligned(out) && blas_aligned(x) &&
@@ -103,6 +101,14 @@ void linear(const Context& c, Tensor out, Tensor x, const LinearWeight& w,
     native_fp4_product(c, out, x, w);
     return;
   }
+  if (c.require_native_fp4) {
+    throw_device(
+        "--require-native-fp4: a product of {} tokens in {} with {} weights [{}, {}] cannot use "
+        "FP4 "
+        "tensor cores, which need NVFP4 weights, widths in 32s and bf16 or fp16; without the flag "
+        "it is emulated exactly",
+        x.dim(0), dtype_name(x.dtype), w.is_packed() ? "NVFP4" : "dense", w.out, w.in);
+  }
   const int64_t row_bytes = w.in * int64_t(dtype_bytes(x.dtype));
   const int64_t piece = std::max<int64_t>(1, int64_t(kActivationBytes) / row_bytes);
   for (int64_t n = 0; n < x.dim(0); n += piece) {
@@ -131,7 +137,8 @@ void linear_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x, const
 
 std::string linear_kernel_name(const Context& c, Activations activations, int64_t n) {
   const bool w4a4 = activations == Activations::nvfp4;
-  if (w4a4 && native_fp4_device(c) && n > kBatchTokens) return "native NVFP4 by cuBLASLt";
+  if (w4a4 && native_fp4_device(c) && (c.require_native_fp4 || n > kBatchTokens))
+    return "native NVFP4 by cuBLASLt";
   std::string name = n == 1              ? "tensor-core matrix-vector kernel on packed NVFP4"
                      : n <= kBatchTokens ? "tensor-core kernel for few tokens on packed NVFP4"
                                          : "NVFP4 dequantised in panels, then cuBLASLt";

@@ -8,6 +8,8 @@
 
 namespace nibble::cuda {
 
+inline bool is_half(const Tensor& t) { return t.dtype == DType::bf16 || t.dtype == DType::f16; }
+
 // Scratch of a product: a panel of dequantised weights that stays in the L2 cache between its
 // making and its use, then activations rounded through NVFP4, then outputs in fp32 that wait for
 // their row scales.

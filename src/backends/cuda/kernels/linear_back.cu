@@ -29,12 +29,9 @@ struct Product {
 };
 
 __device__ __forceinline__ float element(const Tensor& t, int64_t row, int64_t col) {
-  const int64_t i = row * t.row_stride + col;
-  switch (t.dtype) {
-    case DType::bf16: return to_f32(reinterpret_cast<const bf16*>(t.data)[i]);
-    case DType::f16: return to_f32(reinterpret_cast<const f16*>(t.data)[i]);
-    default: return reinterpret_cast<const float*>(t.data)[i];
-  }
+  AnyFloats values;
+  values.data = t.data, values.type = t.dtype;
+  return values[row * t.row_stride + col];
 }
 
 __device__ __forceinline__ float right_element(const Product& p, int64_t k, int64_t j) {
@@ -122,8 +119,6 @@ __global__ void write_gradient_kernel(D* dw, const float* sums, int64_t n, GradW
   const int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   if (i < n) write_gradient(dw, i, sums[i], write);
 }
-
-bool is_half(const Tensor& t) { return t.dtype == DType::bf16 || t.dtype == DType::f16; }
 
 // cuBLASLt adds to what is there and rounds to nearest, which is right for everything but sums of
 // micro-batches in bf16; and it has no bf16 result for f16 operands.

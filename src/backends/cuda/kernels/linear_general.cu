@@ -17,39 +17,28 @@ constexpr int kChunk = 256;
 // A matrix whose type is known at run time: this kernel is for correctness, not for speed, and one
 // body serves all types.
 struct View {
-  const void* data;
-  int64_t stride;
-  DType type;
-
-  __device__ float at(int64_t row, int64_t col) const {
-    const int64_t i = row * stride + col;
-    switch (type) {
-      case DType::bf16: return to_f32(static_cast<const bf16*>(data)[i]);
-      case DType::f16: return to_f32(static_cast<const f16*>(data)[i]);
-      default: return static_cast<const float*>(data)[i];
-    }
+  AnyFloats values;
+  int64_t stride = 0;
+  __device__ float at(int64_t row, int64_t col) const { return values[row * stride + col]; }
+  View from_row(int64_t row) const {
+    View v = *this;
+    v.values.data =
+        static_cast<char*>(values.data) + row * stride * int64_t(dtype_bytes(values.type));
+    return v;
   }
 };
-View view(const Tensor& t) { return {t.data, t.row_stride, t.dtype}; }
+View view(const Tensor& t) { return {AnyFloats(t), t.row_stride}; }
 
 struct Problem {
-  View x, w;
+  View x, w, out;
   const uint8_t* packed;  // or null: w
   const float* row_scale;
-  void* out;
-  int64_t out_stride;
-  DType out_type;
   int64_t n, rows, in;
 };
 
 __device__ __forceinline__ void put(const Problem& p, int64_t n, int64_t row, float v) {
   if (p.row_scale) v *= p.row_scale[row];
-  const int64_t i = n * p.out_stride + row;
-  switch (p.out_type) {
-    case DType::bf16: static_cast<bf16*>(p.out)[i] = from_f32<bf16>(v); break;
-    case DType::f16: static_cast<f16*>(p.out)[i] = from_f32<f16>(v); break;
-    default: static_cast<float*>(p.out)[i] = v; break;
-  }
+  p.out.values.set(n * p.out.stride + row, v);
 }
 
 // Four consecutive columns of a row of the weight.
@@ -138,9 +127,8 @@ void run(const Context& c, const Problem& p) {
     for (int64_t n = 0; n < p.n; n += kMost) {
       Problem part = p;
       part.n = std::min(kMost, p.n - n);
-      part.x.data =
-          static_cast<const char*>(p.x.data) + n * p.x.stride * int64_t(dtype_bytes(p.x.type));
-      part.out = static_cast<char*>(p.out) + n * p.out_stride * int64_t(dtype_bytes(p.out_type));
+      part.x = p.x.from_row(n);
+      part.out = p.out.from_row(n);
       launch(c, {dim3(blocks_for(p.rows, kTileOut), blocks_for(part.n, kTokens)), dim3(kThreads)},
              general_kernel<kPacked, kTokens>, part);
     }
@@ -165,9 +153,7 @@ void linear_general(const Context& c, Tensor out, Tensor x, const LinearWeight& 
     p.w = view(w.dense);
   }
   p.row_scale = w.row_scale ? ptr<const float>(w.row_scale) : nullptr;
-  p.out = out.data;
-  p.out_stride = out.row_stride;
-  p.out_type = out.dtype;
+  p.out = view(out);
   p.n = x.dim(0), p.rows = w.out, p.in = w.in;
   if (w.is_packed()) {
     run<true>(c, p);

@@ -2,7 +2,7 @@
 // Losses and their gradients: one block a token. Sums have a fixed order.
 #include "backends/cuda/device/dependency.cuh"
 #include "backends/cuda/device/reduce.cuh"
-#include "backends/cuda/device/types.cuh"
+#include "backends/cuda/device/rows.cuh"
 #include "backends/cuda/kernels/kernels.h"
 #include "backends/cuda/launch.h"
 
@@ -103,27 +103,19 @@ __global__ void l1_kernel(AnyFloats loss, D* dh, int64_t dh_stride, const T* h, 
   if (threadIdx.x == 0) loss.set(n, sum / float(cols));
 }
 
-// f(element value, width) for rows that can be read in eights or not.
-template <class F>
-void with_width(bool eights, F&& f) {
-  if (eights) {
-    f(std::integral_constant<int, 8>());
-  } else {
-    f(std::integral_constant<int, 1>());
-  }
-}
-
 }  // namespace
 
 void softmax_stats(const Context& c, Tensor stats, Tensor logits, Tensor targets, int64_t v_begin,
                    Accumulate accumulate) {
   with_float(logits.dtype, [&](auto t) {
     using T = decltype(t);
-    with_width(in_eights(logits), [&](auto w) {
-      launch(c, one_block_a_row(logits.dim(0)), softmax_stats_kernel<T, decltype(w)::value>,
-             AnyFloats(stats), ptr<const T>(logits), logits.row_stride, logits.dim(1),
-             ptr<const int32_t>(targets), v_begin, accumulate == Accumulate::yes);
-    });
+    with_width(
+        [&](auto w) {
+          launch(c, one_block_a_row(logits.dim(0)), softmax_stats_kernel<T, decltype(w)::value>,
+                 AnyFloats(stats), ptr<const T>(logits), logits.row_stride, logits.dim(1),
+                 ptr<const int32_t>(targets), v_begin, accumulate == Accumulate::yes);
+        },
+        logits);
   });
 }
 
@@ -138,13 +130,15 @@ void cross_entropy_back(const Context& c, Tensor dlogits, Tensor logits, Tensor 
     with_float(logits.dtype, [&](auto t) {
       using D = decltype(d);
       using T = decltype(t);
-      with_width(in_eights(logits, dlogits), [&](auto w) {
-        constexpr int W = decltype(w)::value;
-        const dim3 blocks(blocks_for(logits.dim(1), kThreads * W), unsigned(logits.dim(0)));
-        launch(c, {blocks, dim3(kThreads)}, cross_entropy_back_kernel<D, T, W>, ptr<D>(dlogits),
-               dlogits.row_stride, ptr<const T>(logits), logits.row_stride, logits.dim(1),
-               AnyFloats(stats), ptr<const int32_t>(targets), v_begin, scale);
-      });
+      with_width(
+          [&](auto w) {
+            constexpr int W = decltype(w)::value;
+            const dim3 blocks(blocks_for(logits.dim(1), kThreads * W), unsigned(logits.dim(0)));
+            launch(c, {blocks, dim3(kThreads)}, cross_entropy_back_kernel<D, T, W>, ptr<D>(dlogits),
+                   dlogits.row_stride, ptr<const T>(logits), logits.row_stride, logits.dim(1),
+                   AnyFloats(stats), ptr<const int32_t>(targets), v_begin, scale);
+          },
+          logits, dlogits);
     });
   });
 }

@@ -129,7 +129,7 @@ void back(const Context& c, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rs
       using T = decltype(t);
       using Y = decltype(y);
       const auto run = [&](auto kernel) {
-        if (shared > 48 * 1024) allow_shared(kernel, shared);
+        allow_shared(c, kernel);
         launch(c, {dim3(unsigned(blocks)), dim3(kThreads), shared}, kernel, a);
       };
       heads ? run(norm_back_kernel<T, Y, 32>) : run(norm_back_kernel<T, Y, kThreads>);

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+// Row-strided views for kernels that go through their elements one by one or eight at a time.
+#pragma once
+#include <algorithm>
+
+#include "backends/cuda/device/types.cuh"
+#include "backends/cuda/launch.h"
+
+namespace nibble::cuda {
+
+template <class T>
+struct Rows {
+  T* data;
+  int64_t stride;
+  __device__ __forceinline__ T* at(int64_t row, int64_t col) const {
+    return data + row * stride + col;
+  }
+};
+template <class T>
+Rows<T> rows_of(const Tensor& t) {
+  return {ptr<T>(t), t.row_stride};
+}
+
+// The threads of a grid walk [n, cols] in packs of W: f(row, col).
+template <int W, class F>
+__device__ __forceinline__ void for_each_pack(int64_t n, int64_t cols, F&& f) {
+  const int64_t per_row = cols / W, packs = n * per_row;
+  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < packs;
+       i += int64_t(gridDim.x) * blockDim.x) {
+    f(i / per_row, i % per_row * W);
+  }
+}
+inline Grid grid_for_packs(const Context& c, int64_t packs) {
+  constexpr int64_t kThreads = 256;
+  const int64_t blocks = std::min<int64_t>(blocks_for(packs, kThreads), 32 * c.sm_count);
+  return {dim3(unsigned(blocks)), dim3(unsigned(kThreads))};
+}
+
+// f(integral_constant W) with the widest packs these tensors allow.
+template <class F, class... Tensors>
+void with_width(F&& f, const Tensors&... t) {
+  if (in_eights(t...)) {
+    f(std::integral_constant<int, 8>());
+  } else {
+    f(std::integral_constant<int, 1>());
+  }
+}
+
+}  // namespace nibble::cuda
