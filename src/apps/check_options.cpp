@@ -21,6 +21,9 @@ void CheckOptions::visit_fields(Fields& f) {
   f.add(replies, {.flag = "--replies",
                   .help = "Print the replies to --prompt, 談談UFO and 我是誰; none may have "
                           "collapsed"});
+  f.add(probes.file, {.flag = "--probes",
+                      .help = "Put the questions of this file and judge the replies by its rules",
+                      .value = "FILE"});
   f.add(json, {.flag = "--json", .help = "Write the results to this file, too", .value = "FILE"});
   f.section("Prompts");
   f.add(prompt, {.flag = "--prompt", .help = "The first user turn"});
@@ -28,10 +31,40 @@ void CheckOptions::visit_fields(Fields& f) {
                     .help = "Token ids instead of a prompt; a model without a tokenizer is "
                             "otherwise checked with random ids"});
   f.add(max_tokens, {.flag = "--max-tokens",
-                     .help = "Tokens of a reply; default 32, with --kv 4, with --needle 50",
+                     .help = "Tokens of a reply; default 32, with --kv 4, with --needle 50, with "
+                             "--probes what its file says",
                      .value = "N",
                      .least = 1});
   visit_sampling(f, sample);
+  f.section("Probes");
+  f.add(probes.min_score,
+        {.flag = "--min-score",
+         .help = "Percent that must pass: 95, or by group identity=98,retention=base-2 (base: the "
+                 "--probe-baseline), or identity/zh=98; default: every probe must",
+         .value = "LIST",
+         .needs = "--probes"});
+  f.add(probes.most, {.flag = "--probe-max",
+                      .help = "Probes of each group at most, always the same ones; 0: all",
+                      .value = "N",
+                      .least = 0,
+                      .needs = "--probes"});
+  f.add_choice(probes.rules,
+               {.flag = "--probe-rules",
+                .help = "base takes the rules for the model before the fine-tune, where a probe "
+                        "has them",
+                .needs = "--probes"},
+               {{"target", WhichRules::target}, {"base", WhichRules::base}});
+  f.add_choice(
+      probes.show, {.flag = "--show", .help = "Replies that are printed", .needs = "--probes"},
+      {{"failures", ProbeShow::failures}, {"all", ProbeShow::all}, {"none", ProbeShow::none}});
+  f.add(probes.report, {.flag = "--probe-report",
+                        .help = "Write scores and replies to this file, as JSON",
+                        .value = "FILE",
+                        .needs = "--probes"});
+  f.add(probes.baseline, {.flag = "--probe-baseline",
+                          .help = "An earlier --probe-report to compare with",
+                          .value = "FILE",
+                          .needs = "--probes"});
   f.section("Limits of --kv and --paths");
   f.add(iterations,
         {.flag = "--iterations", .help = "How often the KV matrix runs", .value = "N", .least = 1});

@@ -9,9 +9,20 @@
 
 #include "apps/runtime.h"
 #include "generate/needle.h"
+#include "generate/probe.h"
 #include "generate/sampler.h"
 
 namespace nibble {
+
+enum class ProbeShow { failures, all, none };
+
+struct CheckProbes {
+  std::filesystem::path file, report, baseline;
+  WhichRules rules = WhichRules::target;
+  int64_t most = 0;  // of each group; 0: all
+  std::string min_score;
+  ProbeShow show = ProbeShow::failures;
+};
 
 struct CheckOptions {
   RuntimeOptions runtime;
@@ -28,6 +39,7 @@ struct CheckOptions {
   NeedleOptions needle_options;
   CacheUse needle_mode = CacheUse::persistent;
   std::filesystem::path haystack, json;
+  CheckProbes probes;
 
   void visit_fields(Fields& f);
 };

@@ -17,11 +17,16 @@ ExitCode finish(const CheckOptions& o, const CheckReport& report, const std::str
 
 ExitCode run_check(const CheckOptions& given, Io& io) {
   CheckOptions o = given;
-  if (!o.finite && !o.kv && !o.paths && !o.needle && !o.replies) o.finite = o.kv = o.paths = true;
+  const bool probes = !o.probes.file.empty();
+  if (!o.finite && !o.kv && !o.paths && !o.needle && !o.replies && !probes) {
+    o.finite = o.kv = o.paths = true;
+  }
   CheckReport report(io.out);
-  const ModelPaths paths =
-      resolve_model(o.runtime.model, o.needle ? TokenizerNeed::required : TokenizerNeed::optional);
-  refuse_replacing_input(o.json, paths, {o.haystack});
+  const TokenizerNeed need = o.needle || probes ? TokenizerNeed::required : TokenizerNeed::optional;
+  const ModelPaths paths = resolve_model(o.runtime.model, need);
+  for (const auto& output : {o.json, o.probes.report}) {
+    refuse_replacing_input(output, paths, {o.haystack, o.probes.file, o.probes.baseline});
+  }
   const std::string model = paths.weights.string();
   if (o.finite) {
     const auto source = open_tensor_source(paths.weights);
@@ -35,14 +40,14 @@ ExitCode run_check(const CheckOptions& given, Io& io) {
       return finish(o, report, model, "");
     }
   }
-  const Runtime r =
-      open_runtime(o.runtime, o.needle ? TokenizerNeed::required : TokenizerNeed::optional);
+  const Runtime r = open_runtime(o.runtime, need);
   const std::vector<CheckPrompt> prompts = check_prompts(o, r);
   if (o.finite) check_finite(o, r, prompts, report);
   if (o.kv) check_kv(o, r, prompts, report);
   if (o.paths) check_paths(o, r, prompts, report);
   if (o.replies) check_replies(o, r, prompts, report);
   if (o.needle) check_needle(o, r, report);
+  if (probes) check_probes(o, r, report);
   return finish(o, report, model, r.backend->name());
 }
 
@@ -50,7 +55,7 @@ ExitCode run_check(const CheckOptions& given, Io& io) {
 
 Command check_command() {
   return make_command<CheckOptions>(
-      "check", "Look for NaN and collapse, compare cache modes and execution paths",
+      "check", "Look for NaN and collapse, put probes, compare cache modes and execution paths",
       "Each check ends with a line PASS or FAIL and its figure; when one fails the exit code is "
       "1.\n"
       "--paths compares with the fp32 forward of the whole sequence: the cache and training's\n"

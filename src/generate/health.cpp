@@ -6,14 +6,25 @@
 
 #include "backend/recording_backend.h"
 #include "core/error.h"
+#include "generate/generator.h"
 #include "model/params.h"
 #include "quant/codec.h"
+#include "tokenizer/unicode.h"
 
 namespace nibble {
 namespace {
 
 constexpr int64_t kChunkElements = 4 << 20;
 constexpr size_t kShortestJudged = 4;
+constexpr int64_t kLongestPhrase = 32, kRepeats = 4;
+
+// Where in `ids` a phrase has been said kRepeats times in a row, or nothing.
+std::optional<size_t> repeats_at(std::span<const int32_t> ids) {
+  for (size_t n = 1; n <= ids.size(); ++n) {
+    if (tail_repeats(ids.first(n), kLongestPhrase, kRepeats)) return n;
+  }
+  return std::nullopt;
+}
 
 // Looks at pieces of one tensor and remembers what it saw.
 class Scan {
@@ -141,6 +152,25 @@ std::optional<std::string> collapse_reason(std::span<const int32_t> ids, std::st
   if (text.find("!!!!") != std::string_view::npos) return "the reply contains \"!!!!\"";
   if (std::all_of(ids.begin(), ids.end(), [&](int32_t id) { return id == ids[0]; })) {
     return fmt::format("token {} and nothing else, {} times", ids[0], ids.size());
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> repetition_reason(std::span<const int32_t> ids, std::string_view text) {
+  if (auto why = collapse_reason(ids, text)) return why;
+  if (const auto at = repeats_at(ids)) return fmt::format("it goes in circles by token {}", *at);
+  // The same characters may be other tokens each time round. Spaces are no character to count.
+  std::vector<int32_t> characters;
+  const std::string valid = repair_utf8(text);
+  for (size_t at = 0; at < valid.size();) {
+    const CodePoint c = decode_valid(valid.data() + at);
+    at += c.length;
+    if (UnicodeTable::instance().char_class(c.value) != CharClass::space) {
+      characters.push_back(int32_t(c.value));
+    }
+  }
+  if (const auto at = repeats_at(characters)) {
+    return fmt::format("it goes in circles by character {}", *at);
   }
   return std::nullopt;
 }

@@ -45,4 +45,8 @@ ActivationHealth check_activations(Backend& backend, const Model& model,
 // text, or one token and no other. Replies of fewer than four tokens are never judged.
 std::optional<std::string> collapse_reason(std::span<const int32_t> ids, std::string_view text);
 
+// Why a reply goes round in circles, or nothing: collapse_reason, or somewhere in it a phrase of at
+// most 32 tokens, or of at most 32 characters, four times in a row (a single one: sixteen times).
+std::optional<std::string> repetition_reason(std::span<const int32_t> ids, std::string_view text);
+
 }  // namespace nibble
