@@ -5,8 +5,11 @@
 #include <chrono>
 #include <vector>
 
+#include "apps/bench_peak.h"
+#include "backends/cuda/cuda_backend.h"
 #include "core/half.h"
 #include "core/rng.h"
+#include "core/thread_pool.h"
 
 namespace nibble {
 namespace {
@@ -33,6 +36,24 @@ double best_seconds(Backend& be, int passes, F&& work) {
 }
 
 }  // namespace
+
+Ceilings measure_ceilings(Backend& be, int threads, size_t buffer) {
+  Ceilings c;
+  if (cuda_memory().bytes > 0) {
+    const int64_t n = matrix_size_that_fits(be, 8192);
+    c = {copy_bandwidth(be, copy_size_that_fits(be, buffer), 7), matrix_peak(be, n, 7), "copy",
+         "GEMM", ""};
+    c.description =
+        fmt::format("copies {:.1f} GB/s (reads and writes), bf16 product of {}^3 {:.1f} TFLOP/s",
+                    c.bytes / 1e9, n, c.flops / 1e12);
+    return c;
+  }
+  ThreadPool pool(threads);
+  c = {read_bandwidth(pool, buffer, 7), fma_peak(pool, 7), "read", "FMA", ""};
+  c.description = fmt::format("reads {:.1f} GB/s, fp32 multiply-add {:.1f} GFLOP/s", c.bytes / 1e9,
+                              c.flops / 1e9);
+  return c;
+}
 
 double copy_bandwidth(Backend& be, size_t n_bytes, int passes) {
   const int64_t rows = std::max<int64_t>(1, int64_t(n_bytes / kRow));

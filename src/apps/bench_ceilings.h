@@ -1,13 +1,22 @@
 // SPDX-License-Identifier: MIT
-// What a backend can do at most, measured through its own ops: the ceilings of a GPU. A CPU's are
-// in bench_peak.h.
+// What a backend can do at most: measured through its own ops for a GPU, by bench_peak.h for a CPU.
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "backend/backend.h"
 
 namespace nibble {
+
+// What times are held against: bandwidth and the rate of products, measured.
+struct Ceilings {
+  double bytes = 0, flops = 0;         // per second
+  std::string bytes_name, flops_name;  // "read", "FMA": columns and JSON keys
+  std::string description;
+};
+// A GPU's by its own ops, a CPU's with `threads` threads; `buffer`: bytes that are copied or read.
+Ceilings measure_ceilings(Backend& backend, int threads, size_t buffer);
 
 // Bytes per second of copying `n_bytes` inside the backend's memory, reads and writes counted; best
 // of `passes`.

@@ -9,7 +9,6 @@
 
 #include "apps/bench_ceilings.h"
 #include "apps/bench_measure.h"
-#include "apps/bench_peak.h"
 #include "apps/bench_random.h"
 #include "apps/command.h"
 #include "apps/output_files.h"
@@ -87,12 +86,6 @@ struct BenchOptions {
 };
 
 // What the figures are shares of, measured in the same run.
-struct Ceilings {
-  double bytes = 0, flops = 0;         // per second
-  std::string bytes_name, flops_name;  // "read", "FMA": columns and JSON keys
-  std::string description;
-};
-
 std::string lower(std::string text) {
   for (char& c : text) c = char(std::tolower(static_cast<unsigned char>(c)));
   return text;
@@ -131,25 +124,6 @@ json tokenizer_figures(const BenchOptions& o, const Runtime& r, std::ostream& ou
   }
   out << "\n";
   return j;
-}
-
-Ceilings measure_ceilings(const Runtime& r, int threads, int32_t buffer_mib) {
-  Ceilings c;
-  const size_t buffer = size_t(buffer_mib) << 20;
-  if (r.device.kind == Device::cuda) {
-    const size_t copied = copy_size_that_fits(*r.backend, buffer);
-    const int64_t n = matrix_size_that_fits(*r.backend, 8192);
-    c = {copy_bandwidth(*r.backend, copied, 7), matrix_peak(*r.backend, n, 7), "copy", "GEMM", ""};
-    c.description =
-        fmt::format("copies {:.1f} GB/s (reads and writes), bf16 product of {}^3 {:.1f} TFLOP/s",
-                    c.bytes / 1e9, n, c.flops / 1e12);
-    return c;
-  }
-  ThreadPool pool(threads);
-  c = {read_bandwidth(pool, buffer, 7), fma_peak(pool, 7), "read", "FMA", ""};
-  c.description = fmt::format("reads {:.1f} GB/s, fp32 multiply-add {:.1f} GFLOP/s", c.bytes / 1e9,
-                              c.flops / 1e9);
-  return c;
 }
 
 json print_rows(const std::vector<BenchRow>& rows, const Ceilings& c, std::ostream& out) {
@@ -295,7 +269,7 @@ ExitCode run_bench(const BenchOptions& o, Io& io) {
               {"peak_bytes", peak}};
   io.out << fmt::format("{}: {}\n", model, r.model.summary);
   if (on_gpu) all["device_memory"] = print_device_memory(r, r.engine_options(all_caches), io.out);
-  const Ceilings ceilings = measure_ceilings(r, threads, o.buffer_mib);
+  const Ceilings ceilings = measure_ceilings(*r.backend, threads, size_t(o.buffer_mib) << 20);
   all[ceilings.bytes_name + "_bytes_per_s"] = ceilings.bytes;
   all[lower(ceilings.flops_name) + "_flops_per_s"] = ceilings.flops;
   io.out << fmt::format("{}: {}, both measured now\n", r.backend->name(), ceilings.description);

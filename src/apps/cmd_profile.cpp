@@ -2,12 +2,15 @@
 // nibble profile: one training step, phase by phase: time, memory, bytes per arena.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <ostream>
 
 #include "apps/bench_random.h"
 #include "apps/command.h"
+#include "apps/memory_choice.h"
 #include "apps/train_options.h"
 #include "apps/train_run.h"
+#include "apps/train_work.h"
 #include "backends/cuda/cuda_backend.h"
 #include "core/log.h"
 #include "core/memory_info.h"
@@ -119,28 +122,37 @@ class PhaseTable {
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
-// Median and spread of whole steps, and the share of the machine a step's products get.
+// Median and spread of whole steps, whether they stayed finite, and the share of the machine each
+// part gets.
 void print_repeated(const ProfileOptions& o, Trainer& trainer, std::span<const PackedBatch> micro,
                     int64_t tokens, std::ostream& out) {
-  std::vector<double> ms;
+  std::vector<double> ms, losses;
+  int64_t bad = 0;
   trainer.phase = trainer.part = {};
   for (int64_t i = 0; i < o.repeat; ++i) {
     const auto start = std::chrono::steady_clock::now();
-    trainer.step(micro);
+    const StepResult r = trainer.step(micro);
     trainer.state().backend().sync();
     const auto end = std::chrono::steady_clock::now();
     ms.push_back(std::chrono::duration<double, std::milli>(end - start).count());
+    losses.push_back(r.loss);
+    bad += r.skipped || r.bad_tensors > 0 || !std::isfinite(r.loss);
   }
   std::ranges::sort(ms);
   const double median = ms[ms.size() / 2];
-  // Forward, input gradient and weight gradient: 6 flops per weight and token (8 recomputing).
-  const bool recompute = trainer.state().settings().recompute;
-  const double flops = (recompute ? 8.0 : 6.0) * double(tokens) *
-                       double(trainer.state().groups().trained_parameters());
+  double flops = 0;
+  for (const PackedBatch& b : micro) flops += total_flops(work_of_step(trainer.state(), b));
   out << fmt::format(
       "{} steps: median {:.2f} ms (p10 {:.2f}, p90 {:.2f}), {:.0f} tokens/s, {:.1f} GFLOP/s\n",
       o.repeat, median, ms[ms.size() / 10], ms[ms.size() * 9 / 10], double(tokens) / median * 1e3,
       flops / median * 1e-6);
+  out << fmt::format("loss {:.4f} -> {:.4f}, {} of {} steps not finite\n", losses.front(),
+                     losses.back(), bad, o.repeat);
+  if (micro.size() != 1) return;  // parts of several batches alternate
+  const int threads = o.train.threads > 0 ? o.train.threads : default_thread_count();
+  constexpr size_t kBuffer = size_t(256) << 20;
+  print_parts(trainer, micro.front(), std::min<int64_t>(o.repeat, 10),
+              measure_ceilings(trainer.state().backend(), threads, kBuffer), out);
 }
 
 void profile(const ProfileOptions& o, PhaseTable& phases, std::ostream& out) {
@@ -189,6 +201,7 @@ void profile(const ProfileOptions& o, PhaseTable& phases, std::ostream& out) {
   choose_memory(s, o.train, *backend, training_config(config, *source, s.untie),
                 has_global_scales(*source), o.batch.accumulate);
   TrainState state(*backend, config, *source, s);
+  phases.report().set_source(memory_source(*backend));
   phases.report().set_arenas(state.arenas());
   phases.reached("model_loaded");
   Trainer trainer(state);

@@ -4,6 +4,7 @@
 #include <ostream>
 
 #include "apps/command.h"
+#include "apps/memory_choice.h"
 #include "apps/train_options.h"
 #include "apps/train_run.h"
 #include "core/log.h"
@@ -87,8 +88,9 @@ void check_options(const SmokeOptions& o) {
 
 ExitCode run_smoke(const SmokeOptions& o, Io& io) {
   check_options(o);
+  const auto backend = make_backend(o.train.device, o.train.threads);
   RunRecorder recorder(create_run_folder(o.run.folder, "smoke"), "smoke", io.config,
-                       o.epochs * o.steps_per_epoch);
+                       o.epochs * o.steps_per_epoch, memory_source(*backend));
   recorder.set_steps_per_epoch(o.steps_per_epoch);
   if (!o.run.vram_report.empty()) recorder.also_report_memory_to(o.run.vram_report);
   recorder.phase("start", 0);
@@ -105,7 +107,8 @@ ExitCode run_smoke(const SmokeOptions& o, Io& io) {
     weights = paths.weights;
   }
   const auto source = open_tensor_source(weights);
-  const auto backend = make_backend(o.train.device, o.train.threads);
+  recorder.device(backend->name());
+  for (const InputFile& f : source->files()) recorder.input("weights", f.path());
   check_window(config, o.batch.seq_len);
   RandomBatches batches(config.V, o.batch.seq_len, o.batch.batch_size, o.train.seed);
   TrainSettings settings = o.train.settings();

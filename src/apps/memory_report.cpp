@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "apps/memory_report.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 
 #include "apps/utc_time.h"
+#include "backends/cuda/cuda_backend.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
@@ -28,12 +26,7 @@ nlohmann::ordered_json sample_json(const MemorySample& s) {
 
 }  // namespace
 
-MemorySampler::MemorySampler(MemorySource source, std::chrono::milliseconds refresh)
-    : source_(source), refresh_(refresh) {
-  if (source_ == MemorySource::gpu) nvidia_smi_ = find_nvidia_smi();
-}
-
-void MemorySampler::fill(MemorySample& sample) {
+void MemoryReport::fill(MemorySample& sample) const {
   sample.rss_mib = mib(process_resident_bytes());
   if (source_ == MemorySource::host) {
     const MemoryInfo system = system_memory();
@@ -42,22 +35,12 @@ void MemorySampler::fill(MemorySample& sample) {
         mib(system.total_bytes - std::min(system.available_bytes, system.total_bytes));
     return;
   }
-  if (nvidia_smi_.empty()) return;
-  const auto now = std::chrono::steady_clock::now();
-  if (!reading_ || now - read_at_ >= refresh_) {
-    reading_ = read_gpu_memory(nvidia_smi_, std::chrono::seconds(5));
-    read_at_ = std::chrono::steady_clock::now();
-  }
-  if (!reading_) return;
-  const std::array<pid_t, 1> self = {::getpid()};
-  sample.pid_mib = reading_->mib_of(self);
-  sample.total_mib = reading_->total_mib;
+  sample.pid_mib = mib(cuda_memory().bytes);
+  sample.total_mib = mib(cuda_used_memory());
 }
 
-MemoryReport::MemoryReport(MemorySource source, std::chrono::milliseconds refresh)
-    : source_(source),
-      sampler_(source, refresh),
-      created_utc_(utc_text(std::chrono::system_clock::now())) {
+MemoryReport::MemoryReport(MemorySource source)
+    : source_(source), created_utc_(utc_text(std::chrono::system_clock::now())) {
   samples_.reserve(kMostSamples);
 }
 
@@ -69,7 +52,7 @@ void MemoryReport::sample(std::string_view phase, int64_t epoch, int64_t step_in
   s.step_in_epoch = step_in_epoch;
   s.global_step = global_step;
   s.phase = phase;
-  sampler_.fill(s);
+  fill(s);
   log_debug("[TrainVRAM] phase={} epoch={} stepInEpoch={} globalStep={} pid={}MiB total={}MiB",
             s.phase, epoch, step_in_epoch, global_step, s.pid_mib, s.total_mib);
   const auto load = [](const MemorySample& m) { return std::max(m.pid_mib, m.rss_mib); };

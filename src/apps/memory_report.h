@@ -2,20 +2,22 @@
 // Memory over a training run, phase by phase, in the predecessor's JSON form with our arenas and
 // the resident set beside it.
 #pragma once
-#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "apps/gpu_memory.h"
 #include "train/memory.h"
 
 namespace nibble {
 
-// What PidMemoryMiB and TotalMemoryMiB speak of: GPU memory, or RAM where no GPU takes part.
+// What PidMemoryMiB and TotalMemoryMiB speak of: memory of the GPU (what this process has allocated
+// there, and what is in use in all), or RAM where no GPU takes part.
 enum class MemorySource { host, gpu };
+inline MemorySource memory_source(const Backend& backend) {
+  return backend.memory_is_host() ? MemorySource::host : MemorySource::gpu;
+}
 
 struct MemorySample {
   std::string timestamp_utc;
@@ -26,41 +28,29 @@ struct MemorySample {
   int64_t rss_mib = 0;    // resident set of this process
 };
 
-// Numbers of this moment. nvidia-smi takes some 50 ms: a reading younger than `refresh` is used
-// again. A GPU that cannot be read counts as 0.
-class MemorySampler {
- public:
-  explicit MemorySampler(MemorySource source, std::chrono::milliseconds refresh);
-  void fill(MemorySample& sample);
-
- private:
-  MemorySource source_;
-  std::chrono::milliseconds refresh_;
-  std::filesystem::path nvidia_smi_;
-  std::optional<GpuReading> reading_;
-  std::chrono::steady_clock::time_point read_at_{};
-};
-
 class MemoryReport {
  public:
-  explicit MemoryReport(MemorySource source = MemorySource::host,
-                        std::chrono::milliseconds refresh = std::chrono::milliseconds(0));
+  explicit MemoryReport(MemorySource source = MemorySource::host);
+  void set_source(MemorySource source) { source_ = source; }  // once the device is known
 
   void sample(std::string_view phase, int64_t epoch, int64_t step_in_epoch, int64_t global_step);
   void set_arenas(TrainArenas& arenas);  // as they are now
   std::string json() const;
   void write(const std::filesystem::path& file) const;  // makes its directory; throws FormatError
   const std::vector<MemorySample>& samples() const { return samples_; }
-
- private:
-  void thin_out();
-
+  MemorySource source() const { return source_; }
+  const std::optional<MemorySample>& peak() const { return peak_; }
   struct ArenaSize {
     std::string name;
     size_t bytes = 0, peak_bytes = 0;
   };
+  const std::vector<ArenaSize>& arena_sizes() const { return arenas_; }
+
+ private:
+  void fill(MemorySample& sample) const;
+  void thin_out();
+
   MemorySource source_;
-  MemorySampler sampler_;
   std::string created_utc_;
   std::vector<MemorySample> samples_;
   int64_t every_steps_ = 1;  // a long run keeps the samples of every second, fourth, ... step

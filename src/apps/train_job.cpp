@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "apps/train_job.h"
+#include "apps/memory_choice.h"
 
 #include <cmath>
 #include <ostream>
@@ -201,12 +202,18 @@ ExitCode run_train_job(const TrainJobOptions& o, TrainInputs in, DataUse use,
                 o.batch.accumulate);
 
   RunRecorder recorder(create_run_folder(o.run.folder, command), command, io.config,
-                       settings.schedule.steps);
+                       settings.schedule.steps, memory_source(*backend));
   if (o.write_output && !target) {
     target = destination(
         o, in, recorder.directory() / (in.source->format() == "dat" ? "model.dat" : "model"));
   }
   if (!o.run.vram_report.empty()) recorder.also_report_memory_to(o.run.vram_report);
+  recorder.device(backend->name());
+  for (const InputFile& f : in.source->files()) recorder.input("weights", f.path());
+  recorder.input("config", in.paths.config);
+  recorder.input("tokenizer", in.paths.tokenizer);
+  recorder.input("train-data", o.data.train_data);
+  recorder.input("eval-data", o.data.eval_data);
   recorder.phase("start", 0);
 
   SelfTestReference reference;

@@ -2,11 +2,7 @@
 #include "apps/train_options.h"
 
 #include <algorithm>
-#include <numeric>
 
-#include "core/log.h"
-#include "core/memory_info.h"
-#include "train/memory.h"
 #include "train/param_groups.h"
 
 namespace nibble {
@@ -16,39 +12,6 @@ const std::vector<std::pair<std::string, DType>> kStorageNames = {{"bf16", DType
                                                                   {"fp32", DType::f32},
                                                                   {"bfloat16", DType::bf16},
                                                                   {"float32", DType::f32}};
-
-uint64_t total_bytes(const std::vector<ArenaBytes>& arenas) {
-  return std::accumulate(arenas.begin(), arenas.end(), uint64_t(0),
-                         [](uint64_t sum, const ArenaBytes& a) { return sum + a.bytes; });
-}
-
-struct MemoryPlan {
-  MemoryMode mode;
-  bool recompute;
-};
-
-// From the fastest to the smallest.
-std::vector<MemoryPlan> candidates(const TrainFlags& f, int64_t accumulate) {
-  std::vector<MemoryMode> modes;
-  switch (f.memory) {
-    case MemoryChoice::resident: modes = {MemoryMode::resident}; break;
-    case MemoryChoice::release: modes = {MemoryMode::release}; break;
-    case MemoryChoice::remake: modes = {MemoryMode::remake}; break;
-    case MemoryChoice::automatic:
-      modes = {MemoryMode::resident};
-      if (accumulate == 1) modes.push_back(MemoryMode::release);
-      // There a 4-bit copy that is updated does not live.
-      if (accumulate == 1 && f.optimizer.from == UpdateFrom::master) {
-        modes.push_back(MemoryMode::remake);
-      }
-  }
-  std::vector<MemoryPlan> plans;
-  for (const MemoryMode m : modes) {
-    if (f.recompute != Switch::on) plans.push_back({m, false});
-    if (f.recompute != Switch::off) plans.push_back({m, true});
-  }
-  return plans;
-}
 
 }  // namespace
 
@@ -133,24 +96,30 @@ void TrainFlags::visit_fields(Fields& f) {
   f.section("Memory");
   f.add_choice(memory,
                {.flag = "--memory-mode",
-                .help = "Gradients kept, released layer by layer, or released with NVFP4 weights "
-                        "made on demand; auto takes the first that fits"},
+                .help = "Gradients kept (A), released layer by layer (B), released with NVFP4 "
+                        "weights made on demand (C), or released with masters and moments in the "
+                        "host's memory (D); auto takes the fastest that fits"},
                {{"auto", MemoryChoice::automatic},
                 {"resident", MemoryChoice::resident},
                 {"release", MemoryChoice::release},
                 {"remake", MemoryChoice::remake},
+                {"host", MemoryChoice::host},
                 {"A", MemoryChoice::resident},
                 {"B", MemoryChoice::release},
-                {"C", MemoryChoice::remake}});
-  f.add_choice(
-      recompute,
-      {.flag = "--recompute",
-       .help = "Keep only each layer's input and compute the rest again; auto: if need be"},
-      {{"auto", Switch::automatic},
-       {"on", Switch::on},
-       {"off", Switch::off},
-       {"true", Switch::on},
-       {"false", Switch::off}});
+                {"C", MemoryChoice::remake},
+                {"D", MemoryChoice::host}});
+  f.add_choice(recompute,
+               {.flag = "--recompute",
+                .help = "Activations computed again in the backward instead of kept: those of the "
+                        "feed-forward, or of the whole block; auto: if need be"},
+               {{"auto", RecomputeChoice::automatic},
+                {"none", RecomputeChoice::none},
+                {"mlp", RecomputeChoice::mlp},
+                {"block", RecomputeChoice::block},
+                {"off", RecomputeChoice::none},
+                {"on", RecomputeChoice::block},
+                {"false", RecomputeChoice::none},
+                {"true", RecomputeChoice::block}});
   f.add(logits_mib, {.flag = "--logits-mib",
                      .help = "Memory for logits; the vocabulary is cut into pieces that fit",
                      .value = "MIB",
@@ -277,49 +246,6 @@ void check_window(const Config& c, int64_t rows) {
   if (rows > c.max_positions) {
     throw_usage("samples of {} tokens, but the model knows positions up to {}: use --seq-len {}",
                 rows, c.max_positions, c.max_positions);
-  }
-}
-
-uint64_t program_bytes(const Backend& be, const Config& c, const TrainSettings& s) {
-  if (!be.memory_is_host()) return 0;  // the program's own is not on the device
-  constexpr uint64_t kProgram = 24 << 20, kLeastPanels = 8 << 20;
-  constexpr uint64_t kPanelBytes = 4 * 32 * sizeof(float);  // for each row of the product's depth
-  const int64_t piece = s.loss == LossKind::ce ? vocabulary_piece(c, s, s.max_outputs) : 0;
-  const int64_t deepest = std::max({piece, c.C, c.F, c.Hq * c.D, s.max_tokens});
-  return kProgram + std::max(kLeastPanels, kPanelBytes * uint64_t(deepest));
-}
-
-void choose_memory(TrainSettings& s, const TrainFlags& flags, const Backend& be, const Config& c,
-                   bool global_scales, int64_t accumulate) {
-  if (accumulate > 1 &&
-      (flags.memory == MemoryChoice::release || flags.memory == MemoryChoice::remake)) {
-    throw_usage("--memory-mode {}: released gradients cannot be accumulated; use --accumulate 1",
-                flags.memory == MemoryChoice::release ? "release" : "remake");
-  }
-  const ParamGroups groups = make_param_groups(c, s);
-  const std::vector<MemoryPlan> plans = candidates(flags, accumulate);
-  const uint64_t available = be.available_memory();
-  uint64_t need = 0;
-  for (const MemoryPlan& p : plans) {
-    s.memory = p.mode;
-    s.recompute = p.recompute;
-    need = total_bytes(plan_arenas(be, c, groups, s, global_scales)) + program_bytes(be, c, s);
-    if (need <= available) break;
-  }
-  if (need > available) {
-    throw_device(
-        "this training needs {} of memory, and {} are available; a smaller --batch-size or "
-        "--seq-len needs less{}: nibble plan shows how much",
-        format_bytes(need), format_bytes(available),
-        s.memory == MemoryMode::remake && s.recompute
-            ? ""
-            : ", and so may --memory-mode and --recompute");
-  }
-  log_info("memory mode {}{}: {} of {} available", memory_mode_name(s.memory),
-           s.recompute ? ", recomputing activations" : "", format_bytes(need),
-           format_bytes(available));
-  if (s.memory != MemoryMode::resident && s.optimizer.grad_clip > 0) {
-    log_info("released gradients are clipped by the norm of the step before");
   }
 }
 

@@ -14,8 +14,8 @@
 
 namespace nibble {
 
-enum class MemoryChoice { automatic, resident, release, remake };
-enum class Switch { automatic, on, off };
+enum class MemoryChoice { automatic, resident, release, remake, host };
+enum class RecomputeChoice { automatic, none, mlp, block };
 
 // How it computes and learns.
 struct TrainFlags {
@@ -39,7 +39,7 @@ struct TrainFlags {
   uint64_t seed = 20260226;
 
   MemoryChoice memory = MemoryChoice::automatic;
-  Switch recompute = Switch::automatic;
+  RecomputeChoice recompute = RecomputeChoice::automatic;
   int64_t logits_mib = 64;
 
   void visit_fields(Fields& f);
@@ -70,14 +70,5 @@ struct DataFlags {
 
 // Throws UsageError for rows the model has no positions for.
 void check_window(const Config& config, int64_t rows);
-
-// What a process needs beside the arenas, about: itself with a tokenizer, and the panels a matrix
-// product on a CPU packs one of its factors into.
-uint64_t program_bytes(const Backend& backend, const Config& config, const TrainSettings& settings);
-
-// Decides memory mode and recompute: what was asked for, or the first that fits into what the
-// backend has left. Fills settings.memory and .recompute and logs the choice with its numbers.
-void choose_memory(TrainSettings& settings, const TrainFlags& flags, const Backend& backend,
-                   const Config& config, bool global_scales, int64_t accumulate);
 
 }  // namespace nibble

@@ -39,13 +39,14 @@ bool is_ids(const Tensor& t, int64_t n) {
 
 }  // namespace
 
-Buffer Backend::allocate(size_t n_bytes, std::string_view what) {
-  const uint64_t available = available_memory();
+Buffer Backend::allocate(size_t n_bytes, std::string_view what, Place place) {
+  const bool on_host = place == Place::host;
+  const uint64_t available = on_host ? available_host_memory() : available_memory();
   if (n_bytes > available) {
     throw_device("{} need {} of memory, but {} has only {} available", what, format_bytes(n_bytes),
-                 name(), format_bytes(available));
+                 on_host ? "the machine" : name(), format_bytes(available));
   }
-  return do_allocate(n_bytes, what);
+  return on_host ? do_allocate_host(n_bytes, what) : do_allocate(n_bytes, what);
 }
 
 void Backend::upload(Tensor dst, const void* host) {

@@ -87,6 +87,10 @@ struct Requantize {
   ScaleRule rule = ScaleRule::four_over_six;
 };
 
+// Where memory is. host: the CPU's, which ops reach more slowly; the same thing where
+// memory_is_host().
+enum class Place { device, host };
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -94,8 +98,9 @@ class Backend {
 
   // --- Memory ---
   // Zeroed memory; DeviceError that says what was wanted and what there is when it cannot be had.
-  Buffer allocate(size_t n_bytes, std::string_view what);
+  Buffer allocate(size_t n_bytes, std::string_view what, Place place = Place::device);
   virtual uint64_t available_memory() const { return UINT64_MAX; }
+  virtual uint64_t available_host_memory() const { return available_memory(); }
   virtual bool memory_is_host() const { return true; }  // false: a device has memory of its own
   void upload(Tensor dst, const void* host);            // dst contiguous
   void download(void* host, Tensor src);                // src contiguous; waits
@@ -232,9 +237,16 @@ class Backend {
   // bf16 (stochastically rounded), grad f32 or bf16, both contiguous and of one size; m, v u8
   // [moment_bytes(format, numel)]. NVFP4 blocks of `requantize` in which an element of the master
   // changed are made anew from it; the others keep their codes.
+  // Master and moments in Place::host: the update may go on beside later ops, which must not write
+  // grad or read what it writes before await_updates.
   void adamw_step(Tensor master, Tensor grad, Tensor m, Tensor v, MomentFormat format,
                   int64_t begin, int64_t count, const AdamwStep& step,
                   const Requantize& requantize);
+
+  // A number for all updates so far; later ops, and sync, wait for those up to such a number. At
+  // most two marks are waited for later.
+  uint64_t mark_updates() { return do_mark_updates(); }
+  void await_updates(uint64_t mark) { do_await_updates(mark); }
 
   // Names an intermediate of the wiring; does nothing except on a recording backend. layer is -1
   // outside the blocks.
@@ -257,6 +269,11 @@ class Backend {
   void check_weight(const char* op, const LinearWeight& w) const;
 
   virtual Buffer do_allocate(size_t n_bytes, std::string_view what) = 0;
+  virtual Buffer do_allocate_host(size_t n_bytes, std::string_view what) {
+    return do_allocate(n_bytes, what);
+  }
+  virtual uint64_t do_mark_updates() { return 0; }
+  virtual void do_await_updates(uint64_t /*mark*/) {}
   virtual void do_upload(Tensor dst, const void* host) = 0;
   virtual void do_download(void* host, Tensor src) = 0;
   virtual void do_copy(Tensor dst, Tensor src) = 0;

@@ -11,12 +11,18 @@ class ForwardingBackend : public Backend {
   explicit ForwardingBackend(Backend& inner) : inner_(inner) {}
   std::string name() const override { return inner_.name(); }
   uint64_t available_memory() const override { return inner_.available_memory(); }
+  uint64_t available_host_memory() const override { return inner_.available_host_memory(); }
   bool memory_is_host() const override { return inner_.memory_is_host(); }
 
  protected:
   Backend& inner_;
 
  private:
+  Buffer do_allocate_host(size_t n_bytes, std::string_view what) override {
+    return inner_.allocate(n_bytes, what, Place::host);
+  }
+  uint64_t do_mark_updates() override { return inner_.mark_updates(); }
+  void do_await_updates(uint64_t mark) override { inner_.await_updates(mark); }
   Buffer do_allocate(size_t n_bytes, std::string_view what) override {
     return inner_.allocate(n_bytes, what);
   }

@@ -6,7 +6,8 @@
 namespace nibble {
 namespace {
 
-BlockActs make_block_acts(Arena& a, const Config& c, const ActsShape& s) {
+// `shared`: a block whose feed-forward slots this one takes over, or null.
+BlockActs make_block_acts(Arena& a, const Config& c, const ActsShape& s, const BlockActs* shared) {
   const int64_t n = s.tokens;
   const bool training = s.keep != Keep::none;
   BlockActs b;
@@ -19,11 +20,11 @@ BlockActs make_block_acts(Arena& a, const Config& c, const ActsShape& s) {
   // Nobody looks back in inference: the feed-forward's slots lie over the attention's.
   const size_t attention_end = a.mark();
   if (!training) a.release(attention);
-  b.gate_up = a.take(s.act, {n, 2 * c.F});
-  b.act = a.take(s.act, {n, c.F});
+  b.gate_up = shared ? shared->gate_up : a.take(s.act, {n, 2 * c.F});
+  b.act = shared ? shared->act : a.take(s.act, {n, c.F});
   a.release(std::max(a.mark(), attention_end));
   b.mid = a.take(s.act, {n, c.C});
-  b.n2 = training ? a.take(s.act, {n, c.C}) : b.n1;
+  b.n2 = shared ? shared->n2 : training ? a.take(s.act, {n, c.C}) : b.n1;
   if (training) {
     b.rstd1 = a.take(s.stat, {n});
     b.q_rstd = a.take(s.stat, {n * c.Hq});
@@ -43,8 +44,12 @@ Acts make_acts(Arena& a, const Config& c, const ActsShape& s) {
     const bool fresh = s.keep != Keep::none || l == 0;
     acts.x.push_back(fresh ? a.take(s.act, {s.tokens, c.C}) : acts.x[0]);
   }
-  const int64_t slots = s.keep == Keep::all ? c.L : 1;
-  for (int64_t l = 0; l < slots; ++l) acts.block.push_back(make_block_acts(a, c, s));
+  acts.keep = s.keep;
+  const bool every = s.keep == Keep::all || s.keep == Keep::attention;
+  for (int64_t l = 0; l < (every ? c.L : 1); ++l) {
+    const bool shares = s.keep == Keep::attention && l > 0;
+    acts.block.push_back(make_block_acts(a, c, s, shares ? &acts.block[0] : nullptr));
+  }
   acts.tmp = a.take(s.act, {s.tokens, c.C});
   acts.rope = a.take(s.stat, {s.tokens, c.D});
   acts.x_out = a.take(s.act, {s.outputs, c.C});

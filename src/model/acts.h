@@ -33,6 +33,13 @@ struct BlockActs {
   Tensor gate_up, act;    // [N, 2 F], [N, F]
 };
 
+enum class Keep {
+  none,       // inference: one block slot whose halves share memory, one residual
+  inputs,     // training, recomputing blocks: one block slot, every residual
+  attention,  // training, recomputing feed-forwards: all blocks share n2, gate_up and act
+  all,        // training: everything
+};
+
 struct Acts {
   std::vector<Tensor> x;         // [N, C] residual stream before each block, and after the last
   std::vector<BlockActs> block;  // one per layer, or one for all
@@ -41,14 +48,8 @@ struct Acts {
   Tensor x_out, n_out;           // [R, C] the wanted rows, before and after the final norm
   Tensor rstd_out;               // [R], training only
   Tensor logits;                 // [R, V] f32, inference only: training takes them in pieces
-  bool shared() const { return block.size() == 1; }
-  BlockActs& of(int64_t layer) { return block[shared() ? 0 : size_t(layer)]; }
-};
-
-enum class Keep {
-  none,    // inference: one block slot whose halves share memory, one residual
-  inputs,  // training with recompute: one block slot, every residual
-  all,     // training: everything
+  Keep keep = Keep::none;
+  BlockActs& of(int64_t layer) { return block[block.size() == 1 ? 0 : size_t(layer)]; }
 };
 
 struct ActsShape {

@@ -18,19 +18,34 @@ class GradMaker {
   Grads make() {
     grads_.block.resize(size_t(c_.L));
     if (c_.tied) take_if([](const ParamSpec& p) { return p.slot == ParamSlot::embed; });
+    take_layers();
+    return std::move(grads_);
+  }
+
+ private:
+  void take_layers() {
     // In the order of the backward: released gradients lie over each other.
-    const size_t mark = arena_.mark();
+    const size_t mark = arena_.mark(), stride = layout_.alternate ? largest_layer() : 0;
     for (int64_t phase = c_.L; phase >= -1; --phase) {
-      if (layout_.released) arena_.release(mark);
+      if (layout_.released) arena_.release(mark + size_t((phase + 2) % 2) * stride);
       take_if([&](const ParamSpec& p) {
         if (p.slot == ParamSlot::embed) return phase == -1 && !c_.tied;
         return phase == (p.layer >= 0 ? p.layer : c_.L);
       });
     }
-    return std::move(grads_);
   }
 
- private:
+  // Bytes of the gradients of what is updated together.
+  size_t largest_layer() const {
+    Arena measure("one layer's gradients");
+    GradLayout one = layout_;
+    one.alternate = false;
+    GradMaker maker(measure, c_, table_, trained_, one);
+    maker.grads_.block.resize(size_t(c_.L));
+    maker.take_layers();
+    return measure.peak();
+  }
+
   template <class Wanted>
   void take_if(Wanted wanted) {
     for (size_t i = 0; i < table_.size(); ++i) {

@@ -49,6 +49,7 @@ struct GradLayout {
   // One layer's gradients at a time: they are used up before the next layer's are made. The
   // embedding of a tied model is the exception; the head writes it first.
   bool released = false;
+  bool alternate = false;  // released ones of two neighbouring layers may exist at once
 };
 
 // trained[i] != 0: parameter i of the table has a gradient. A tied head must not be listed.

@@ -3,6 +3,7 @@
 // only a few MiB of staging exist.
 #pragma once
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -26,6 +27,8 @@ struct Model {
   Weights weights;
   Arena memory{"weights"};
   std::string summary;  // one line: what was loaded, how it is held
+  // Called before a block's weights are read, where they are made on demand; usually none.
+  std::function<void(int64_t layer)> weights_needed = {};
 };
 
 // Reads every parameter of `config` from the source. Missing, mis-shaped or unusable tensors are

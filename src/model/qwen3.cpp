@@ -41,6 +41,18 @@ void block_forward(Backend& be, const Config& c, const BlockWeights& w, const Ba
   be.note("ffn_act", layer, a.act);
 }
 
+// What the forward did not keep of a block, again, with the same bits.
+void block_recompute(Backend& be, const Config& c, const BlockWeights& w, const Batch& b, Tensor x,
+                     BlockActs& a, Tensor rope, KvView kv, Tensor tmp, int64_t layer, Keep keep) {
+  if (keep == Keep::inputs) {
+    be.rms_norm(a.n1, a.rstd1, x, w.attn_norm, c.rms_eps);
+    block_forward(be, c, w, b, x, a, rope, kv, tmp, layer, Activations::none);
+  } else if (keep == Keep::attention) {
+    be.rms_norm(a.n2, a.rstd2, a.mid, w.ffn_norm, c.rms_eps);
+    be.linear_swiglu(a.act, a.gate_up, a.n2, w.gate_up, Activations::none);
+  }
+}
+
 // The mirror of block_forward and what surrounds it: d.dx enters as the gradient of the block's
 // output and leaves as that of its input x. Slots are overwritten once their last reader is done.
 void block_backward(Backend& be, const Config& c, const BlockWeights& w, const Batch& b, Tensor x,
@@ -105,8 +117,8 @@ void forward_hidden(Backend& be, const Config& c, const Weights& w, const Batch&
 }
 
 void forward(Backend& be, const Config& c, const Weights& w, const Batch& b, Acts& a,
-             std::span<const KvView> kv, Activations act) {
-  forward_hidden(be, c, w, b, a, kv, act);
+             std::span<const KvView> kv, Activations act, const PassHooks& hooks) {
+  forward_hidden(be, c, w, b, a, kv, act, hooks);
   if (b.outputs() == 0) return;
   linear_forward(be, a.logits, a.n_out, w.head, act);
   be.note("logits", -1, a.logits);
@@ -126,10 +138,9 @@ void backward(Backend& be, const Config& c, const Weights& w, const Batch& b, Ac
     const BlockWeights& block = w.block[size_t(l)];
     const Tensor x = a.x[size_t(l)];
     call(hooks.weights_needed, l);
-    // The shared slot still holds the last block's activations after the forward.
-    if (a.shared() && l + 1 < c.L) {
-      be.rms_norm(slot.n1, slot.rstd1, x, block.attn_norm, c.rms_eps);
-      block_forward(be, c, block, b, x, slot, a.rope, kv[size_t(l)], a.tmp, l, Activations::none);
+    // Shared slots still hold the last block's activations after the forward.
+    if (l + 1 < c.L) {
+      block_recompute(be, c, block, b, x, slot, a.rope, kv[size_t(l)], a.tmp, l, a.keep);
     }
     block_backward(be, c, block, b, x, slot, a.rope, kv[size_t(l)], d, g.block[size_t(l)], s, l);
     call(hooks.gradients_ready, l);

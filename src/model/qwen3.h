@@ -31,7 +31,8 @@ void forward_hidden(Backend& backend, const Config& config, const Weights& weigh
 
 // forward_hidden and the head: logits of batch.out_rows in acts.logits.
 void forward(Backend& backend, const Config& config, const Weights& weights, const Batch& batch,
-             Acts& acts, std::span<const KvView> kv, Activations activations);
+             Acts& acts, std::span<const KvView> kv, Activations activations,
+             const PassHooks& hooks = {});
 
 // The views training attends over: each layer's own keys and values.
 std::vector<KvView> kv_of_acts(Acts& acts, const Config& config);

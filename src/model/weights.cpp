@@ -21,23 +21,24 @@ LinearWeight make_linear(Arena& arena, const Backend& be, int64_t out, int64_t i
 
 }  // namespace
 
-Weights make_weights(Arena& arena, const Backend& be, const Config& c, const WeightLayout& layout) {
+Weights make_weights(Arena& arena, Arena& norms, const Backend& be, const Config& c,
+                     const WeightLayout& layout) {
   Weights w;
   w.embed = arena.take(layout.embed, {c.V, c.C});
   for (int64_t l = 0; l < c.L; ++l) {
     const LinearLayout* how = &layout.linear[size_t(l) * 4];
     BlockWeights b;
-    b.attn_norm = arena.take(layout.norm, {c.C});
+    b.attn_norm = norms.take(layout.norm, {c.C});
     b.qkv = make_linear(arena, be, c.qkv_rows(), c.C, how[0]);
-    b.q_norm = arena.take(layout.norm, {c.D});
-    b.k_norm = arena.take(layout.norm, {c.D});
+    b.q_norm = norms.take(layout.norm, {c.D});
+    b.k_norm = norms.take(layout.norm, {c.D});
     b.attn_out = make_linear(arena, be, c.C, c.Hq * c.D, how[1]);
-    b.ffn_norm = arena.take(layout.norm, {c.C});
+    b.ffn_norm = norms.take(layout.norm, {c.C});
     b.gate_up = make_linear(arena, be, 2 * c.F, c.C, how[2]);
     b.down = make_linear(arena, be, c.C, c.F, how[3]);
     w.block.push_back(b);
   }
-  w.final_norm = arena.take(layout.norm, {c.C});
+  w.final_norm = norms.take(layout.norm, {c.C});
   if (layout.head_is_embed) {
     w.head.out = c.V;
     w.head.in = c.C;

@@ -47,9 +47,14 @@ struct WeightLayout {
 inline constexpr ParamSlot kLinearSlots[] = {ParamSlot::qkv, ParamSlot::attn_out,
                                              ParamSlot::gate_up, ParamSlot::down};
 
-// Takes every tensor of the model from `arena`; on a measuring arena that is its size.
-Weights make_weights(Arena& arena, const Backend& backend, const Config& config,
+// Takes the matrices of the model from one arena and its norms from another; on measuring arenas
+// that is their size.
+Weights make_weights(Arena& matrices, Arena& norms, const Backend& backend, const Config& config,
                      const WeightLayout& layout);
+inline Weights make_weights(Arena& arena, const Backend& backend, const Config& config,
+                            const WeightLayout& layout) {
+  return make_weights(arena, arena, backend, config, layout);
+}
 
 // The memory of a table entry: exactly one of the two is set.
 using SlotRef = Slot<Tensor, LinearWeight>;

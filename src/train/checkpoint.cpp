@@ -155,7 +155,9 @@ Json to_json(const RunPosition& p) {
           {"previous_norm", fmt::format("{:a}", t.previous_norm)},
           {"loss_scale", fmt::format("{:a}", t.loss_scale)},
           {"good_steps", t.good_steps},
-          {"data_position", p.data_position}};
+          {"lr_factor", fmt::format("{:a}", t.lr_factor)},
+          {"data_position", p.data_position},
+          {"note", p.note}};
 }
 
 double hex_double(const std::string& text) {
@@ -175,6 +177,9 @@ RunPosition position_from(const Json& j) {
   p.trainer.loss_scale = hex_double(j.at("loss_scale"));
   p.trainer.good_steps = j.at("good_steps");
   p.data_position = j.at("data_position");
+  // Absent in checkpoints of the first version.
+  if (j.contains("lr_factor")) p.trainer.lr_factor = hex_double(j["lr_factor"]);
+  if (j.contains("note")) p.note = j["note"];
   return p;
 }
 
@@ -232,6 +237,13 @@ std::vector<CheckpointFile> list_checkpoints(const fs::path& directory) {
   }
   std::ranges::sort(found, {}, &CheckpointFile::step);
   return found;
+}
+
+void remove_checkpoints_after(const fs::path& directory, int64_t step) {
+  std::error_code ec;
+  for (const CheckpointFile& c : list_checkpoints(directory)) {
+    if (c.step > step) fs::remove(c.path, ec);
+  }
 }
 
 fs::path save_checkpoint(const fs::path& directory, const TrainState& state,

@@ -22,6 +22,7 @@ RunIdentity run_identity(const Config& config, const TensorSource& source,
 struct RunPosition {
   TrainerProgress trainer;
   uint64_t data_position = 0;  // samples taken so far
+  std::string note{};            // what the caller wants back, as it is
 };
 
 // "checkpoint-00000120.safetensors"
@@ -32,6 +33,9 @@ struct CheckpointFile {
 };
 // Complete checkpoints of a directory, oldest first; none when it does not exist.
 std::vector<CheckpointFile> list_checkpoints(const std::filesystem::path& directory);
+
+// Removes those after `step`: a run that goes back leaves nothing to resume from beyond it.
+void remove_checkpoints_after(const std::filesystem::path& directory, int64_t step);
 
 // Writes directory/checkpoint_name(step), then removes all but the newest `keep` (0: keeps all) and
 // what an interrupted save left behind. Throws FormatError; the older ones then are still there.

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "core/error.h"
+
 namespace nibble {
 namespace {
 
@@ -70,16 +72,37 @@ std::string_view memory_mode_name(MemoryMode mode) {
     case MemoryMode::resident: return "resident";
     case MemoryMode::release: return "release";
     case MemoryMode::remake: return "remake";
+    case MemoryMode::host: return "host";
   }
   return "?";
+}
+
+std::string_view recompute_name(Recompute recompute) {
+  switch (recompute) {
+    case Recompute::none: return "none";
+    case Recompute::mlp: return "mlp";
+    case Recompute::block: return "block";
+  }
+  return "?";
+}
+
+Place TrainArenas::place_of(const Arena& arena, MemoryMode mode) const {
+  const bool away = &arena == &master || &arena == &moments;
+  return mode == MemoryMode::host && away ? Place::host : Place::device;
 }
 
 TrainTensors make_train_tensors(TrainArenas& arenas, const Backend& be, const Config& c,
                                 const ParamGroups& g, const TrainSettings& s, bool global_scales) {
   TrainTensors t;
-  t.master = make_weights(arenas.master, be, c, master_layout(c, g, s));
-  t.forward = t.master;
   Arena& packed = arenas.nvfp4;
+  // Norms are read by every pass; masters that are away must not be.
+  const bool away = s.memory == MemoryMode::host;
+  if (away && (s.recipe != Recipe::nvfp4 || s.head() != Recipe::nvfp4)) {
+    throw_internal("memory mode host needs an NVFP4 forward: a dense one reads the masters");
+  }
+  t.master =
+      make_weights(arenas.master, away ? packed : arenas.master, be, c, master_layout(c, g, s));
+  t.forward = t.master;
   const bool remake = s.memory == MemoryMode::remake;
   const auto row_scale = [&](LinearWeight& w, int64_t rows) {
     if (global_scales) w.row_scale = packed.take(DType::f32, {rows});
@@ -127,8 +150,9 @@ TrainTensors make_train_tensors(TrainArenas& arenas, const Backend& be, const Co
   layout.matrix = s.grad;
   layout.norm = s.stat;
   layout.released = s.memory != MemoryMode::resident;
+  layout.alternate = away;  // an update goes on beside the backward of the next layer
   t.grads = make_grads(arenas.gradients, c, g.table, g.trained, layout);
-  t.squares = arenas.moments.take(DType::f64, {int64_t(g.table.size())});
+  t.squares = packed.take(DType::f64, {int64_t(g.table.size())});
   return t;
 }
 
@@ -150,7 +174,10 @@ StepTensors make_step_tensors(Arena& a, const Config& c, const TrainSettings& s,
   t.batch.order = a.take(DType::i32, {n});
   t.batch.sequences = a.take(DType::i32, {shape.sequences, 4});
   t.batch.out_rows = a.take(DType::i32, {r});
-  const ActsShape acts{n, r, s.compute, s.stat, s.recompute ? Keep::inputs : Keep::all};
+  const Keep keep = s.recompute == Recompute::none  ? Keep::all
+                    : s.recompute == Recompute::mlp ? Keep::attention
+                                                    : Keep::inputs;
+  const ActsShape acts{n, r, s.compute, s.stat, keep};
   t.acts = make_acts(a, c, acts);
   t.back = make_back_acts(a, c, acts);
   t.loss.targets = a.take(DType::i32, {r});
@@ -172,7 +199,9 @@ std::vector<ArenaBytes> plan_arenas(const Backend& be, const Config& c, const Pa
   make_train_tensors(arenas, be, c, g, s, global_scales);
   make_step_tensors(arenas.step, c, s, {s.max_tokens, s.max_outputs, s.max_sequences});
   std::vector<ArenaBytes> bytes;
-  for (const Arena* a : arenas.all()) bytes.push_back({a->name(), a->peak()});
+  for (const Arena* a : arenas.all()) {
+    bytes.push_back({a->name(), a->peak(), arenas.place_of(*a, s.memory)});
+  }
   return bytes;
 }
 

@@ -25,7 +25,7 @@ struct TrainTensors {
   Weights master;
   // What the passes read: the master's norms and embedding; linear layers packed, or the master's
   // own where their recipe is dense. With MemoryMode::remake all blocks that have a master share
-  // one packed set.
+  // one packed set; with MemoryMode::host the norms, too, lie with the NVFP4 weights.
   Weights forward;
   LinearWeight head_piece;       // remake: rows of the head made on demand
   std::vector<Moments> moments;  // per parameter of the table
@@ -57,6 +57,7 @@ struct TrainArenas {
   Arena master{"master weights"}, nvfp4{"NVFP4 weights"}, moments{"optimizer state"},
       gradients{"gradients"}, step{"activations"};
   std::vector<Arena*> all() { return {&master, &nvfp4, &moments, &gradients, &step}; }
+  Place place_of(const Arena& arena, MemoryMode mode) const;
 };
 
 // Whether parameters of `slot` in `layer` have a dense fp32 master (see kSmallTensor).
@@ -73,6 +74,7 @@ int64_t vocabulary_piece(const Config& config, const TrainSettings& settings, in
 struct ArenaBytes {
   std::string name;
   size_t bytes = 0;
+  Place place = Place::device;
 };
 std::vector<ArenaBytes> plan_arenas(const Backend& backend, const Config& config,
                                     const ParamGroups& groups, const TrainSettings& settings,

@@ -24,8 +24,20 @@ enum class MemoryMode {
   resident,  // every gradient lives until the update
   release,   // a layer is updated inside the backward, its gradients make room for the next one's
   remake,    // release, and the NVFP4 weights are made from the master each time they are read
+  host,      // release, with masters and moments in the host's memory; NVFP4 forward only
 };
+constexpr MemoryMode kMemoryModes[] = {MemoryMode::resident, MemoryMode::release,
+                                       MemoryMode::remake, MemoryMode::host};
 std::string_view memory_mode_name(MemoryMode mode);
+
+// What the backward computes again instead of having kept it.
+enum class Recompute {
+  none,
+  mlp,    // the feed-forward's activations, more than half of all, for a sixth more work
+  block,  // everything but each block's input
+};
+constexpr Recompute kRecomputes[] = {Recompute::none, Recompute::mlp, Recompute::block};
+std::string_view recompute_name(Recompute recompute);
 
 struct OptimizerSettings {
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
@@ -53,9 +65,9 @@ struct TrainSettings {
   DType master = DType::bf16;
   DType grad = DType::bf16;
   MemoryMode memory = MemoryMode::resident;
-  bool recompute = false;  // keep only each block's input, run its forward again in the backward
-  bool untie = false;      // two masters for a tied model
-  bool updates = true;     // false: gradients are wanted, nothing else; no moments are kept
+  Recompute recompute = Recompute::none;
+  bool untie = false;   // two masters for a tied model
+  bool updates = true;  // false: gradients are wanted, nothing else; no moments are kept
   OptimizerSettings optimizer;
   Schedule schedule;
   std::vector<LrScale> lr_scale;

@@ -2,6 +2,7 @@
 #include "train/state.h"
 
 #include "core/log.h"
+#include "core/memory_info.h"
 #include "core/progress.h"
 #include "model/param_reader.h"
 #include "model/tied_head.h"
@@ -10,10 +11,10 @@ namespace nibble {
 namespace {
 
 // Moves a measured arena onto memory of its size.
-void allocate(Backend& be, Arena& arena) {
+void allocate(Backend& be, Arena& arena, Place place) {
   const std::string name = arena.name();
   const size_t bytes = arena.peak();
-  arena = Arena(name, be.allocate(bytes, name));
+  arena = Arena(name, be.allocate(bytes, name, place));
 }
 
 bool is_tied_head(const Config& c, const ParamSpec& p) {
@@ -60,8 +61,18 @@ TrainState::TrainState(Backend& backend, const Config& config, const TensorSourc
     make_step_tensors(measured.step, config_, settings_,
                       {settings_.max_tokens, settings_.max_outputs, settings_.max_sequences});
     const auto from = measured.all(), to = arenas_.all();
+    std::string report;
+    for (const Arena* a : from)
+      report += fmt::format("\n  {:<18}{:>12}", a->name(), format_bytes(a->peak()));
     for (size_t i = 0; i < to.size(); ++i) {
-      allocate(be_, *from[i]);
+      try {
+        allocate(be_, *from[i], measured.place_of(*from[i], settings_.memory));
+      } catch (const DeviceError& e) {
+        throw_device(
+            "{}\nwanted in all, with memory mode {}:{}\nnibble plan shows which modes fit what "
+            "there is now",
+            e.what(), memory_mode_name(settings_.memory), report);
+      }
       *to[i] = std::move(*from[i]);
     }
   }

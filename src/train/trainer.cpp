@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "backend/recording_backend.h"
 #include "core/error.h"
@@ -223,13 +224,16 @@ void Trainer::release_layer(int64_t layer, StepResult& r, double clip, double& s
                   " is not finite; it was left as it is";
     }
   }
+  // Where updates go on beside the backward: two layers' gradients exist, so it may run ahead of
+  // the updates by one layer.
+  be_.await_updates(std::exchange(running_updates_, be_.mark_updates()));
 }
 
 StepResult Trainer::step(std::span<const PackedBatch> micro_batches) {
   const TrainSettings& s = state_.settings();
   StepResult r;
   r.step = progress.step + 1;
-  r.lr = learning_rate(s.schedule, r.step);
+  r.lr = learning_rate(s.schedule, r.step) * progress.lr_factor;
   r.loss_scale = progress.loss_scale;
   for (const PackedBatch& b : micro_batches) r.tokens += b.tokens(), r.scored += b.outputs();
   if (r.scored == 0) throw_internal("a step without scored tokens");
@@ -263,6 +267,7 @@ StepResult Trainer::step(std::span<const PackedBatch> micro_batches) {
       PassHooks hooks;
       hooks.gradients_ready = [&](int64_t layer) { release_layer(layer, r, r.clip, squares); };
       run_backward(t, stream, hooks);
+      be_.await_updates(std::exchange(running_updates_, 0));
       r.grad_norm = std::sqrt(squares) / progress.loss_scale;
       if (r.bad_tensors == 0) progress.previous_norm = r.grad_norm;
     }

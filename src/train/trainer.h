@@ -36,6 +36,7 @@ struct TrainerProgress {
   double previous_norm = 0;   // gradient release clips with it; 0: none yet
   double loss_scale = 65536;  // fp16
   int64_t good_steps = 0;     // since the loss scale last changed
+  double lr_factor = 1;       // of the schedule's rate; a restart makes it smaller
 };
 
 class Trainer {
@@ -81,6 +82,7 @@ class Trainer {
 
   TrainState& state_;
   Backend& be_;
+  uint64_t running_updates_ = 0;  // a mark of the backend; 0: none
 };
 
 }  // namespace nibble

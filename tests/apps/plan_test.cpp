@@ -55,6 +55,8 @@ TEST_F(Plan, TakesWhatTrainTakes) {
            {{"--memory-mode", "release"}, {"--recompute", "off"}, {"--batch-size", "2"}},
            {{"--memory-mode", "remake"}, {"--recompute", "on"}, {"--batch-size", "3"}},
            {{"--memory-mode", "remake"}, {"--recompute", "off"}, {"--model", dat()}},
+           {{"--memory-mode", "D"}, {"--recompute", "mlp"}},
+           {{"--memory-mode", "host"}, {"--recompute", "none"}, {"--untie", "true"}},
            {{"--memory-mode", "A"},
             {"--recompute", "off"},
             {"--compute-dtype", "bf16"},
@@ -115,21 +117,25 @@ TEST_F(Plan, TakesWhatSmokeAndProfileTake) {
 TEST_F(Plan, TableAndJson) {
   const std::string table = cli_ok(plan_arguments({}));
   EXPECT_TRUE(contains(table, "parameters on cpu")) << table;
-  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 9) << table;  // six plans
-  for (const char* part : {"resident  no ", "resident  yes", "release   no ", "remake    yes",
+  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 12) << table;  // nine plans
+  for (const char* part : {"resident  none", "resident  mlp", "release   none", "remake    block",
                            "optimizer state", "program", "total", "available "}) {
     EXPECT_TRUE(contains(table, part)) << part << " in\n" << table;
   }
   const json j = plan({});
-  ASSERT_EQ(j["plans"].size(), 6u);
+  ASSERT_EQ(j["plans"].size(), 9u);  // modes A to C, three ways to recompute
   EXPECT_GT(j["available_bytes"], 0);
-  for (size_t i = 0; i < 6; ++i) EXPECT_EQ(j["plans"][i]["fits"], true);
+  for (size_t i = 0; i < 9; ++i) EXPECT_EQ(j["plans"][i]["fits"], true);
   // From the fastest to the smallest.
-  EXPECT_LT(j["plans"][5]["total_bytes"], j["plans"][0]["total_bytes"]);
-  EXPECT_EQ(plan({{"--memory-mode", "release"}})["plans"].size(), 2u);
+  EXPECT_EQ(j["plans"][0]["memory_mode"], "resident");
+  EXPECT_EQ(j["plans"][0]["recompute"], "none");
+  EXPECT_LT(j["plans"][8]["total_bytes"], j["plans"][0]["total_bytes"]);
+  EXPECT_EQ(plan({{"--memory-mode", "release"}})["plans"].size(), 3u);
+  EXPECT_EQ(plan({{"--memory-mode", "D"}})["plans"].size(), 3u);  // said so: also on a CPU
   EXPECT_EQ(plan({{"--recompute", "on"}})["plans"].size(), 3u);
-  EXPECT_EQ(plan({{"--accumulate", "2"}})["plans"].size(), 2u);           // resident only
-  EXPECT_EQ(plan({{"--update-from", "quantised"}})["plans"].size(), 4u);  // no remake
+  EXPECT_EQ(plan({{"--accumulate", "2"}})["plans"].size(), 3u);           // resident only
+  EXPECT_EQ(plan({{"--update-from", "quantised"}})["plans"].size(), 6u);  // no remake
+  cli_fails(plan_arguments({{"--memory-mode", "D"}, {"--recipe", "bf16"}}), 2, "--recipe nvfp4");
 }
 
 TEST_F(Plan, SizesOfTheBatch) {

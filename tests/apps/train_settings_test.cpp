@@ -283,6 +283,8 @@ TEST_F(TrainSettingsTest, WhatMustNotChangeTheResult) {
                                                         {"--memory-mode", "C"},
                                                         {"--recompute", "on"},
                                                         {"--recompute", "true"},
+                                                        {"--recompute", "mlp"},
+                                                        {"--memory-mode", "D"},
                                                         {"--recompute", "off"},
                                                         {"--logits-mib", "1"},
                                                         {"--log-every", "1"}}) {
@@ -314,8 +316,12 @@ TEST_F(TrainSettingsTest, MemoryModesShowInTheArenas) {
   EXPECT_LT(r.at("activations"), a.at("activations"));
   EXPECT_EQ(arenas({}), a);  // what fits is the fastest
   refused({{"--memory-mode", "release"}, {"--accumulate", "2"}}, 2,
-          "--memory-mode release: released gradients cannot be accumulated");
-  refused({{"--memory-mode", "C"}, {"--accumulate", "2"}}, 2, "--memory-mode remake");
+          "released gradients cannot be accumulated");
+  refused({{"--memory-mode", "C"}, {"--accumulate", "2"}}, 2, "cannot be accumulated");
+  const auto m = arenas({{"--recompute", "mlp"}}), d = arenas({{"--memory-mode", "D"}});
+  EXPECT_LT(m.at("activations"), a.at("activations"));
+  EXPECT_LT(r.at("activations"), m.at("activations"));
+  EXPECT_GT(d.at("gradients"), b.at("gradients"));  // of two layers at a time
 }
 
 // Many scored tokens, so that a MiB does not hold their logits.

@@ -36,7 +36,7 @@ struct Case {
   const char* name;
   bool tied;
   Recipe recipe, head;
-  bool recompute;
+  Recompute recompute;
   MemoryMode memory = MemoryMode::resident;
 };
 
@@ -127,10 +127,10 @@ TEST_P(ComplexStepTraining, EveryParameter) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, ComplexStepTraining,
-    testing::Values(Case{"tied", true, Recipe::bf16, Recipe::bf16, false},
-                    Case{"untied", false, Recipe::bf16, Recipe::bf16, true},
-                    Case{"tied_nvfp4", true, Recipe::nvfp4, Recipe::nvfp4, true},
-                    Case{"untied_nvfp4", false, Recipe::nvfp4, Recipe::bf16, false}),
+    testing::Values(Case{"tied", true, Recipe::bf16, Recipe::bf16, Recompute::none},
+                    Case{"untied", false, Recipe::bf16, Recipe::bf16, Recompute::block},
+                    Case{"tied_nvfp4", true, Recipe::nvfp4, Recipe::nvfp4, Recompute::mlp},
+                    Case{"untied_nvfp4", false, Recipe::nvfp4, Recipe::bf16, Recompute::none}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

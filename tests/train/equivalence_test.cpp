@@ -69,8 +69,10 @@ TEST_P(Exact, TheSeedMatters) {
 }
 
 TEST_P(Exact, Recompute) {
-  settings_.recompute = true;
-  expect_same(plain_, run_steps(config_, settings_, 4));
+  for (const Recompute r : {Recompute::mlp, Recompute::block}) {
+    settings_.recompute = r;
+    expect_same(plain_, run_steps(config_, settings_, 4));
+  }
 }
 
 TEST_P(Exact, StepChunkRows) {
@@ -91,8 +93,22 @@ TEST_P(Exact, ReleasedGradients) {
   const RunResult resident = run_steps(config_, settings_, 4);
   settings_.memory = MemoryMode::release;
   expect_same(resident, run_steps(config_, settings_, 4));
-  settings_.recompute = true;
+  settings_.recompute = Recompute::block;
   expect_same(resident, run_steps(config_, settings_, 4));
+  if (settings_.recipe != Recipe::nvfp4) return;
+  // Updates beside the backward, of masters and moments that lie elsewhere.
+  settings_.memory = MemoryMode::host;
+  for (const Recompute r : kRecomputes) {
+    settings_.recompute = r;
+    expect_same(resident, run_steps(config_, settings_, 4));
+  }
+  for (const MomentFormat f : {MomentFormat::f32, MomentFormat::bf16, MomentFormat::nvfp4}) {
+    settings_.optimizer.moments = f;
+    settings_.memory = MemoryMode::release;
+    const RunResult here = run_steps(config_, settings_, 4);
+    settings_.memory = MemoryMode::host;
+    expect_same(here, run_steps(config_, settings_, 4));
+  }
 }
 
 // NVFP4 made on demand: the file of the toy is dense, so both make it from the master.

@@ -62,6 +62,7 @@ class LrZero : public testing::TestWithParam<std::tuple<MemoryMode, Recipe, bool
 
 TEST_P(LrZero, ExportsTheFileItRead) {
   const auto [memory, recipe, untie] = GetParam();
+  if (memory == MemoryMode::host && recipe != Recipe::nvfp4) GTEST_SKIP() << "not a way to train";
   TrainSettings s = export_settings(0);
   s.memory = memory;
   s.recipe = recipe;
@@ -72,10 +73,10 @@ TEST_P(LrZero, ExportsTheFileItRead) {
   EXPECT_TRUE(read_text_file(dir.path() / "out.dat") == read_text_file(predecessor()));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, LrZero,
-    testing::Combine(testing::Values(MemoryMode::resident, MemoryMode::release, MemoryMode::remake),
-                     testing::Values(Recipe::nvfp4, Recipe::bf16), testing::Bool()));
+INSTANTIATE_TEST_SUITE_P(All, LrZero,
+                         testing::Combine(testing::ValuesIn(kMemoryModes),
+                                          testing::Values(Recipe::nvfp4, Recipe::bf16),
+                                          testing::Bool()));
 
 TEST(Export, EveryTrainedTensorChangesAndTheRestStays) {
   TrainSettings s = export_settings(1e-2);

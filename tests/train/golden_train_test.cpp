@@ -14,7 +14,7 @@ namespace {
 struct GoldenRun {
   const char* folder;
   Recipe recipe, head;
-  bool recompute = false;
+  Recompute recompute = Recompute::none;
 };
 
 struct Bounds {
@@ -114,8 +114,8 @@ TEST_P(GoldenAdamw, FiveSteps) {
 
 std::vector<GoldenRun> golden_runs() {
   return {{"qwen3_tied", Recipe::bf16, Recipe::bf16},
-          {"qwen3_untied", Recipe::bf16, Recipe::bf16, true},
-          {"qwen3_tied_nvfp4", Recipe::nvfp4, Recipe::bf16}};
+          {"qwen3_untied", Recipe::bf16, Recipe::bf16, Recompute::block},
+          {"qwen3_tied_nvfp4", Recipe::nvfp4, Recipe::bf16, Recompute::mlp}};
 }
 std::vector<GoldenRun> adamw_runs() {
   auto runs = golden_runs();

@@ -136,7 +136,7 @@ TEST(Freezing, MemoryModesAgree) {
     if (!tied) s.lr_scale.push_back({"lm_head", 0});
     const auto be = make_model_backend(2);
     std::vector<std::vector<std::byte>> results;
-    for (const MemoryMode m : {MemoryMode::resident, MemoryMode::release, MemoryMode::remake}) {
+    for (const MemoryMode m : kMemoryModes) {
       s.memory = m;
       TrainToy toy(*be, c, s);
       const auto plan = plan_arenas(*be, c, toy.state->groups(), s, false);
@@ -156,6 +156,7 @@ TEST(Freezing, MemoryModesAgree) {
     }
     EXPECT_EQ(results[0], results[1]);
     EXPECT_EQ(results[0], results[2]);
+    EXPECT_EQ(results[0], results[3]);
   }
 }
 
@@ -166,7 +167,7 @@ TEST(Freezing, ScalarLossLeavesTheHeadAlone) {
   TrainSettings s = default_settings();
   s.loss = LossKind::scalar;
   s.optimizer.weight_decay = 0.5;
-  for (const MemoryMode m : {MemoryMode::resident, MemoryMode::release, MemoryMode::remake}) {
+  for (const MemoryMode m : kMemoryModes) {
     s.memory = m;
     const auto be = make_model_backend(1);
     TrainToy toy(*be, c, s);
@@ -224,7 +225,7 @@ TEST(Chunks, LargestChunk) {
 // lends during a step comes back.
 TEST(SteadyState, NothingGrows) {
   const Config c = train_config();
-  for (const MemoryMode memory : {MemoryMode::resident, MemoryMode::release, MemoryMode::remake}) {
+  for (const MemoryMode memory : kMemoryModes) {
     TrainSettings s = default_settings();
     s.memory = memory;
     const auto be = make_model_backend(2);
@@ -252,9 +253,8 @@ TEST(SteadyState, NothingGrows) {
 
 // The plan is made by the code that takes the memory, and the memory is used up to the last byte.
 TEST(Planning, ArenasAreExactlyAsPlanned) {
-  for (const bool recompute : {false, true}) {
-    for (const MemoryMode memory :
-         {MemoryMode::resident, MemoryMode::release, MemoryMode::remake}) {
+  for (const Recompute recompute : kRecomputes) {
+    for (const MemoryMode memory : kMemoryModes) {
       TrainSettings s = default_settings();
       s.memory = memory;
       s.recompute = recompute;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
+#include <map>
 #include <mutex>
 
 #include "backends/cuda/cuda_backend.h"
@@ -14,6 +16,7 @@ namespace {
 
 std::mutex memory_mutex;
 CudaMemory held;
+std::map<const std::byte*, size_t> pinned;  // by address
 
 void count(int64_t n_bytes) {
   const std::lock_guard lock(memory_mutex);
@@ -66,6 +69,38 @@ Buffer allocate_device(size_t n_bytes, std::string_view what) {
   return buffer;
 }
 
+Buffer allocate_pinned(size_t n_bytes, std::string_view what) {
+  if (n_bytes == 0) return Buffer();
+  void* p = nullptr;
+  const cudaError_t error = cudaHostAlloc(&p, n_bytes, cudaHostAllocPortable);
+  if (error != cudaSuccess) {
+    cudaGetLastError();
+    throw_device("{} of page-locked memory for {} cannot be had ({}); {} are available",
+                 format_bytes(n_bytes), what, cudaGetErrorString(error),
+                 format_bytes(system_memory().available_bytes));
+  }
+  std::memset(p, 0, n_bytes);
+  {
+    const std::lock_guard lock(memory_mutex);
+    pinned[static_cast<const std::byte*>(p)] = n_bytes;
+  }
+  return Buffer(static_cast<std::byte*>(p), n_bytes, [](std::byte* data, size_t) {
+    {
+      const std::lock_guard lock(memory_mutex);
+      pinned.erase(data);
+    }
+    cudaFreeHost(data);
+  });
+}
+
+bool is_pinned(const void* p) {
+  const std::lock_guard lock(memory_mutex);
+  auto after = pinned.upper_bound(static_cast<const std::byte*>(p));
+  if (after == pinned.begin()) return false;
+  --after;
+  return static_cast<const std::byte*>(p) < after->first + after->second;
+}
+
 // Library handles, members of Context, belong to the device that is current when they are made.
 static int select_device(int index) {
   NIBBLE_CUDA(cudaSetDevice(index));
@@ -100,6 +135,14 @@ void Context::finish(const char* op) const {
 CudaMemory cuda_memory() {
   const std::lock_guard lock(cuda::memory_mutex);
   return cuda::held;
+}
+
+uint64_t cuda_used_memory() {
+  size_t free = 0, total = 0;
+  if (cuda_memory().allocations == 0) return 0;  // asking would make a context
+  if (cudaMemGetInfo(&free, &total) == cudaSuccess) return total - free;
+  cudaGetLastError();
+  return 0;
 }
 
 CudaSupport cuda_support() {

@@ -16,6 +16,9 @@ namespace nibble::cuda {
 
 // A cudaMalloc with an owner, counted in cuda_memory(). Zeroed.
 Buffer allocate_device(size_t n_bytes, std::string_view what);
+// Memory of the host that the device reaches, too, under the same address. Zeroed.
+Buffer allocate_pinned(size_t n_bytes, std::string_view what);
+bool is_pinned(const void* p);  // made by allocate_pinned
 
 // What the driver said of a kernel on this device.
 struct KernelLimits {

@@ -2,6 +2,7 @@
 #include "backends/cuda/cuda_backend.h"
 
 #include "backends/cuda/graph.h"
+#include "backends/cuda/host_updates.h"
 #include "backends/cuda/kernels/kernels.h"
 #include "backends/cuda/kernels/linear.h"
 #include "core/memory_info.h"
@@ -29,6 +30,8 @@ class CudaBackend final : public Backend {
     return free;
   }
 
+  uint64_t available_host_memory() const override { return system_memory().available_bytes; }
+
   std::string linear_kernels(DType compute, Activations activations) const {
     if (compute == DType::f32) {
       return fmt::format("one kernel in fp32 for any number of tokens{}",
@@ -42,15 +45,22 @@ class CudaBackend final : public Backend {
   Buffer do_allocate(size_t n_bytes, std::string_view what) override {
     return cuda::allocate_device(n_bytes, what);
   }
+  Buffer do_allocate_host(size_t n_bytes, std::string_view what) override {
+    return cuda::allocate_pinned(n_bytes, what);
+  }
+  uint64_t do_mark_updates() override { return host_updates_ ? host_updates_->mark() : 0; }
+  void do_await_updates(uint64_t mark) override {
+    if (host_updates_) host_updates_->await(mark);
+  }
   void do_upload(Tensor dst, const void* host) override {
     if (dst.bytes() == 0) return;
-    NIBBLE_CUDA(cudaMemcpyAsync(dst.data, host, dst.bytes(), cudaMemcpyHostToDevice, c_.stream));
+    NIBBLE_CUDA(cudaMemcpyAsync(dst.data, host, dst.bytes(), cudaMemcpyDefault, c_.stream));
     // The copy may still read `host`, which is the caller's to reuse.
     NIBBLE_CUDA(cudaStreamSynchronize(c_.stream));
   }
   void do_download(void* host, Tensor src) override {
     if (src.bytes() > 0) {
-      NIBBLE_CUDA(cudaMemcpyAsync(host, src.data, src.bytes(), cudaMemcpyDeviceToHost, c_.stream));
+      NIBBLE_CUDA(cudaMemcpyAsync(host, src.data, src.bytes(), cudaMemcpyDefault, c_.stream));
     }
     do_sync();
   }
@@ -58,13 +68,12 @@ class CudaBackend final : public Backend {
     const size_t e = dtype_bytes(dst.dtype), width = size_t(dst.inner()) * e;
     if (dst.numel() == 0) return;
     if (dst.contiguous() && src.contiguous()) {  // three times as fast as rows
-      NIBBLE_CUDA(
-          cudaMemcpyAsync(dst.data, src.data, dst.bytes(), cudaMemcpyDeviceToDevice, c_.stream));
+      NIBBLE_CUDA(cudaMemcpyAsync(dst.data, src.data, dst.bytes(), cudaMemcpyDefault, c_.stream));
       return;
     }
     NIBBLE_CUDA(cudaMemcpy2DAsync(dst.data, size_t(dst.row_stride) * e, src.data,
                                   size_t(src.row_stride) * e, width, size_t(dst.dim(0)),
-                                  cudaMemcpyDeviceToDevice, c_.stream));
+                                  cudaMemcpyDefault, c_.stream));
   }
   void do_sync() override { NIBBLE_CUDA(cudaStreamSynchronize(c_.stream)); }
   void do_repeat(std::unique_ptr<Recording>& recording, const std::function<void()>& ops) override {
@@ -233,12 +242,18 @@ class CudaBackend final : public Backend {
   void do_adamw_step(Tensor master, Tensor grad, Tensor m, Tensor v, MomentFormat format,
                      int64_t begin, int64_t count, const AdamwStep& step,
                      const Requantize& requantize) override {
-    cuda::adamw_step(c_, master, grad, m, v, format, begin, count, step, requantize);
+    if (cuda::is_pinned(master.data)) {
+      if (!host_updates_) host_updates_ = std::make_unique<cuda::HostUpdates>(c_);
+      host_updates_->step(master, grad, m, v, format, begin, count, step, requantize);
+    } else {
+      cuda::adamw_step(c_, master, grad, m, v, format, begin, count, step, requantize);
+    }
     c_.finish("adamw_step");
   }
 
   CudaDevice device_;
   cuda::Context c_;
+  std::unique_ptr<cuda::HostUpdates> host_updates_;  // made when there are such
 };
 
 }  // namespace

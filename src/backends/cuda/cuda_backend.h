@@ -39,10 +39,15 @@ std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options = {});
 // Which kernels products of packed weights use on a CUDA backend, for the log; "" on any other.
 std::string cuda_linear_kernels(const Backend& backend, DType compute, Activations activations);
 
+// What updates of masters in host memory take of the device's, once there is one.
+constexpr uint64_t kCudaUpdateWindows = uint64_t(72) << 20;
+
 // Device memory held by all buffers and workspaces of this process, now and at most.
 struct CudaMemory {
   uint64_t bytes = 0, peak_bytes = 0, allocations = 0;
 };
 CudaMemory cuda_memory();
+// What is in use on the current device, by all processes; 0 without one.
+uint64_t cuda_used_memory();
 
 }  // namespace nibble

@@ -20,4 +20,6 @@ std::string cuda_linear_kernels(const Backend&, DType, Activations) { return {};
 
 CudaMemory cuda_memory() { return {}; }
 
+uint64_t cuda_used_memory() { return 0; }
+
 }  // namespace nibble

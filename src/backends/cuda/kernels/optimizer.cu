@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // AdamW in one pass: reads gradient, master and moments, writes master, moments and the NVFP4 copy.
 #include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/kernels/adamw.h"
 #include "backends/cuda/kernels/kernels.h"
 #include "backends/cuda/kernels/optimizer_step.cuh"
 #include "backends/cuda/launch.h"
@@ -38,35 +39,42 @@ void adamw_step(const Context& c, Tensor master, Tensor grad, Tensor m, Tensor v
                 MomentFormat format, int64_t begin, int64_t count, const AdamwStep& step,
                 const Requantize& rq) {
   const int64_t n = master.numel();
-  AdamwArgs a{
-      master.data,
-      grad.data,
-      MomentView(format, m.data, n),
-      MomentView(format, v.data, n),
-      format,
-      begin,
-      begin + count,
-      AdamwTerms<float>(step),
-      step.seed,
-      step.stream,
-      nullptr,
-      1,
-      0,
-      nullptr,
-      rq.rule,
-      step.from == UpdateFrom::quantised,
-      aligned16(master.data) && aligned16(grad.data) && aligned16(m.data) && aligned16(v.data)};
+  const AdamwPlaces places{master.data, MomentView(format, m.data, n),
+                           MomentView(format, v.data, n)};
+  adamw_at(c, places, master.dtype, grad, format, begin, count, step, rq);
+}
+
+void adamw_at(const Context& c, const AdamwPlaces& at, DType type, Tensor grad, MomentFormat format,
+              int64_t begin, int64_t count, const AdamwStep& step, const Requantize& rq) {
+  AdamwArgs a{at.master,
+              grad.data,
+              at.m,
+              at.v,
+              format,
+              begin,
+              begin + count,
+              AdamwTerms<float>(step),
+              step.seed,
+              step.stream,
+              nullptr,
+              1,
+              0,
+              nullptr,
+              rq.rule,
+              step.from == UpdateFrom::quantised,
+              aligned16(at.master) && aligned16(grad.data) && aligned16(at.m.codes) &&
+                  aligned16(at.v.codes)};
   if (rq.weight) {
     a.packed = rq.weight->packed.as<uint8_t>();
     a.in = rq.weight->in, a.row_offset = rq.row_offset;
     a.row_scale = rq.weight->row_scale ? ptr<const float>(rq.weight->row_scale) : nullptr;
   }
-  if (format == MomentFormat::int8 && master.dtype == DType::bf16 && grad.dtype == DType::bf16 &&
+  if (format == MomentFormat::int8 && type == DType::bf16 && grad.dtype == DType::bf16 &&
       adamw_short(c, a)) {
     return;
   }
   const Grid grid{dim3(blocks_for(count, kAdamwThreads * kOwn)), dim3(kAdamwThreads)};
-  with_state_type(master.dtype, [&](auto mt) {
+  with_state_type(type, [&](auto mt) {
     with_state_type(grad.dtype, [&](auto gt) {
       using M = decltype(mt);
       using G = decltype(gt);

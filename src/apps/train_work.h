@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+// What a training step has to do at least, part by part: operations of its products and bytes of
+// its optimizer, to hold measured times against.
+#pragma once
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "apps/bench_ceilings.h"
+#include "train/trainer.h"
+
+namespace nibble {
+
+struct PartWork {
+  std::string name;
+  double flops = 0, bytes = 0;
+  double ideal_ms(const Ceilings& c) const { return (flops / c.flops + bytes / c.bytes) * 1e3; }
+};
+
+// Forward, head, backward, optimizer; the last two are one where gradients are released.
+std::vector<PartWork> work_of_step(const TrainState& state, const PackedBatch& batch);
+double total_flops(const std::vector<PartWork>& parts);
+
+// Runs `steps` steps with a wait after each part and prints the median time of each beside what
+// the measured ceilings would take.
+void print_parts(Trainer& trainer, const PackedBatch& batch, int64_t steps,
+                 const Ceilings& ceilings, std::ostream& out);
+
+}  // namespace nibble
