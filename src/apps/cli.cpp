@@ -9,6 +9,8 @@
 
 #include "apps/command.h"
 #include "apps/legacy_flags.h"
+#include "apps/run_chain.h"
+#include "apps/run_recorder.h"
 #include "core/log.h"
 
 namespace nibble {
@@ -110,6 +112,21 @@ std::string help_of(const Command& command) {
   return s + help_text(body->fields());
 }
 
+// The first `own` of `fields` are the command's, the others every command has.
+ExitCode run_stages(const Command& command, const RunConfig& config, Fields& fields, size_t own,
+                    std::span<const std::string> args, bool print_config, Io& io) {
+  std::vector<std::string> flags;
+  for (size_t i = own; i < fields.all().size(); ++i) {
+    const FieldInfo& info = fields.all()[i].info;
+    flags.push_back(info.flag);
+    flags.insert(flags.end(), info.aliases.begin(), info.aliases.end());
+  }
+  const std::vector<std::string> rest = arguments_without(fields, args, [&](const Field& f) {
+    return std::ranges::find(flags, f.info.flag) != flags.end();
+  });
+  return run_chain({config, command.name, rest, explain_unknown, print_config}, io);
+}
+
 ExitCode run_command(const Command& command, std::span<const std::string> args, Io& io) {
   const auto body = command.make();
   Fields& fields = body->fields();
@@ -129,7 +146,12 @@ ExitCode run_command(const Command& command, std::span<const std::string> args, 
   parse_arguments(fields, args, explain);
   common.apply_log_level();
   if (!common.run_config.empty()) {
-    apply_run_config(fields, common.run_config, command.name, explain);
+    const RunConfig config = read_run_config(common.run_config);
+    const bool chains = command.name == "train" || command.name == "pretrain";
+    if (!config.stages.empty() && chains) {
+      return run_stages(command, config, fields, own, args, common.print_config, io);
+    }
+    apply_run_config(fields, config, command.name, explain);
     common.apply_log_level();
   }
   Fields configuration = fields;
@@ -174,6 +196,7 @@ ExitCode dispatch(const std::vector<std::string>& args, Io& io) {
 }
 
 int fail(std::ostream& err, ExitCode code, const std::string& message) {
+  explain_failed_run(code, message);
   err << "nibble: error: " << message << std::endl;
   return int(code);
 }
@@ -188,6 +211,7 @@ std::string command_help(const std::string& name) {
 
 int run_cli(const std::vector<std::string>& args, std::istream& in, std::ostream& out,
             std::ostream& err) {
+  forget_failed_run();
   try {
     Io io{in, out, err};
     return int(dispatch(args, io));

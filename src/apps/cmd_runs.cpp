@@ -1,40 +1,167 @@
 // SPDX-License-Identifier: MIT
-// nibble runs: the record of training runs. So far it shows one, running or not.
+// nibble runs: the record of training runs: what was done, with what, and what came of it.
+#include <fmt/ranges.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <iostream>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <thread>
+#include <tuple>
 
 #include "apps/command.h"
 #include "apps/run_folder.h"
+#include "apps/run_plots.h"
+#include "apps/run_prune.h"
+#include "apps/run_report.h"
+#include "apps/run_tables.h"
 #include "apps/run_view.h"
+#include "core/file.h"
 
 namespace nibble {
 namespace {
 
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
 struct RunsOptions {
-  std::string action, run = "latest";
-  std::filesystem::path runs_dir = RunFolderOptions().runs_dir;
+  std::string action;
+  std::vector<std::string> runs;
+  fs::path runs_dir = RunFolderOptions().runs_dir;
+  bool json = false;
+  std::string state, command, name;
+  std::optional<int64_t> last;
   bool once = false;
-  double interval = 1;
+  std::optional<double> interval;
+  bool markdown = false, force = false;
+  fs::path out;
+  PruneRules prune;
+  bool yes = false;
 
   void visit_fields(Fields& f) {
-    f.add(action, {.flag = "ACTION", .help = "watch", .required = true});
-    f.add(run, {.flag = "RUN", .help = "A run's folder, its name in --runs-dir, or latest"});
+    f.add(action, {.flag = "ACTION",
+                   .help = "list, show, watch, compare, plot, report, lineage, export, pin, unpin "
+                           "or prune",
+                   .required = true});
+    f.add(runs, {.flag = "RUN", .help = "A run's folder, its name in --runs-dir, or latest"});
     f.section("Which runs");
     f.add(runs_dir, {.flag = "--runs-dir", .help = "Where the runs are", .value = "DIR"});
+    f.add(state, {.flag = "--state",
+                  .help = "list, export: only those running, finished, failed, interrupted or gone",
+                  .value = "STATE"});
+    f.add(command,
+          {.flag = "--of", .help = "list, export: only those of this command", .value = "COMMAND"});
+    f.add(name, {.flag = "--name",
+                 .help = "list, export: only those with this text in their name",
+                 .value = "TEXT"});
+    f.add(last, {.flag = "--last", .help = "list, export: only the newest N", .least = 1});
+    f.section("Output");
+    f.add(json, {.flag = "--json", .help = "JSON instead of text"});
+    f.add(markdown, {.flag = "--markdown", .help = "export: a log in Markdown"});
+    f.add(out, {.flag = "--out",
+                .help = "export: write to this file; compare: where the chart goes "
+                        "(default: compare.svg in --runs-dir)",
+                .value = "FILE"});
+    f.add(force, {.flag = "--force", .help = "export: replace an --out that exists"});
     f.section("watch");
     f.add(once, {.flag = "--once", .help = "Show it once and stop"});
     f.add(interval, {.flag = "--interval",
-                     .help = "Time between two looks",
+                     .help = "Time between two looks; default 1",
                      .value = "S",
                      .least = 0.05,
                      .most = 3600});
+    f.section("prune");
+    f.add(prune.older_than_days, {.flag = "--older-than",
+                                  .help = "Only runs started more than this many days ago",
+                                  .value = "DAYS",
+                                  .least = 0});
+    f.add(prune.keep,
+          {.flag = "--keep", .help = "The newest N of those that would go stay", .least = 0});
+    f.add(prune.failed_only,
+          {.flag = "--failed", .help = "Only runs that failed, were interrupted or are gone"});
+    f.add(yes, {.flag = "--yes", .help = "Do it; without it prune only says what it would move"});
   }
+  // Throws UsageError for options that say nothing to this action.
+  void check() const;
 };
+
+const std::vector<std::string> kActions = {"list", "show",   "watch",   "compare",
+                                           "plot", "report", "lineage", "export",
+                                           "pin",  "unpin",  "prune"};
+
+void RunsOptions::check() const {
+  if (std::ranges::find(kActions, action) == kActions.end()) {
+    const std::string near = nearest_name(action, kActions);
+    throw_usage("runs: unknown action '{}'{}: use {}", action,
+                near.empty() ? "" : fmt::format(" (did you mean {}?)", near),
+                fmt::join(kActions, ", "));
+  }
+  using Actions = std::vector<std::string>;
+  const Actions lists = {"list", "export"};
+  const std::vector<std::tuple<const char*, bool, Actions>> rules = {
+      {"--state", !state.empty(), lists},
+      {"--of", !command.empty(), lists},
+      {"--name", !name.empty(), lists},
+      {"--last", last.has_value(), lists},
+      {"--json", json, {"list", "show", "watch", "compare", "lineage", "export", "prune"}},
+      {"--markdown", markdown, {"export"}},
+      {"--out", !out.empty(), {"export", "compare"}},
+      {"--force", force, {"export"}},
+      {"--once", once, {"watch"}},
+      {"--interval", interval.has_value(), {"watch"}},
+      {"--older-than", prune.older_than_days.has_value(), {"prune"}},
+      {"--keep", prune.keep.has_value(), {"prune"}},
+      {"--failed", prune.failed_only, {"prune"}},
+      {"--yes", yes, {"prune"}}};
+  for (const auto& [flag, given, actions] : rules) {
+    if (given && std::ranges::find(actions, action) == actions.end()) {
+      throw_usage("{} says nothing to runs {}: it belongs to {}", flag, action,
+                  fmt::join(actions, ", "));
+    }
+  }
+  const std::vector<std::string> states = {"running", "finished", "failed", "interrupted", "gone"};
+  if (!state.empty() && std::ranges::find(states, state) == states.end()) {
+    throw_usage("--state: '{}' is not one of the choices: use {}", state, fmt::join(states, ", "));
+  }
+  const bool takes_none = action == "list";
+  const bool takes_one = action == "watch" || action == "show" || action == "lineage" ||
+                         action == "plot" || action == "report";
+  if (takes_none && !runs.empty()) {
+    throw_usage("runs list shows all runs; runs show {} shows one", runs.front());
+  }
+  if (takes_one && runs.size() > 1) throw_usage("runs {} takes one run", action);
+  if (action == "compare" && runs.size() < 2) throw_usage("runs compare takes two runs or more");
+  if ((action == "pin" || action == "unpin") && runs.empty()) {
+    throw_usage("runs {} takes the names of runs", action);
+  }
+}
+
+fs::path one_run(const RunsOptions& o) {
+  return find_run(o.runs_dir, o.runs.empty() ? "latest" : o.runs.front());
+}
+
+fs::path base_of(const fs::path& folder) {
+  return fs::absolute(folder).lexically_normal().parent_path();
+}
+
+ordered_json full_json(const RunRecord& r, const fs::path& folder) {
+  ordered_json j = ordered_json::parse(record_json(r));
+  j["state"] = r.state_name();
+  j["pinned"] = r.pinned;
+  j["folder"] = fs::absolute(folder).lexically_normal().string();
+  return j;
+}
+
+ordered_json lineage_json(const Lineage& l) {
+  return {{"origin", l.origin}, {"ancestors", l.ancestors}, {"children", l.children}};
+}
+
+std::string dumped(const ordered_json& j) {
+  return j.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
 
 size_t terminal_columns() {
   winsize size{};
@@ -66,20 +193,30 @@ void print(const std::vector<std::string>& lines, std::ostream& out) {
 }
 
 ExitCode watch(const RunsOptions& o, Io& io) {
-  RunView view(find_run(o.runs_dir, o.run));
-  const bool terminal = &io.out == &std::cout && ::isatty(STDOUT_FILENO) != 0;
+  const fs::path folder = one_run(o);
+  RunView view(folder);
+  const bool terminal = &io.out == &std::cout && ::isatty(STDOUT_FILENO) != 0 && !o.json;
   Screen screen(io.out);
+  const auto json_line = [&] {
+    io.out << ordered_json::parse(status_json(view.status())).dump() << std::endl;
+  };
   view.refresh();
   for (int64_t shown = -1; view.running() && !o.once; view.refresh()) {
     if (terminal) {
       screen.draw(view.lines());
     } else if (view.status().last.step != shown) {
       shown = view.status().last.step;
-      io.out << view.line() << std::endl;
+      if (o.json) {
+        json_line();
+      } else {
+        io.out << view.line() << std::endl;
+      }
     }
-    std::this_thread::sleep_for(std::chrono::duration<double>(o.interval));
+    std::this_thread::sleep_for(std::chrono::duration<double>(o.interval.value_or(1)));
   }
-  if (terminal) {
+  if (o.json) {
+    json_line();
+  } else if (terminal) {
     screen.draw(view.lines());
   } else {
     print(view.lines(), io.out);
@@ -88,22 +225,228 @@ ExitCode watch(const RunsOptions& o, Io& io) {
   return good ? ExitCode::ok : ExitCode::check_failed;
 }
 
-ExitCode run_runs(const RunsOptions& o, Io& io) {
-  if (o.action == "watch") return watch(o, io);
-  const std::vector<std::string> later = {"list", "show", "compare", "plot", "export", "prune"};
-  if (std::ranges::find(later, o.action) != later.end()) {
-    throw_usage("runs {} is not in this version; runs watch is", o.action);
+// The runs the options name, or all that their filters leave, the oldest first.
+std::vector<RunRecord> chosen_runs(const RunsOptions& o) {
+  std::vector<RunRecord> list;
+  if (!o.runs.empty()) {
+    for (const std::string& name : o.runs) list.push_back(read_record(find_run(o.runs_dir, name)));
+    return list;
   }
-  throw_usage("runs: unknown action '{}': use watch", o.action);
+  for (RunRecord& r : read_records(o.runs_dir)) {
+    const bool wanted = (o.state.empty() || r.state_name() == o.state) &&
+                        (o.command.empty() || r.status.command == o.command) &&
+                        r.name.find(o.name) != std::string::npos;
+    if (wanted) list.push_back(std::move(r));
+  }
+  if (o.last && list.size() > size_t(*o.last)) list.erase(list.begin(), list.end() - *o.last);
+  return list;
+}
+
+ExitCode list_them(const RunsOptions& o, Io& io) {
+  const std::vector<RunRecord> list = chosen_runs(o);
+  if (o.json) {
+    ordered_json j = ordered_json::array();
+    for (const RunRecord& r : list) j.push_back(full_json(r, o.runs_dir / r.name));
+    io.out << dumped(j);
+  } else if (list.empty()) {
+    io.out << fmt::format("no such run in {}\n", o.runs_dir.string());
+  } else {
+    io.out << runs_table(list);
+  }
+  return ExitCode::ok;
+}
+
+ExitCode show(const RunsOptions& o, Io& io) {
+  const fs::path folder = one_run(o);
+  const RunRecord record = read_record(folder);
+  const Lineage lineage = lineage_of(record, read_records(base_of(folder)));
+  const std::vector<ReplyHistory> replies = read_replies(folder);
+  if (!o.json) {
+    io.out << run_text(record, lineage, replies);
+    return ExitCode::ok;
+  }
+  ordered_json j = full_json(record, folder);
+  j["lineage"] = lineage_json(lineage);
+  j["replies"] = ordered_json::array();
+  const auto reply = [](const Reply& r) {
+    return ordered_json{{"step", r.step}, {"reply", r.text}, {"passed", r.passed}};
+  };
+  for (const ReplyHistory& h : replies) {
+    j["replies"].push_back({{"id", h.id},
+                            {"group", h.group},
+                            {"prompt", h.prompt},
+                            {"first", reply(h.first)},
+                            {"last", reply(h.last)}});
+  }
+  io.out << dumped(j);
+  return ExitCode::ok;
+}
+
+ExitCode show_lineage(const RunsOptions& o, Io& io) {
+  const fs::path folder = one_run(o);
+  const RunRecord record = read_record(folder);
+  const Lineage l = lineage_of(record, read_records(base_of(folder)));
+  if (o.json) {
+    io.out << dumped(lineage_json(l));
+    return ExitCode::ok;
+  }
+  std::string indent;
+  const auto line = [&](const std::string& text) {
+    io.out << indent << text << "\n";
+    indent += "  ";
+  };
+  if (!l.origin.empty()) line(l.origin);
+  for (auto it = l.ancestors.rbegin(); it != l.ancestors.rend(); ++it) line(*it);
+  line(record.name + " (this run)");
+  for (const std::string& child : l.children) io.out << indent << child << "\n";
+  return ExitCode::ok;
+}
+
+ExitCode compare(const RunsOptions& o, Io& io) {
+  std::vector<RunRecord> records;
+  std::vector<std::pair<std::string, RunSeries>> series;
+  for (const std::string& name : o.runs) {
+    const fs::path folder = find_run(o.runs_dir, name);
+    records.push_back(read_record(folder));
+    series.emplace_back(records.back().name, read_series(folder));
+  }
+  const Comparison c = compare_runs(records);
+  io.out << (o.json ? comparison_json(c) : comparison_text(c));
+  if (o.json && o.out.empty()) return ExitCode::ok;
+  const fs::path chart = o.out.empty() ? o.runs_dir / "compare.svg" : o.out;
+  replace_file(chart, svg_text(compare_losses(series)));
+  if (!o.json) io.out << fmt::format("\nlosses over each other: {}\n", chart.string());
+  return ExitCode::ok;
+}
+
+ExitCode plot(const RunsOptions& o, Io& io) {
+  const fs::path folder = one_run(o);
+  const ReportContent content = read_report(folder);
+  if (o.action == "plot") {
+    const auto plots = run_plots(content.series, content.gates, content.record.name);
+    write_plots(folder, plots);
+    for (const NamedPlot& p : plots) io.out << (folder / p.file).string() << "\n";
+  }
+  replace_file(folder / "report.html", report_html(content));
+  io.out << (folder / "report.html").string() << "\n";
+  return ExitCode::ok;
+}
+
+ExitCode export_log(const RunsOptions& o, Io& io) {
+  if (o.markdown == o.json) throw_usage("runs export: say --markdown or --json");
+  const std::vector<RunRecord> list = chosen_runs(o);
+  std::string text;
+  if (o.json) {
+    ordered_json j = ordered_json::array();
+    for (const RunRecord& r : list) j.push_back(full_json(r, o.runs_dir / r.name));
+    text = dumped(j);
+  } else {
+    const std::vector<RunRecord> all = read_records(o.runs_dir);
+    text = "# Runs\n\n";
+    for (const RunRecord& r : list) {
+      const fs::path folder = find_run(o.runs_dir, r.name);
+      text += run_markdown(r, lineage_of(r, all), read_replies(folder));
+    }
+    text.pop_back();  // one line end is enough
+  }
+  if (o.out.empty()) {
+    io.out << text;
+    return ExitCode::ok;
+  }
+  if (fs::exists(o.out) && !o.force) {
+    throw_usage("{} exists: --force replaces it", o.out.string());
+  }
+  write_text_file_atomic(o.out, text);
+  io.out << fmt::format("{} runs written to {}\n", list.size(), o.out.string());
+  return ExitCode::ok;
+}
+
+ExitCode pin(const RunsOptions& o, Io& io) {
+  for (const std::string& name : o.runs) {
+    const fs::path folder = find_run(o.runs_dir, name);
+    if (o.action == "pin") {
+      write_text_file_atomic(folder / kPinFile, "");
+    } else {
+      fs::remove(folder / kPinFile);
+    }
+    io.out << fmt::format(
+        "{} is {}\n", folder.filename().string(),
+        o.action == "pin" ? "pinned: prune leaves it where it is" : "not pinned any more");
+  }
+  return ExitCode::ok;
+}
+
+ExitCode prune(const RunsOptions& o, Io& io) {
+  PruneRules rules = o.prune;
+  for (const std::string& name : o.runs) {
+    const fs::path folder = find_run(o.runs_dir, name);
+    if (!same_file(base_of(folder), o.runs_dir)) {
+      throw_usage("{} is not in {}: --runs-dir says which runs may go", folder.string(),
+                  o.runs_dir.string());
+    }
+    rules.names.push_back(read_record(folder).name);
+  }
+  if (rules.names.empty() && !rules.older_than_days && !rules.keep && !rules.failed_only) {
+    throw_usage("runs prune: say which: names of runs, --older-than, --keep or --failed");
+  }
+  const std::vector<RunRecord> all = read_records(o.runs_dir);
+  const std::vector<std::string> chosen = choose_for_pruning(all, rules);
+  fs::path trash;
+  if (o.yes && !chosen.empty()) {
+    std::string reason;
+    if (!o.runs.empty()) reason += " by name";
+    if (rules.older_than_days) reason += fmt::format(" --older-than {:g}", *rules.older_than_days);
+    if (rules.keep) reason += fmt::format(" --keep {}", *rules.keep);
+    if (rules.failed_only) reason += " --failed";
+    trash = move_to_trash(o.runs_dir, chosen, reason.substr(1));
+  }
+  if (o.json) {
+    io.out << dumped({{"runs", chosen},
+                      {"moved", !trash.empty()},
+                      {"trash", trash.empty() ? ordered_json() : ordered_json(trash.string())}});
+    return ExitCode::ok;
+  }
+  for (const std::string& name : chosen) io.out << name << "\n";
+  if (chosen.empty()) {
+    io.out << "nothing to prune\n";
+  } else if (trash.empty()) {
+    io.out << fmt::format("{} runs would be moved to {}; --yes does it\n", chosen.size(),
+                          (o.runs_dir / ".trash").string());
+  } else {
+    io.out << fmt::format("{} runs moved to {}\n", chosen.size(), trash.string());
+  }
+  return ExitCode::ok;
+}
+
+ExitCode run_runs(const RunsOptions& o, Io& io) {
+  o.check();
+  if (o.action == "watch") return watch(o, io);
+  if (o.action == "list") return list_them(o, io);
+  if (o.action == "show") return show(o, io);
+  if (o.action == "lineage") return show_lineage(o, io);
+  if (o.action == "compare") return compare(o, io);
+  if (o.action == "export") return export_log(o, io);
+  if (o.action == "prune") return prune(o, io);
+  if (o.action == "pin" || o.action == "unpin") return pin(o, io);
+  return plot(o, io);
 }
 
 }  // namespace
 
 Command runs_command() {
   return make_command<RunsOptions>(
-      "runs", "Watch a training run",
-      "nibble runs watch [RUN]: step, loss, speed, memory and time left of a run, until it ends. "
-      "The exit code\nis 1 when it failed, was interrupted or is gone.",
+      "runs", "The log of training runs: list, show, watch, compare, plot, export, prune",
+      "nibble runs list                 all runs, the newest last\n"
+      "nibble runs show [RUN]           one in full: files with hashes, scores, replies, settings\n"
+      "nibble runs watch [RUN]          step, loss, speed and time left, until it ends; exit code "
+      "1\n"
+      "                                 when it failed, was interrupted or is gone\n"
+      "nibble runs compare RUN RUN ...  what differs, results side by side, a chart of the losses\n"
+      "nibble runs plot|report [RUN]    its charts and report.html anew\n"
+      "nibble runs lineage [RUN]        which runs made its input, which read its output\n"
+      "nibble runs export --markdown    the log as a document, one section a run\n"
+      "nibble runs pin|unpin RUN ...    a pinned run is never pruned\n"
+      "nibble runs prune ... [--yes]    moves runs to a trash folder; nothing is deleted",
       run_runs);
 }
 

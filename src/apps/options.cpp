@@ -240,6 +240,24 @@ size_t count_before_rest(Fields& fields, std::span<const std::string> args) {
   return args.size();
 }
 
+std::vector<std::string> arguments_without(Fields& fields, std::span<const std::string> args,
+                                           const std::function<bool(const Field&)>& leave_out) {
+  std::vector<std::string> kept;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const size_t equals = args[i].find('=');
+    const Field* f = fields.find(args[i].substr(0, equals));
+    const bool value = f && equals == std::string::npos && i + 1 < args.size() &&
+                       (f->kind != FieldKind::boolean || is_boolean_word(args[i + 1]));
+    const size_t n = value ? 2 : 1;
+    if (!f || !leave_out(*f)) {
+      kept.insert(kept.end(), args.begin() + std::ptrdiff_t(i),
+                  args.begin() + std::ptrdiff_t(i + n));
+    }
+    i += n - 1;
+  }
+  return kept;
+}
+
 void check_required(const Fields& fields, const std::string& command) {
   for (const Field& f : fields.all()) {
     if (f.info.required && !f.given()) {

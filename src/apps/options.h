@@ -170,6 +170,9 @@ void parse_arguments(Fields& fields, std::span<const std::string> args,
                      const ExplainUnknown& explain);
 // How many of `args` come before `--` or the first word of a field that takes the rest.
 size_t count_before_rest(Fields& fields, std::span<const std::string> args);
+// `args` without the options, and their values, that `leave_out` chooses.
+std::vector<std::string> arguments_without(Fields& fields, std::span<const std::string> args,
+                                           const std::function<bool(const Field&)>& leave_out);
 // Keys of a TOML file, for fields the command line did not give. `file` names it in errors.
 void apply_run_config(Fields& fields, const std::filesystem::path& file, const std::string& command,
                       const ExplainUnknown& explain);

@@ -65,6 +65,12 @@ std::optional<StepRecord> parse_metrics_line(const std::string& line) {
   return r;
 }
 
+std::optional<HeldOutRecord> parse_held_out_line(const std::string& line) {
+  const auto j = nlohmann::json::parse(line, nullptr, false);
+  if (!j.is_object() || !j.contains("held_out_loss")) return std::nullopt;
+  return HeldOutRecord{count(j, "step"), number(j, "held_out_loss", kNoValue)};
+}
+
 MetricsWriter::MetricsWriter(const std::filesystem::path& file) : path_(file) {
   fd_ = ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
   if (fd_ < 0) throw_format("cannot create {}: {}", file.string(), std::strerror(errno));

@@ -29,6 +29,12 @@ std::string metrics_line(const StepRecord& record);  // JSON without a line end
 // None for what is not the record of a step: another line, or no JSON at all.
 std::optional<StepRecord> parse_metrics_line(const std::string& line);
 
+struct HeldOutRecord {
+  int64_t step = 0;
+  double loss = kNoValue;
+};
+std::optional<HeldOutRecord> parse_held_out_line(const std::string& line);
+
 class MetricsWriter {
  public:
   explicit MetricsWriter(const std::filesystem::path& file);  // a new file; throws FormatError

@@ -13,21 +13,31 @@ namespace nibble {
 namespace {
 
 constexpr int kLeft = 72, kRight = 20, kTop = 64, kBottom = 52;  // around the drawing
-constexpr int kColours = 4;
+constexpr int kColours = 8;
 
 // Colours that people with colour-blindness tell apart, in a lighter set for dark pages.
-constexpr const char* kStyle = R"(<style>
-text{font-family:system-ui,sans-serif;font-size:12px;fill:#52525b}
-.title{font-size:15px;font-weight:600;fill:#18181b}
+constexpr const char* kStyle =
+    R"(svg text{font-family:system-ui,sans-serif;font-size:12px;fill:#52525b}
+svg .title{font-size:15px;font-weight:600;fill:#18181b}
 .page{fill:#ffffff}.grid{stroke:#e4e4e7;stroke-width:1}.axis{stroke:#a1a1aa;stroke-width:1}
 .line{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}
-.faint{stroke-width:1;opacity:0.4}
+.faint{stroke-width:1;opacity:0.4}.dashed{stroke-width:1.5;stroke-dasharray:5 4}
 .c0{stroke:#1d6fb8}.c1{stroke:#c2570c}.c2{stroke:#15803d}.c3{stroke:#9333ea}
-@media (prefers-color-scheme:dark){text{fill:#a1a1aa}.title{fill:#f4f4f5}.page{fill:#18181b}
-.grid{stroke:#3f3f46}.axis{stroke:#71717a}
-.c0{stroke:#60a5fa}.c1{stroke:#fb923c}.c2{stroke:#4ade80}.c3{stroke:#c084fc}}
-</style>
+.c4{stroke:#be123c}.c5{stroke:#0f766e}.c6{stroke:#a16207}.c7{stroke:#4b5563}
+@media (prefers-color-scheme:dark){svg text{fill:#a1a1aa}svg .title{fill:#f4f4f5}
+.page{fill:#18181b}.grid{stroke:#3f3f46}.axis{stroke:#71717a}
+.c0{stroke:#60a5fa}.c1{stroke:#fb923c}.c2{stroke:#4ade80}.c3{stroke:#c084fc}
+.c4{stroke:#fb7185}.c5{stroke:#2dd4bf}.c6{stroke:#facc15}.c7{stroke:#9ca3af}}
 )";
+
+const char* style_class(LineStyle style) {
+  switch (style) {
+    case LineStyle::faint: return " faint";
+    case LineStyle::dashed: return " dashed";
+    case LineStyle::strong: return "";
+  }
+  return "";
+}
 
 struct Interval {
   double low = std::numeric_limits<double>::infinity(), high = -low;
@@ -122,16 +132,28 @@ std::string path_of(const PlotSeries& s, const Axis& x_axis, const Axis& y_axis)
   return path;
 }
 
-std::string legend(const Plot& plot) {
-  std::string out;
-  double x = kLeft;
+struct Legend {
+  std::string elements;
+  double height = 0;  // beyond the first row
+};
+
+Legend legend(const Plot& plot) {
+  constexpr double kRow = 18;
+  Legend out;
+  double x = kLeft, y = 46;
   if (plot.series.size() < 2) return out;
   for (const PlotSeries& s : plot.series) {
     if (s.name.empty()) continue;
-    out += fmt::format("<path class=\"line c{}{}\" d=\"M{:.1f} 46L{:.1f} 46\"/>\n",
-                       s.colour % kColours, s.style == LineStyle::faint ? " faint" : "", x, x + 18);
-    out += text_element(x + 24, 50, "", s.name);
-    x += 44 + 7.0 * double(s.name.size());
+    const double width = 44 + 7.0 * double(s.name.size());
+    if (x > kLeft && x + width > plot.width) {
+      x = kLeft;
+      y += kRow;
+      out.height += kRow;
+    }
+    out.elements += fmt::format("<path class=\"line c{}{}\" d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}\"/>\n",
+                                s.colour % kColours, style_class(s.style), x, y, x + 18, y);
+    out.elements += text_element(x + 24, y + 4, "", s.name);
+    x += width;
   }
   return out;
 }
@@ -153,6 +175,72 @@ std::string grid(const Plot& plot, const Axis& x_axis, const Axis& y_axis) {
   }
   out += fmt::format("<path class=\"axis\" d=\"M{} {:.1f}L{:.1f} {:.1f}\"/>\n", kLeft, bottom,
                      right, bottom);
+  return out;
+}
+
+// Few enough for a page, and all that a screen's width can tell apart. Not-a-numbers are left out.
+std::string point_data(const PlotSeries& s, const Axis& x_axis, PlotScale scale) {
+  constexpr size_t kMost = 300;
+  std::string out;
+  const size_t stride = s.x.size() / kMost + 1;
+  for (size_t i = 0; i < s.x.size(); i += stride) {
+    const size_t at = i + stride < s.x.size() ? i : s.x.size() - 1;  // the last one is there
+    if (!drawable(s, at, scale)) continue;
+    out += fmt::format("{}{:.1f},{:g},{:.4g}", out.empty() ? "" : " ", x_axis.pixel(s.x[at]),
+                       s.x[at], s.y[at]);
+  }
+  return out;
+}
+
+enum class PointData { left_out, included };
+
+// All that is inside the <svg>.
+std::string content(const Plot& plot, PointData data) {
+  Axis x_axis, y_axis;
+  y_axis.scale = plot.y_scale;
+  for (const PlotSeries& s : plot.series) {
+    if (s.x.size() != s.y.size()) throw_internal("plot series '{}': x and y differ", s.name);
+    for (size_t i = 0; i < s.x.size(); ++i) {
+      if (!drawable(s, i, plot.y_scale)) continue;
+      x_axis.range.include(s.x[i]);
+      y_axis.range.include(s.y[i]);
+    }
+  }
+  std::string out =
+      fmt::format("<rect class=\"page\" width=\"{}\" height=\"{}\"/>\n", plot.width, plot.height);
+  out += text_element(kLeft, 26, " class=\"title\"", plot.title);
+  const double middle_x = (kLeft + plot.width - kRight) / 2.0;
+  const double middle_y = (kTop + plot.height - kBottom) / 2.0;
+  if (y_axis.range.empty()) {
+    return out + text_element(middle_x, middle_y, " text-anchor=\"middle\"", "no data yet");
+  }
+  if (x_axis.range.low == x_axis.range.high) widen(x_axis.range, PlotScale::linear);
+  const bool from_zero = plot.y_from_zero && plot.y_scale == PlotScale::linear;
+  if (from_zero) y_axis.range.include(0);
+  if (plot.y_includes) y_axis.range.include(*plot.y_includes);
+  widen(y_axis.range, plot.y_scale);
+  if (from_zero) y_axis.range.low = std::max(y_axis.range.low, 0.0);
+  x_axis.first_pixel = kLeft;
+  x_axis.last_pixel = plot.width - kRight;
+  y_axis.first_pixel = plot.height - kBottom;
+  const Legend names = legend(plot);
+  y_axis.last_pixel = kTop + names.height;
+  out += names.elements + grid(plot, x_axis, y_axis);
+  out += text_element(middle_x, plot.height - 12, " text-anchor=\"middle\"", plot.x_label);
+  out += text_element(
+      16, middle_y,
+      fmt::format(" text-anchor=\"middle\" transform=\"rotate(-90 16 {:.1f})\"", middle_y).c_str(),
+      plot.y_label);
+  for (const PlotSeries& s : plot.series) {
+    const std::string points =
+        data == PointData::included
+            ? fmt::format(" data-name=\"{}\" data-points=\"{}\"",
+                          xml_escaped(s.name.empty() ? plot.y_label : s.name),
+                          point_data(s, x_axis, plot.y_scale))
+            : "";
+    out += fmt::format("<path class=\"line c{}{}\"{} d=\"{}\"/>\n", s.colour % kColours,
+                       style_class(s.style), points, path_of(s, x_axis, y_axis));
+  }
   return out;
 }
 
@@ -215,49 +303,20 @@ std::string xml_escaped(std::string_view text) {
   return out;
 }
 
+std::string svg_style() { return kStyle; }
+
 std::string svg_text(const Plot& plot) {
-  Axis x_axis, y_axis;
-  y_axis.scale = plot.y_scale;
-  for (const PlotSeries& s : plot.series) {
-    if (s.x.size() != s.y.size()) throw_internal("plot series '{}': x and y differ", s.name);
-    for (size_t i = 0; i < s.x.size(); ++i) {
-      if (!drawable(s, i, plot.y_scale)) continue;
-      x_axis.range.include(s.x[i]);
-      y_axis.range.include(s.y[i]);
-    }
-  }
-  std::string out = fmt::format(
+  return fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" "
-      "viewBox=\"0 0 {0} {1}\" role=\"img\">\n<title>{2}</title>\n{3}"
-      "<rect class=\"page\" width=\"{0}\" height=\"{1}\"/>\n",
-      plot.width, plot.height, xml_escaped(plot.title), kStyle);
-  out += text_element(kLeft, 26, " class=\"title\"", plot.title);
-  const double middle_x = (kLeft + plot.width - kRight) / 2.0;
-  const double middle_y = (kTop + plot.height - kBottom) / 2.0;
-  if (y_axis.range.empty()) {
-    out += text_element(middle_x, middle_y, " text-anchor=\"middle\"", "no data yet");
-    return out + "</svg>\n";
-  }
-  if (x_axis.range.low == x_axis.range.high) widen(x_axis.range, PlotScale::linear);
-  const bool from_zero = plot.y_from_zero && plot.y_scale == PlotScale::linear;
-  if (from_zero) y_axis.range.include(0);
-  widen(y_axis.range, plot.y_scale);
-  if (from_zero) y_axis.range.low = std::max(y_axis.range.low, 0.0);
-  x_axis.first_pixel = kLeft;
-  x_axis.last_pixel = plot.width - kRight;
-  y_axis.first_pixel = plot.height - kBottom;
-  y_axis.last_pixel = kTop;
-  out += legend(plot) + grid(plot, x_axis, y_axis);
-  out += text_element(middle_x, plot.height - 12, " text-anchor=\"middle\"", plot.x_label);
-  out += text_element(
-      16, middle_y,
-      fmt::format(" text-anchor=\"middle\" transform=\"rotate(-90 16 {:.1f})\"", middle_y).c_str(),
-      plot.y_label);
-  for (const PlotSeries& s : plot.series) {
-    out += fmt::format("<path class=\"line c{}{}\" d=\"{}\"/>\n", s.colour % kColours,
-                       s.style == LineStyle::faint ? " faint" : "", path_of(s, x_axis, y_axis));
-  }
-  return out + "</svg>\n";
+      "viewBox=\"0 0 {0} {1}\" "
+      "role=\"img\">\n<title>{2}</title>\n<style>\n{3}</style>\n{4}</svg>\n",
+      plot.width, plot.height, xml_escaped(plot.title), kStyle, content(plot, PointData::left_out));
+}
+
+std::string svg_element(const Plot& plot) {
+  return fmt::format("<svg viewBox=\"0 0 {0} {1}\" role=\"img\" aria-label=\"{2}\">\n{3}</svg>\n",
+                     plot.width, plot.height, xml_escaped(plot.title),
+                     content(plot, PointData::included));
 }
 
 }  // namespace nibble

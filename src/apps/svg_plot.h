@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Line charts as SVG text: small, readable on light and dark pages, no scripts.
 #pragma once
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -8,7 +9,7 @@
 
 namespace nibble {
 
-enum class LineStyle { strong, faint };  // faint: the raw values behind a smoothed curve
+enum class LineStyle { strong, faint, dashed };  // faint: the raw values behind a smoothed curve
 enum class PlotScale { linear, logarithmic };
 
 struct PlotSeries {
@@ -22,11 +23,16 @@ struct Plot {
   std::string title = {}, x_label = {}, y_label = {};
   PlotScale y_scale = PlotScale::linear;  // logarithmic leaves out values that are not positive
   bool y_from_zero = false;               // linear only: sizes and speeds are read against zero
+  std::optional<double> y_includes = {};  // a value the axis reaches in any case
   std::vector<PlotSeries> series = {};
   int width = 720, height = 400;
 };
 
-std::string svg_text(const Plot& plot);
+std::string svg_text(const Plot& plot);  // a file of its own
+// A part of an HTML page that has svg_style() once. The points are there as data, too, for a script
+// that shows them: data-points="pixel,x,y pixel,x,y ..." of each line.
+std::string svg_element(const Plot& plot);
+std::string svg_style();
 
 // Round numbers that divide [low, high], about `wanted` of them, all inside.
 std::vector<double> linear_ticks(double low, double high, int wanted);

@@ -210,7 +210,10 @@ TEST_F(RunConfig, MistakesAreNamed) {
   says("command = \"other\"", "the command given is 'sample'");
   says("text = \"a\"\nwords = \"b\"", "given twice");
   says("count = ", "not valid TOML");
-  says("stages = []", "not in this version");
+  says("stages = []", "each stage of a chain is a table [[stage]]");
+  says("stage = []", "[[stage]], one or more");
+  says("[[stage]]\nname = \"a/b\"", "stage 1: name: 'a/b' must be a plain file name");
+  says("[[stage]]\nx = 1", "for train and pretrain");
 }
 
 TEST_F(RunConfig, ThePrintedConfigurationReadsBack) {
