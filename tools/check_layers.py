@@ -13,6 +13,7 @@ ALLOWED = {
     "core": [],
     "quant": [],
     "tokenizer": [],
+    "data": ["tokenizer"],
     "formats": ["quant"],
     "backend": ["quant"],
     "backends/cpu": ["backend", "quant"],

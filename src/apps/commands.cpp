@@ -20,6 +20,7 @@ namespace nibble {
   X(profile)               \
   X(smoke)                 \
   X(guard)                 \
+  X(data)                  \
   X(runs)
 
 #define X(name) Command name##_command();
@@ -36,7 +37,6 @@ const std::vector<Command>& commands() {
 const LaterCommand* find_later_command(std::string_view name) {
   static constexpr LaterCommand kLater[] = {
       {"serve", "an HTTP API and a web page"},
-      {"data", "making training sets"},
   };
   for (const LaterCommand& c : kLater) {
     if (c.name == name) return &c;
