@@ -100,6 +100,15 @@ class Parameter {
     }
     return s;
   }
+  const std::vector<uint8_t>& first_moment() const { return m_; }
+  const std::vector<uint8_t>& second_moment() const { return v_; }
+  // Master, gradient and moments of another parameter of the same case.
+  void take_state(const Parameter& p) {
+    std::copy(p.master_.begin(), p.master_.end(), master_.begin());
+    std::copy(p.grad_.begin(), p.grad_.end(), grad_.begin());
+    std::copy(p.m_.begin(), p.m_.end(), m_.begin());
+    std::copy(p.v_.begin(), p.v_.end(), v_.begin());
+  }
   template <Moment kMoment>
   std::vector<float> moment_values() {
     std::vector<float> x(static_cast<size_t>(n()));

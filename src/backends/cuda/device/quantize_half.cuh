@@ -96,7 +96,8 @@ __device__ __forceinline__ QuantisedHalf four_over_six_half(const float (&x)[8],
 
 // --- bf16 masters without a row scale ---
 // Everything in pairs of bf16, with the same results:
-// - A quotient may be rounded to bf16 first: see HalfTrial.
+// - A quotient may be rounded to bf16 first: see HalfTrial. It is the weight times a reciprocal of
+//   two bf16 parts, the smaller product rounded: every code of every weight and scale is right.
 // - Adding and taking away 96 times the power of two below y (at least 1) leaves one fraction bit,
 //   which is E2M1: of the sum's eight bits six lie above.
 // - value * scale has six bits and lies within a step of the weight: their difference is exact in
@@ -153,18 +154,22 @@ struct PairTrial {
   uint32_t value[4];
   float error;  // of this half
 
-  __device__ __forceinline__ PairTrial(const uint32_t (&w)[4], float s, float inverse) : error(0) {
+  // inverse: -1 / s.
+  __device__ __forceinline__ PairTrial(const uint32_t (&negative)[4], float s, float inverse)
+      : error(0) {
     const __nv_bfloat162 scale = __float2bfloat162_rn(s), one = __float2bfloat162_rn(1.0f);
+    const __nv_bfloat162 high = __float2bfloat162_rn(inverse);
+    const __nv_bfloat162 low = __float2bfloat162_rn(inverse - low_float(bits_of(high)));
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const __nv_bfloat162 y = __floats2bfloat162_rn(fabsf(low_float(w[i])) * inverse,
-                                                     fabsf(high_float(w[i])) * inverse);
+      const __nv_bfloat162 x = pair_of(negative[i]);
+      const __nv_bfloat162 y = __hfma2(x, high, __hmul2(x, low));
       const __nv_bfloat162 power = __hmax2(pair_of(bits_of(y) & 0x7f807f80u), one);
       const __nv_bfloat162 sum = __hfma2(power, __float2bfloat162_rn(96.0f), y);
       const __nv_bfloat162 v = __hmin2(__hfma2(power, __float2bfloat162_rn(-96.0f), sum),
                                        __float2bfloat162_rn(kE2m1Max));
       value[i] = bits_of(v);
-      const uint32_t e = bits_of(__hfma2(v, scale, pair_of(w[i] | 0x80008000u)));
+      const uint32_t e = bits_of(__hfma2(v, scale, x));
       error = fmaf(low_float(e), low_float(e), error);
       error = fmaf(high_float(e), high_float(e), error);
     }
@@ -176,14 +181,15 @@ __device__ __forceinline__ QuantisedHalf four_over_six_pairs(const uint32_t (&w)
   float s6, s4;
   const uint32_t scales = pair_scales(amax, &s6, &s4);
   const float inverse6 = approximate_inverse(s6), inverse4 = approximate_inverse(s4);
-  const PairTrial six(w, s6, inverse6), four(w, s4, inverse4);
+  constexpr uint32_t kSigns = 0x80008000u;
+  const uint32_t negative[4] = {w[0] | kSigns, w[1] | kSigns, w[2] | kSigns, w[3] | kSigns};
+  const PairTrial six(negative, s6, -inverse6), four(negative, s4, -inverse4);
   const float error6 = six.error + __shfl_xor_sync(0xffffffffu, six.error, 1);
   const float error4 = four.error + __shfl_xor_sync(0xffffffffu, four.error, 1);
   // Codes grow with magnitudes, so the largest is that of amax: 4 from 3.5 to 5, 0 to 0.25, and
   // quotients between are further away than these limits.
   const float top4 = amax * inverse4, top6 = amax * inverse6;
   const bool use_four = error4 < error6 && top4 > 3.49f && top4 < 5.02f;
-  constexpr uint32_t kSigns = 0x80008000u;
   uint32_t z[4];  // times 2^-126: the code at bits 6-8 of each half
 #pragma unroll
   for (int i = 0; i < 4; ++i) {

@@ -22,6 +22,15 @@ __global__ void __launch_bounds__(kAdamwThreads) adamw_kernel(const __grid_const
   step_any<M, G, kInt8>(a, tables,
                         a.begin + (int64_t(blockIdx.x) * kAdamwThreads + threadIdx.x) * kOwn);
 }
+// fp32 throughout and no copy: norms, which are small. Their time is that of fetching the code, so
+// it is short.
+__global__ void __launch_bounds__(kAdamwThreads)
+    adamw_plain_kernel(float* master, const float* grad, float* m, float* v, int64_t begin,
+                       int64_t end, AdamwTerms<float> terms) {
+  wait_for_previous();
+  const int64_t i = begin + int64_t(blockIdx.x) * kAdamwThreads + threadIdx.x;
+  if (i < end) adamw_element(terms, grad[i], m[i], v[i], master[i]);
+}
 bool aligned16(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
 
 template <class F>
@@ -71,6 +80,13 @@ void adamw_at(const Context& c, const AdamwPlaces& at, DType type, Tensor grad, 
   }
   if (format == MomentFormat::int8 && type == DType::bf16 && grad.dtype == DType::bf16 &&
       adamw_short(c, a)) {
+    return;
+  }
+  if (format == MomentFormat::f32 && type == DType::f32 && grad.dtype == DType::f32 && !rq.weight) {
+    launch(c, {dim3(blocks_for(count, kAdamwThreads)), dim3(kAdamwThreads)}, adamw_plain_kernel,
+           static_cast<float*>(a.master), ptr<const float>(grad),
+           reinterpret_cast<float*>(a.m.codes), reinterpret_cast<float*>(a.v.codes), begin,
+           begin + count, a.terms);
     return;
   }
   const Grid grid{dim3(blocks_for(count, kAdamwThreads * kOwn)), dim3(kAdamwThreads)};
