@@ -97,12 +97,14 @@ __device__ __forceinline__ QuantisedHalf four_over_six_half(const float (&x)[8],
 // --- bf16 masters without a row scale ---
 // Everything in pairs of bf16, with the same results:
 // - A quotient may be rounded to bf16 first: see HalfTrial. It is the weight times a reciprocal of
-//   two bf16 parts, the smaller product rounded: every code of every weight and scale is right.
+//   two bf16 parts, both cut off, the smaller product rounded: every code of every weight and scale
+//   is right.
 // - Adding and taking away 96 times the power of two below y (at least 1) leaves one fraction bit,
 //   which is E2M1: of the sum's eight bits six lie above.
 // - value * scale has six bits and lies within a step of the weight: their difference is exact in
 //   bf16, while amax is below kPairLimit (then the scale does not saturate).
 constexpr float kPairLimit = 2048;
+constexpr uint32_t kPairSigns = 0x80008000u;
 
 __device__ __forceinline__ uint32_t bits_of(__nv_bfloat162 x) {
   return *reinterpret_cast<const uint32_t*>(&x);
@@ -120,12 +122,17 @@ __device__ __forceinline__ float approximate_inverse(float x) {
   return y;
 }
 
-// The largest magnitude of a block; no NaN.
+// The upper half of a float, twice.
+__device__ __forceinline__ __nv_bfloat162 cut_off_twice(float x) {
+  return pair_of(__byte_perm(__float_as_uint(x), 0, 0x3232));
+}
+
+// The largest magnitude of a block; no NaN. By negative values, which are needed anyway.
 __device__ __forceinline__ float pair_block_amax(const uint32_t (&w)[4]) {
-  const __nv_bfloat162 a = __hmax2(__hmax2(__habs2(pair_of(w[0])), __habs2(pair_of(w[1]))),
-                                   __hmax2(__habs2(pair_of(w[2])), __habs2(pair_of(w[3]))));
-  const float amax = fmaxf(low_float(bits_of(a)), high_float(bits_of(a)));
-  return fmaxf(amax, __shfl_xor_sync(0xffffffffu, amax, 1));
+  const __nv_bfloat162 a = __hmin2(__hmin2(pair_of(w[0] | kPairSigns), pair_of(w[1] | kPairSigns)),
+                                   __hmin2(pair_of(w[2] | kPairSigns), pair_of(w[3] | kPairSigns)));
+  const float least = fminf(low_float(bits_of(a)), high_float(bits_of(a)));
+  return fabsf(fminf(least, __shfl_xor_sync(0xffffffffu, least, 1)));
 }
 
 // The scales of both candidates: six in the low byte, four in the high one; and their values.
@@ -157,9 +164,9 @@ struct PairTrial {
   // inverse: -1 / s.
   __device__ __forceinline__ PairTrial(const uint32_t (&negative)[4], float s, float inverse)
       : error(0) {
-    const __nv_bfloat162 scale = __float2bfloat162_rn(s), one = __float2bfloat162_rn(1.0f);
-    const __nv_bfloat162 high = __float2bfloat162_rn(inverse);
-    const __nv_bfloat162 low = __float2bfloat162_rn(inverse - low_float(bits_of(high)));
+    const __nv_bfloat162 scale = cut_off_twice(s), one = __float2bfloat162_rn(1.0f);
+    const __nv_bfloat162 high = cut_off_twice(inverse);
+    const __nv_bfloat162 low = cut_off_twice(inverse - high_float(__float_as_uint(inverse)));
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const __nv_bfloat162 x = pair_of(negative[i]);
@@ -180,15 +187,15 @@ struct PairTrial {
 __device__ __forceinline__ QuantisedHalf four_over_six_pairs(const uint32_t (&w)[4], float amax) {
   float s6, s4;
   const uint32_t scales = pair_scales(amax, &s6, &s4);
-  const float inverse6 = approximate_inverse(s6), inverse4 = approximate_inverse(s4);
-  constexpr uint32_t kSigns = 0x80008000u;
+  const float inverse6 = approximate_inverse(-s6), inverse4 = approximate_inverse(-s4);
+  constexpr uint32_t kSigns = kPairSigns;
   const uint32_t negative[4] = {w[0] | kSigns, w[1] | kSigns, w[2] | kSigns, w[3] | kSigns};
-  const PairTrial six(negative, s6, -inverse6), four(negative, s4, -inverse4);
+  const PairTrial six(negative, s6, inverse6), four(negative, s4, inverse4);
   const float error6 = six.error + __shfl_xor_sync(0xffffffffu, six.error, 1);
   const float error4 = four.error + __shfl_xor_sync(0xffffffffu, four.error, 1);
   // Codes grow with magnitudes, so the largest is that of amax: 4 from 3.5 to 5, 0 to 0.25, and
   // quotients between are further away than these limits.
-  const float top4 = amax * inverse4, top6 = amax * inverse6;
+  const float top4 = amax * -inverse4, top6 = amax * -inverse6;
   const bool use_four = error4 < error6 && top4 > 3.49f && top4 < 5.02f;
   uint32_t z[4];  // times 2^-126: the code at bits 6-8 of each half
 #pragma unroll
