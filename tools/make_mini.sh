@@ -30,7 +30,7 @@ fi
   --device "$device" --recipe bf16 --seq-len 512 --batch-size $batch --steps $steps \
   --lr 1.5e-3 --warmup-steps $((steps / 15)) --lr-schedule cosine --final-lr-share 0.1 \
   --beta2 0.98 --weight-decay 0.05 --grad-clip 1 \
-  --master-dtype fp32 --grad-dtype fp32 --optimizer-state-mode fp32 \
+  --optimizer-state-mode fp32 \
   --seed $seed --runs-dir "$out/runs" --run-name stage1 --log-every 50 --self-test false
 
 # Stage 2: whole dialogues, the replies alone are scored, and the forward sees NVFP4 weights.
@@ -40,7 +40,7 @@ fi
   --device "$device" --recipe nvfp4 --seq-len 256 --batch-size $chat_batch --steps $chat_steps \
   --lr 6e-4 --warmup-steps $((chat_steps / 25)) --lr-schedule cosine --final-lr-share 0.02 \
   --beta2 0.98 --weight-decay 0.05 --grad-clip 1 \
-  --master-dtype fp32 --grad-dtype fp32 --optimizer-state-mode fp32 \
+  --optimizer-state-mode fp32 \
   --seed $seed --runs-dir "$out/runs" --run-name stage2 --log-every 50 \
   --test-prompt 你是誰 --self-test true
 

@@ -101,10 +101,13 @@ std::string normalised(std::string_view text) {
   for (size_t i = 0; i < normal.size();) {
     const CodePoint c = decode_valid(normal.data() + i);
     const CharClass k = table.char_class(c.value);
-    if (k == CharClass::letter || k == CharClass::number) {
+    if (c.value == '\n') {  // turns stay apart
+      if (!out.empty() && out.back() == ' ') out.pop_back();
+      out += '\n';
+    } else if (k == CharClass::letter || k == CharClass::number) {
       append_utf8(out, c.value >= 'A' && c.value <= 'Z' ? c.value + 32 : c.value);
     } else if (k == CharClass::space && !out.empty() && uint8_t(out.back()) < 0x80 &&
-               out.back() != ' ') {
+               out.back() != ' ' && out.back() != '\n') {
       out += ' ';  // words stay apart
     } else if (std::string_view("+-#").find(char(c.value)) != std::string_view::npos &&
                c.value < 0x80) {
