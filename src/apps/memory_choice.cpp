@@ -6,6 +6,7 @@
 #include "backends/cuda/cuda_backend.h"
 #include "core/log.h"
 #include "core/memory_info.h"
+#include "train/inference_view.h"
 #include "train/param_groups.h"
 
 namespace nibble {
@@ -70,7 +71,8 @@ MemoryPlan plan_of(TrainSettings s, MemoryMode mode, Recompute recompute, const 
   MemoryPlan p;
   p.mode = mode, p.recompute = recompute;
   p.arenas = plan_arenas(be, c, make_param_groups(c, s), s, global_scales);
-  p.program = p.total = program_bytes(be, c, s);
+  p.program = p.total = program_bytes(be, c, s) + s.gate_bytes +
+                        (s.gate_bytes > 0 ? InferenceView::bytes(be, c, s) : 0);
   for (const ArenaBytes& a : p.arenas) {
     const bool away = a.place == Place::host && !be.memory_is_host();
     (away ? p.on_host : p.total) += a.bytes;

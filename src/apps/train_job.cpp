@@ -36,7 +36,7 @@ Destination destination(const TrainJobOptions& o, const TrainInputs& in, const f
   d.container = container_for(out);
   d.overwrite = o.force ? Overwrite::allow : Overwrite::refuse;
   refuse_replacing_weights(*in.source, out, d.container);
-  refuse_replacing_input(out, in.paths, {o.data.train_data, o.data.eval_data});
+  refuse_replacing_input(out, in.paths, {o.data.train_data, o.data.eval_data, o.gates.probes});
   d.directory = check_output(out, d.container, d.overwrite).directory;
   check_writable(d.directory);
   return d;
@@ -105,6 +105,45 @@ ExitCode test_export(const TrainJobOptions& o, const TrainSettings& settings, co
   return self_test(o.test, exported, reference, o.data.style, out);
 }
 
+constexpr double kGentler = 0.5;  // of the learning rate, after each collapse
+
+// Runs until the end, rolling back as often as that is the answer. A collapse that is left to the
+// caller to answer has been recorded, and `lr_factor` is that of the next attempt.
+RunEnd run_with_gates(TrainRun& run, Trainer& trainer, BatchSource* held_out, Gates* gates,
+                      double& lr_factor) {
+  for (;;) {
+    const RunEnd end = run.run(held_out);
+    if (end != RunEnd::collapsed) return end;
+    const int64_t step = trainer.progress.step;
+    const std::optional<CheckpointFile> good = run.good_gate();
+    OnCollapse action = gates->action();
+    if (action == OnCollapse::rollback && !good) action = OnCollapse::restart;
+    lr_factor = trainer.progress.lr_factor * kGentler;
+    gates->record_collapse(step, run.collapse(), action, lr_factor);
+    log_warning("step {}: collapse: {}", step, run.collapse());
+    if (action == OnCollapse::rollback) {
+      run.roll_back(*good, lr_factor);
+      log_warning("back to step {} with {:g} of the learning rate", good->step, lr_factor);
+      continue;
+    }
+    if (action == OnCollapse::restart) {
+      log_warning("beginning again from the original with {:g} of the learning rate", lr_factor);
+    }
+    return end;
+  }
+}
+
+ExitCode report_collapse(const TrainRun& run, const Gates& gates, const TrainInputs& in,
+                         RunRecorder& recorder, int64_t step, std::ostream& out) {
+  const std::string again =
+      gates.attempt() > 0 ? fmt::format(" (after {} gentler attempts)", gates.attempt()) : "";
+  const std::string what = fmt::format("collapse at step {}{}: {}", step, again, run.collapse());
+  recorder.finish(RunState::failed, what);
+  out << fmt::format("{}\nnothing was exported, {} is as it was\n{}run folder {}\n", what,
+                     in.paths.weights.string(), gates.table(), recorder.directory().string());
+  return ExitCode::check_failed;
+}
+
 }  // namespace
 
 void TrainJobOptions::visit_fields(Fields& f, DataUse use) {
@@ -130,6 +169,7 @@ void TrainJobOptions::visit_fields(Fields& f, DataUse use) {
   f.add(write_output, {.flag = "--export", .help = "Write the trained model; false: only train"});
   train.visit_fields(f);
   run.visit_fields(f);
+  gates.visit_fields(f);
   test.visit_fields(f);
 }
 
@@ -152,6 +192,7 @@ void TrainJobOptions::check() const {
                 write_output ? "--self-test false" : "--export false");
   }
   run.check();
+  gates.check(run.save_every);
   if (!output.empty()) {
     check_output(output, container_for(output), force ? Overwrite::allow : Overwrite::refuse);
   }
@@ -182,6 +223,8 @@ ExitCode run_train_job(const TrainJobOptions& o, TrainInputs in, DataUse use,
   }
 
   const auto backend = make_backend(o.train.device, o.train.threads);
+  std::optional<Gates> gates;
+  if (o.gates.used()) gates.emplace(o.gates, in.tokenizer, o.data.style);
   DatasetBatches batches(data, o.data.sample_mode, o.train.seed, o.batch.batch_size);
   std::optional<DatasetBatches> eval_batches;
   PackBounds bounds = batches.bounds();
@@ -198,6 +241,7 @@ ExitCode run_train_job(const TrainJobOptions& o, TrainInputs in, DataUse use,
   settings.max_outputs = bounds.outputs;
   settings.max_sequences = bounds.sequences;
   const Config as_trained = training_config(in.config, *in.source, settings.untie);
+  if (gates) settings.gate_bytes = gates->bytes(*backend, as_trained, settings);
   choose_memory(settings, o.train, *backend, as_trained, has_global_scales(*in.source),
                 o.batch.accumulate);
 
@@ -214,10 +258,13 @@ ExitCode run_train_job(const TrainJobOptions& o, TrainInputs in, DataUse use,
   recorder.input("tokenizer", in.paths.tokenizer);
   recorder.input("train-data", o.data.train_data);
   recorder.input("eval-data", o.data.eval_data);
+  recorder.input("probes", o.gates.probes);
   recorder.phase("start", 0);
 
   SelfTestReference reference;
-  {
+  RunEnd end = RunEnd::collapsed;
+  // Of the learning rate; a new attempt after a collapse begins with less.
+  for (double lr_factor = 1; end == RunEnd::collapsed;) {
     TrainState state(*backend, in.config, *in.source, settings);
     recorder.phase("model_loaded", 0);
     recorder.arenas(state.arenas());
@@ -233,12 +280,20 @@ ExitCode run_train_job(const TrainJobOptions& o, TrainInputs in, DataUse use,
     plan.accumulate = o.batch.accumulate;
     plan.eval_every = o.eval_every;
     TrainRun run(trainer, batches, plan, o.run, recorder, std::move(identity));
-    run.resume();
+    if (gates) run.set_gates(&*gates);
+    if (lr_factor == 1) {
+      run.resume();
+    } else {
+      run.begin_again(lr_factor);
+    }
     if (trainer.progress.step > plan.steps) {
       throw_usage("the checkpoint is at step {}, beyond the {} steps of this run: raise --steps",
                   trainer.progress.step, plan.steps);
     }
-    if (run.run(eval_batches ? &*eval_batches : nullptr) == RunEnd::interrupted) {
+    if (gates) gates->begin(state, trainer.progress.step, recorder.directory());
+    end = run_with_gates(run, trainer, eval_batches ? &*eval_batches : nullptr,
+                         gates ? &*gates : nullptr, lr_factor);
+    if (end == RunEnd::interrupted) {
       recorder.finish(RunState::interrupted);
       io.out << fmt::format(
           "interrupted after step {} of {}; go on with the same command and --resume "
@@ -246,7 +301,19 @@ ExitCode run_train_job(const TrainJobOptions& o, TrainInputs in, DataUse use,
           trainer.progress.step, plan.steps, run.checkpoint_directory().string());
       return ExitCode::ok;
     }
+    if (gates) gates->end();
+    if (end == RunEnd::collapsed) {
+      if (gates->action() == OnCollapse::stop) {
+        return report_collapse(run, *gates, in, recorder, trainer.progress.step, io.out);
+      }
+      gates->next_attempt("");
+      continue;
+    }
     recorder.arenas(state.arenas());  // their peaks, now that they are known
+    if (end == RunEnd::passed) {
+      io.out << fmt::format("every probe score is reached at step {} of {}\n",
+                            trainer.progress.step, plan.steps);
+    }
     if (target) {
       reference = reference_of(trainer, data,
                                settings.loss == LossKind::ce &&
@@ -263,6 +330,11 @@ ExitCode run_train_job(const TrainJobOptions& o, TrainInputs in, DataUse use,
   }
   ExitCode code = ExitCode::ok;
   if (target && o.test.enabled) code = test_export(o, settings, *target, reference, io.out);
+  if (gates) {
+    io.out << gates->table();
+    for (const std::string& low : gates->low()) io.out << "probes: too low, " << low << "\n";
+    if (!gates->low().empty()) code = ExitCode::check_failed;
+  }
   recorder.finish(code == ExitCode::ok ? RunState::finished : RunState::failed);
   io.out << fmt::format("run folder {}\n", recorder.directory().string());
   return code;

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "apps/command.h"
+#include "apps/gates.h"
 #include "apps/output_files.h"
 #include "apps/self_test.h"
 #include "apps/train_options.h"
@@ -19,6 +20,7 @@ struct TrainJobOptions {
   TrainFlags train;
   RunFlags run;
   SelfTestFlags test;
+  GateFlags gates;
   std::optional<int64_t> steps;
   std::optional<double> epochs;
   int64_t eval_every = 0;

@@ -84,19 +84,60 @@ void TrainRun::resume() {
           "--checkpoint-dir",
           checkpoints_.string());
     }
+    remove_checkpoints_after(good_directory(), -1);  // of a run that kept no others
     return;
   }
   if (found.empty()) {
+    remove_checkpoints_after(good_directory(), -1);
     log_info("--resume: no checkpoint in {} yet, starting at step 1", checkpoints_.string());
     return;
   }
   position_ = load_checkpoint(found.back().path, trainer_.state(), identity_);
   trainer_.progress = position_.trainer;
+  if (gates_) gates_->restore(position_.note);
+  remove_checkpoints_after(good_directory(), position_.trainer.step);  // they will come again
   log_info("resumed from {} at step {}", found.back().path.string(), position_.trainer.step);
+}
+
+// Whatever was to come after this point is not to be resumed from.
+void TrainRun::went_back() {
+  remove_checkpoints_after(checkpoints_, trainer_.progress.step);
+  smoothed_ = 0;
+  done_ = 0;
+  seconds_ = 0;
+  if (flags_.save_every > 0) save();
+}
+
+void TrainRun::begin_again(double lr_factor) {
+  position_ = {};
+  trainer_.progress.lr_factor = lr_factor;
+  went_back();
+}
+
+std::optional<CheckpointFile> TrainRun::good_gate() const {
+  std::vector<CheckpointFile> good = list_checkpoints(good_directory());
+  std::erase_if(good, [&](const CheckpointFile& c) { return c.step >= trainer_.progress.step; });
+  if (good.empty()) return std::nullopt;
+  return good.back();
+}
+
+void TrainRun::roll_back(const CheckpointFile& to, double lr_factor) {
+  position_ = load_checkpoint(to.path, trainer_.state(), identity_);
+  trainer_.progress = position_.trainer;
+  trainer_.progress.lr_factor = lr_factor;
+  if (gates_) gates_->next_attempt(position_.note);
+  went_back();
+}
+
+void TrainRun::save_good() {
+  position_.trainer = trainer_.progress;
+  if (gates_) position_.note = gates_->note();
+  save_checkpoint(good_directory(), trainer_.state(), position_, identity_, 1);
 }
 
 void TrainRun::save() {
   position_.trainer = trainer_.progress;
+  if (gates_) position_.note = gates_->note();
   const fs::path path =
       save_checkpoint(checkpoints_, trainer_.state(), position_, identity_, flags_.keep);
   recorder_.checkpoint(path);
@@ -162,6 +203,7 @@ void TrainRun::record(const StepResult& r, double seconds) {
 
 RunEnd TrainRun::run(BatchSource* held_out) {
   const InterruptGuard interrupt(TerminateIs::request);
+  if (gates_ && gates_->has_passed()) return RunEnd::passed;  // when it was saved
   while (trainer_.progress.step < plan_.steps) {
     const auto start = std::chrono::steady_clock::now();
     for (PackedBatch& b : micro_) {
@@ -176,13 +218,27 @@ RunEnd TrainRun::run(BatchSource* held_out) {
     ++done_;
     record(r, seconds);
     const bool last = r.step == plan_.steps;
-    const bool saving = flags_.save_every > 0 && (r.step % flags_.save_every == 0 || last);
+    GateVerdict gate;
+    if (gates_) gate = gates_->after_step(r, last);
+    if (gate.kind == GateVerdict::Kind::collapsed) {
+      collapse_ = gate.reason;
+      return RunEnd::collapsed;
+    }
+    const bool passed = gate.kind == GateVerdict::Kind::passed;
+    const bool saving =
+        flags_.save_every > 0 && (r.step % flags_.save_every == 0 || last || passed);
     if (held_out && (last || (plan_.eval_every > 0 && r.step % plan_.eval_every == 0))) {
       const double loss = held_out_loss(*held_out);
       recorder_.held_out(r.step, loss);
       log_info("step {}: held-out loss {:.4f}", r.step, loss);
     }
+    // Without probes the losses alone say what is good, and a checkpoint when.
+    if (gates_ && gates_->flags().on_collapse == OnCollapse::rollback && gate.good &&
+        (gates_->probes() || saving)) {
+      save_good();
+    }
     if (saving) save();
+    if (passed && !last) return RunEnd::passed;
     if (InterruptGuard::requested() && !last) {
       if (!saving) save();
       return RunEnd::interrupted;

@@ -132,7 +132,7 @@ void BatchEngine::run(int64_t sequence, std::span<const int32_t> tokens, Outputs
   for (int64_t r = 0; r < rows; ++r) host_.push_back(int32_t(outputs == Outputs::all ? r : n - 1));
   backend_.upload(tables.all, host_.data());
   forward(backend_, model_.config, model_.weights, tables.batch, acts_, cache_.views(),
-          options_.activations);
+          options_.activations, {model_.weights_needed, {}});
   s.tokens.insert(s.tokens.end(), tokens.begin(), tokens.end());
   last_fed_ = sequence;
   last_logits_ = rows > 0 ? acts_.logits : Tensor{};
@@ -270,7 +270,7 @@ std::span<const int32_t> BatchEngine::step(std::span<const DecodeStep> steps) {
   backend_.upload(slots.tables, host_.data());
   backend_.repeat(slots.recordings[size_t(ops)], [&] {
     forward(backend_, model_.config, model_.weights, slots.batch, slots.acts, cache_.views(),
-            options_.activations);
+            options_.activations, {model_.weights_needed, {}});
     backend_.sample(slots.out, slots.acts.logits, slots.rows,
                     ops == Ops::penalised ? history() : Tensor{},
                     ops == Ops::greedy ? Choice::greedy : Choice::any);

@@ -77,6 +77,8 @@ struct TrainSettings {
   int64_t max_tokens = 1, max_outputs = 1, max_sequences = 1;
   // Bytes of logits that may exist at once; the vocabulary is cut into pieces accordingly.
   int64_t logits_bytes = 64 << 20;
+  // Memory beside the run's own that its plan must leave room for: the gates'.
+  uint64_t gate_bytes = 0;
 
   Recipe head() const { return head_recipe.value_or(recipe); }
 };

@@ -242,7 +242,7 @@ TEST(TrainingOptions, EachIsInATest) {
   std::string tests;
   for (const char* name : {"train_test.cpp", "train_errors_test.cpp", "train_resume_test.cpp",
                            "train_settings_test.cpp", "pretrain_test.cpp", "plan_test.cpp",
-                           "profile_smoke_test.cpp", "train_support.h"}) {
+                           "gates_test.cpp", "profile_smoke_test.cpp", "train_support.h"}) {
     tests += read_text_file(fs::path(NIBBLE_SOURCE_DIR) / "tests/apps" / name);
   }
   for (const Command& c : commands()) {

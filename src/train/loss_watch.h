@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+// Whether the losses of a run say that it has broken down.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace nibble {
+
+// The rules, in full:
+// - three losses in a row that are not finite;
+// - twenty skipped steps in a row (fp16 may skip a few while it looks for its loss scale);
+// - explosion: the smoothed loss (a mean of about the last twenty) is above 1.5 times the lowest it
+//   has been and more than 1 (a nat per token) above the start, which is the mean of the first ten
+//   losses. Asked from the twentieth loss on.
+class LossWatch {
+ public:
+  // What a step said. Returns why it is over, or nothing; says it again at every later step.
+  std::optional<std::string> add(double loss, bool skipped);
+
+  // For checkpoints: everything it knows, every value finite.
+  struct State {
+    int64_t losses = 0, bad_in_a_row = 0, skipped_in_a_row = 0;
+    double start_sum = 0, smoothed = 0, lowest = 0;
+  };
+  State state;
+};
+
+}  // namespace nibble
