@@ -52,8 +52,11 @@ ChainRecord read_chain(const std::filesystem::path& file) {
     r.process.pid_start = j.at("pid_start").get<uint64_t>();
     r.process.host = j.at("host").get<std::string>();
     r.process.started_utc = j.at("started_utc").get<std::string>();
+    r.process.updated_utc = j.at("updated_utc").get<std::string>();
     const std::string state = j.at("state").get<std::string>();
-    r.process.state = state == "running" ? RunState::running : RunState::finished;
+    const auto known = parse_run_state(state);
+    if (!known) throw_format("{}: unknown state '{}'", file.string(), state);
+    r.process.state = *known;
     for (const auto& s : j.at("stages")) {
       StageRecord stage;
       stage.name = s.at("name").get<std::string>();

@@ -12,6 +12,7 @@
 #include <thread>
 #include <tuple>
 
+#include "apps/chain_record.h"
 #include "apps/command.h"
 #include "apps/run_folder.h"
 #include "apps/run_plots.h"
@@ -256,7 +257,32 @@ ExitCode list_them(const RunsOptions& o, Io& io) {
   return ExitCode::ok;
 }
 
+// A chain by its name: its stages, and the runs they made.
+void show_chain(const fs::path& file, const RunsOptions& o, Io& io) {
+  const ChainRecord c = read_chain(file);
+  if (o.json) {
+    io.out << dumped(ordered_json::parse(chain_json(c)));
+    return;
+  }
+  const bool gone =
+      c.process.state == RunState::running && process_state(c.process) == ProcessState::gone;
+  io.out << fmt::format("chain       {}\nstate       {}\nfile        {}\nstarted     {}\n", c.name,
+                        gone ? "gone" : run_state_name(c.process.state), c.file,
+                        c.process.started_utc);
+  for (const StageRecord& s : c.stages) {
+    io.out << fmt::format("stage       {} ({}): {}, runs {}{}\n", s.name, s.command, s.state,
+                          fmt::join(s.runs, ", "), s.output.empty() ? "" : ", made " + s.output);
+  }
+}
+
 ExitCode show(const RunsOptions& o, Io& io) {
+  if (!o.runs.empty()) {
+    const fs::path chain = o.runs_dir / o.runs.front() / "chain.json";
+    if (fs::exists(chain)) {
+      show_chain(chain, o, io);
+      return ExitCode::ok;
+    }
+  }
   const fs::path folder = one_run(o);
   const RunRecord record = read_record(folder);
   const Lineage lineage = lineage_of(record, read_records(base_of(folder)));

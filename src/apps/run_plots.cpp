@@ -37,6 +37,10 @@ Plot gates_plot(const std::vector<GateScores>& gates) {
         plot.series.push_back({score.group, {}, {}, LineStyle::strong, int(plot.series.size())});
         it = plot.series.end() - 1;
       }
+      if (!it->x.empty() && double(g.step) <= it->x.back()) {  // taken back to an earlier step
+        it->x.push_back(double(g.step));
+        it->y.push_back(kNoValue);
+      }
       it->x.push_back(double(g.step));
       it->y.push_back(100.0 * double(score.passed) / double(std::max<int64_t>(1, score.total)));
     }

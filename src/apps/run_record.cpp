@@ -235,6 +235,7 @@ std::string record_json(const RunRecord& r) {
     j["memory"]["arenas"].push_back({{"name", name}, {"peak_bytes", bytes}});
   }
   j["gates"] = gates_json(r.gates);
+  j["collapses"] = r.collapses;
   j["checkpoint"] = s.checkpoint;
   j["output"] = s.output;
   j["chain"] = nullptr;
@@ -262,6 +263,7 @@ RunRecord read_record(const fs::path& folder) {
     const std::string text = text_or_empty(folder / "command.txt");
     record.command_line = text.substr(0, text.find('\n'));
   }
+  for (const CollapseEvent& e : read_collapses(folder)) record.collapses.push_back(e.text());
   record.gates = read_gates(folder);
   if (record.gates.size() > 2) record.gates = {record.gates.front(), record.gates.back()};
   std::error_code ec;

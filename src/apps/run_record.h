@@ -70,7 +70,8 @@ struct RunRecord {
   std::vector<RunFile> files;
   RunTotals totals;
   RunMemory memory;
-  std::vector<GateScores> gates;  // the first and the last
+  std::vector<GateScores> gates;       // the first and the last
+  std::vector<std::string> collapses;  // what gates found wrong, and what was done
   std::optional<ChainPlace> chain;
   bool pinned = false;
 

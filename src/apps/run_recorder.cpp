@@ -112,6 +112,8 @@ void RunRecorder::write_record() {
   for (const auto& a : memory_.arena_sizes()) {
     record_.memory.arenas.emplace_back(a.name, a.peak_bytes);
   }
+  record_.collapses.clear();
+  for (const CollapseEvent& e : read_collapses(folder_)) record_.collapses.push_back(e.text());
   record_.gates = read_gates(folder_);
   if (record_.gates.size() > 2) record_.gates = {record_.gates.front(), record_.gates.back()};
   replace_file(folder_ / "run.json", record_json(record_));

@@ -153,8 +153,11 @@ std::string score_cell(const GateScore* s) {
       s->passed, s->total, share, std::clamp(share, 0.0, 100.0));
 }
 
-std::string gates(const std::vector<GateScores>& list) {
+std::string gates(const std::vector<GateScores>& list, const std::vector<std::string>& collapses) {
   std::string out = "<h2 id=\"gates\">Gates</h2>\n";
+  for (const std::string& c : collapses) {
+    out += fmt::format("<p class=\"bad reply\">Collapse at {}</p>\n", text(c));
+  }
   if (list.empty()) return out + "<p class=\"soft\">No probes were asked in this run.</p>\n";
   const GateScores &first = list.front(), &last = list.back();
   const auto score = [](const GateScores& g, const std::string& group) {
@@ -289,7 +292,7 @@ std::string memory(const RunMemory& m) {
 
 std::string report_html(const ReportContent& c) {
   return head(c.record) + "<body>\n<main>\n" + title(c.record) + cards(c.record) + charts(c) +
-         gates(c.gates) + replies(c.replies) + lineage(c) + files(c.record) +
+         gates(c.gates, c.record.collapses) + replies(c.replies) + lineage(c) + files(c.record) +
          memory(c.record.memory) + configuration(c.record) + "</main>\n<script>" + kReportScript +
          "</script>\n</body>\n</html>\n";
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "apps/run_series.h"
 
+#include <fmt/format.h>
+
+#include <cmath>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -96,6 +99,23 @@ std::vector<GateScores> read_gates(const fs::path& folder) {
     gates.push_back(std::move(g));
   });
   return gates;
+}
+
+std::string CollapseEvent::text() const {
+  std::string out = fmt::format("step {}: {}; {}", step, reason, action);
+  if (action != "stop" && std::isfinite(lr_factor)) out += fmt::format(", rate x {:g}", lr_factor);
+  return out;
+}
+
+std::vector<CollapseEvent> read_collapses(const fs::path& folder) {
+  std::vector<CollapseEvent> events;
+  for_each_line<json>(folder / "probes.jsonl", [&](const json& j) {
+    if (text(j, "event") != "collapse") return;
+    const auto factor = j.find("lr_factor");
+    events.push_back({count(j, "step"), text(j, "reason"), text(j, "action"),
+                      factor != j.end() && factor->is_number() ? factor->get<double>() : kNoValue});
+  });
+  return events;
 }
 
 std::vector<ReplyHistory> read_replies(const fs::path& folder) {

@@ -26,6 +26,15 @@ struct RunSeries {
 RunSeries read_series(const std::filesystem::path& run_folder);
 std::vector<GateScores> read_gates(const std::filesystem::path& run_folder);
 
+// What a gate found wrong, and what was done.
+struct CollapseEvent {
+  int64_t step = 0;
+  std::string reason, action;
+  double lr_factor = kNoValue;  // of the rate from then on
+  std::string text() const;     // "step 120: repetition; rollback, rate x 0.5"
+};
+std::vector<CollapseEvent> read_collapses(const std::filesystem::path& run_folder);
+
 struct Reply {
   int64_t step = 0;
   std::string text;

@@ -33,6 +33,13 @@ std::string_view run_state_name(RunState state) {
   return "?";
 }
 
+std::optional<RunState> parse_run_state(std::string_view name) {
+  for (const auto& [s, text] : kStates) {
+    if (text == name) return s;
+  }
+  return std::nullopt;
+}
+
 std::string status_json(const RunStatus& s) {
   nlohmann::ordered_json j = {{"state", run_state_name(s.state)},
                               {"command", s.command},
@@ -64,13 +71,9 @@ RunStatus read_status(const std::filesystem::path& run_folder) {
   RunStatus s;
   try {
     const std::string state = j.at("state").get<std::string>();
-    bool known = false;
-    for (const auto& [value, name] : kStates) {
-      if (name != state) continue;
-      s.state = value;
-      known = true;
-    }
+    const auto known = parse_run_state(state);
     if (!known) throw_format("{}: unknown state '{}'", file.string(), state);
+    s.state = *known;
     s.command = j.value("command", "");
     s.message = j.value("message", "");
     s.pid = j.at("pid").get<pid_t>();

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@ namespace nibble {
 
 enum class RunState { running, finished, failed, interrupted };
 std::string_view run_state_name(RunState state);
+std::optional<RunState> parse_run_state(std::string_view name);
 
 struct RunStatus {
   RunState state = RunState::running;

@@ -170,6 +170,7 @@ std::string run_text(const RunRecord& r, const Lineage& lineage,
                               percent(s)));
     }
   }
+  for (const std::string& c : r.collapses) row("collapse", one_line(c, 400));
   row("lineage", lineage_text(r, lineage));
   for (const RunFile& f : r.files) {
     row("file", fmt::format("{:<10} {}  {}  {}", f.role,
@@ -351,6 +352,7 @@ std::string run_markdown(const RunRecord& r, const Lineage& lineage,
                   "{} -> {} (smoothed); held out {}", number(r.totals.first_loss, "{:.4f}"),
                   number(r.status.last.smoothed_loss, "{:.4f}"), held_out_text(r))));
   row("Peak memory", memory_text(r));
+  for (const std::string& c : r.collapses) row("Collapse", markdown(c));
   row("Lineage", markdown(lineage_text(r, lineage)));
   for (const RunFile& f : r.files) {
     row(f.role.c_str(), code(f.path) + (f.sha256.empty() ? "" : " sha256 " + code(f.sha256)));

@@ -67,6 +67,12 @@ TEST_F(ChainTest, EachStageStartsFromTheOneBefore) {
   EXPECT_EQ(j["stages"][0]["state"], "finished");
   EXPECT_EQ(j["stages"][1]["runs"], json{"both-2-gentle"});
   EXPECT_EQ(read_text_file(file("runs/both/chain.toml")), common() + kTwo);
+  const std::string shown = cli_ok({"runs", "show", "both", "--runs-dir", file("runs")});
+  EXPECT_TRUE(contains(shown, "stage       gentle (train): finished, runs both-2-gentle, made "))
+      << shown;
+  EXPECT_EQ(json::parse(cli_ok({"runs", "show", "both", "--json", "--runs-dir", file("runs")})), j);
+  EXPECT_EQ(cli_ok({"runs", "lineage", "both-2-gentle", "--runs-dir", file("runs")}),
+            dat() + "\n  both-1-warm\n    both-2-gentle (this run)\n");
   // A run by itself says nothing of a chain.
   EXPECT_FALSE(read_record(trained({{"--export", "false"}})).chain);
 }

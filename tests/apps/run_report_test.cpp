@@ -62,6 +62,8 @@ class RunReportTest : public testing::Test {
         << R"({"step":0,"scores":{"identity":{"passed":0,"total":4},"retention":{"passed":9,"total":10}}})"
         << "\n"
         << R"({"step":3,"scores":{"identity":{"passed":3,"total":4},"retention":{"passed":10,"total":10}}})"
+        << "\n"
+        << R"({"step":3,"event":"collapse","reason":"<loops>","action":"rollback","lr_factor":0.5})"
         << "\n{\"step\":4,\"sco";
     std::ofstream replies(folder / "replies.jsonl");
     const auto reply = [&](int step, const char* id, const char* group, const char* prompt,
@@ -153,6 +155,7 @@ TEST_F(RunReportTest, ThePageHasEverything) {
                            "prefers-color-scheme:dark",
                            "name=\"viewport\"",
                            "3 / 3",
+                           "Collapse at step 3: &lt;loops&gt;; rollback, rate x 0.5",
                            "<a href=\"../first/report.html\">first</a>",
                            ">seed</td>"}) {
     EXPECT_TRUE(contains(page, part)) << part;
@@ -227,6 +230,7 @@ TEST_F(RunReportTest, TheRecord) {
   EXPECT_EQ(j["files"][2]["sha256"], sha256_hex("one"));
   ASSERT_EQ(j["gates"].size(), 2u);
   EXPECT_EQ(j["gates"][1]["scores"]["identity"]["passed"], 3);
+  EXPECT_EQ(j["collapses"], json{"step 3: <loops>; rollback, rate x 0.5"});
   EXPECT_EQ(j["chain"], nullptr);
 
   const RunRecord back = read_record(folder);
