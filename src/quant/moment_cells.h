@@ -50,14 +50,14 @@ NIBBLE_HOST_DEVICE inline uint32_t cell_code(const uint32_t* cells, float magnit
 
 // --- The second moment: in the logarithm ---
 // Between r = 2^(-n/8) and the code below it a value becomes n + 1 with a chance linear in the
-// value. That is floor(1 - 8 log2(r) + 8 log2(rest)), rest = 1 - u (1 - 2^(-1/8)), u uniform: right
-// on average but for the roundings of fp32, 8e-6 of v at most (Adam moves v by 1e-3 a step).
-// Everything is divided by kSpan, so that a clamp to [0, 1] is one to the codes there are.
+// value. That is floor(1 - 8 log2(r) + 8 log2(rest)), rest = 2^(-1/8) + u (1 - 2^(-1/8)), u
+// uniform: right on average but for the roundings of fp32, 8e-6 of v at most (Adam moves v by 1e-3
+// a step). Everything is divided by kSpan, so that a clamp to [0, 1] is one to the codes there are.
 struct LogRounding {
   static constexpr float kSpan = 255.9375f;
   static constexpr float kPerOctave = 8 / kSpan;
-  static constexpr float kSlope = float(-(1 - 1 / 1.0905077326652577) / 65536);
-  static constexpr float kBegin = float(1 + double(kSlope) * (0.5 - 0x1p23));
+  static constexpr float kSlope = float((1 - 1 / 1.0905077326652577) / 65536);
+  static constexpr float kBegin = float(1 / 1.0905077326652577 + double(kSlope) * (0.5 - 0x1p23));
 
   // `draw` is 2^23 plus 16 random bits.
   NIBBLE_HOST_DEVICE static float rest(float draw) { return std::fma(draw, kSlope, kBegin); }

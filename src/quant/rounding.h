@@ -11,10 +11,15 @@
 
 namespace nibble {
 
-// Four neighbouring elements share a Philox block.
+// Eight neighbouring elements share a Philox block: elements i and i + 4 have the same word, its
+// halves exchanged. So no element's halves are equal, and no half serves the same purpose twice.
+NIBBLE_HOST_DEVICE constexpr uint32_t exchanged_halves(uint32_t word) {
+  return word << 16 | word >> 16;
+}
 NIBBLE_HOST_DEVICE constexpr uint32_t random_bits(uint64_t seed, uint64_t stream,
                                                   uint64_t element) {
-  return philox(seed, stream, element / 4)[element % 4];
+  const uint32_t word = philox(seed, stream, element / 8)[element % 4];
+  return element % 8 < 4 ? word : exchanged_halves(word);
 }
 
 // Rounds away from zero with the probability of the fraction that is cut off; the low 16 bits of

@@ -47,15 +47,15 @@ int code_of(float log2_value, float origin, uint32_t random16) {
   const float y = std::clamp(LogRounding::position(log2_value, rest, origin), 0.0f, 1.0f);
   return int(std::floor(double(y) * double(LogRounding::kSpan)));
 }
-// The mean over all draws, as a share of the value. Codes fall as draws grow, and are neighbours.
+// The mean over all draws, as a share of the value. Codes grow with the draw, and are neighbours.
 double mean_of(float value, float scale) {
   const float origin = LogRounding::origin(std::log2(scale)), log2_value = std::log2(value);
-  const int high = code_of(log2_value, origin, 0), low = code_of(log2_value, origin, 65535);
+  const int low = code_of(log2_value, origin, 0), high = code_of(log2_value, origin, 65535);
   EXPECT_LE(high - low, 1);
-  uint32_t first = 0, last = 65536;  // the first draw whose code is `low`
+  uint32_t first = 0, last = 65536;  // the first draw whose code is `high`
   while (first < last) {
     const uint32_t middle = (first + last) / 2;
-    if (code_of(log2_value, origin, middle) > low) {
+    if (code_of(log2_value, origin, middle) < high) {
       first = middle + 1;
     } else {
       last = middle;
@@ -63,7 +63,7 @@ double mean_of(float value, float scale) {
   }
   const double share = double(first) / 65536;
   return double(scale) *
-         (share * std::exp2(-double(high) / 8) + (1 - share) * std::exp2(-double(low) / 8)) /
+         (share * std::exp2(-double(low) / 8) + (1 - share) * std::exp2(-double(high) / 8)) /
          double(value);
 }
 

@@ -32,8 +32,9 @@ class PhiloxLanes {
     const hn::RepartitionToWide<DU> wide;
     const VU m0 = hn::Set(d, 0xD2511F53u), m1 = hn::Set(d, 0xCD9E8D57u);
     // Only the low half of each 64-bit lane counts; the products read nothing else.
-    VU c0 = hn::BitCast(d, hn::Add(hn::Set(wide, first / 4), hn::Load(wide, order_)));
-    VU c1 = hn::Set(d, uint32_t(first / 4 >> 32));
+    const auto fours = hn::Add(hn::Set(wide, first / 4), hn::Load(wide, order_));
+    VU c0 = hn::BitCast(d, hn::ShiftRight<1>(fours));
+    VU c1 = hn::Set(d, uint32_t(first / 8 >> 32));
     VU c2 = hn::Set(d, uint32_t(stream_)), c3 = hn::Set(d, uint32_t(stream_ >> 32));
 #pragma GCC unroll 10
     for (int round = 0; round < 10; ++round) {
@@ -43,6 +44,14 @@ class PhiloxLanes {
       c1 = hn::BitCast(d, p1);
       c3 = hn::BitCast(d, p0);
     }
+    // Every other four elements have the halves of their words exchanged.
+    const auto one = hn::Set(wide, 1);
+    const auto second = hn::Eq(hn::And(fours, one), one);
+    const auto exchange = [&](VU& c) HWY_ATTR {
+      const VU turned = hn::Or(hn::ShiftLeft<16>(c), hn::ShiftRight<16>(c));
+      c = hn::BitCast(d, hn::IfThenElse(second, hn::BitCast(wide, turned), hn::BitCast(wide, c)));
+    };
+    exchange(c0), exchange(c1), exchange(c2), exchange(c3);
     const auto pair = [&](VU even, VU odd) HWY_ATTR {
       const VU up = hn::BitCast(d, hn::ShiftLeft<32>(hn::BitCast(wide, odd)));
       return hn::BitCast(wide, hn::OddEven(up, even));

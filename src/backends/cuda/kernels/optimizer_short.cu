@@ -225,9 +225,8 @@ __device__ __forceinline__ Left step_short(const AdamwArgs& a, const ShortTerms&
     a.v.scales[block] = new_v;
   }
 
-  uint32_t words[kOwn], code[kOwn], next[4], different = 0;
-  philox(s.philox, 2 * at, words);
-  philox(s.philox, 2 * at + 1, words + 4);
+  uint32_t words[4], code[kOwn], next[4], different = 0;
+  philox(s.philox, at, words);
   const uint32_t integer = __float_as_uint(t.integer.x);
   // All zero: infinity less a finite origin, which is the largest code.
   const float origin = amax_v == 0 ? 0.0f : LogRounding::origin(approximate_log2(amax_v));
@@ -240,8 +239,10 @@ __device__ __forceinline__ Left step_short(const AdamwArgs& a, const ShortTerms&
       float x = k ? high_float(w[i / 2]) : low_float(w[i / 2]);
       if (kDecay) x = fmaf(x, -s.decay, x);
       x = fmaf(-m[j], approximate_inverse(fmaf(approximate_sqrt(v[j]), s.root, s.eps)), x);
-      u[k] = __dp2a_lo(words[j], 1u, __float_as_uint(x));  // plus the low half
-      const float draw = __uint_as_float(__byte_perm(words[j], integer, 0x7632));
+      // Plus the low half of random_bits, which is the high one of the word for elements 4 to 7.
+      u[k] = __dp2a_lo(words[j % 4], j < 4 ? 1u : 0x100u, __float_as_uint(x));
+      const float draw =
+          __uint_as_float(__byte_perm(words[j % 4], integer, j < 4 ? 0x7632 : 0x7610));
       const float rest = approximate_log2(LogRounding::rest(draw));
       const float y = __saturatef(LogRounding::position(approximate_log2(v[j]), rest, origin));
       code[j] = __float_as_uint(__fmaf_rd(y, LogRounding::kSpan, 0x1p23f));

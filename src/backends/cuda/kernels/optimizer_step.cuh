@@ -79,11 +79,12 @@ __device__ __forceinline__ void store8(T* p, int count, bool aligned, V&& give) 
 
 __device__ __forceinline__ void random_words(uint64_t seed, uint64_t stream, int64_t element,
                                              uint32_t (&words)[kOwn]) {
+  static_assert(kOwn == 8);
+  const auto four = philox(seed, stream, uint64_t(element) / 8);
 #pragma unroll
-  for (int k = 0; k < kOwn; k += 4) {
-    const auto four = philox(seed, stream, uint64_t(element + k) / 4);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) words[k + i] = four[size_t(i)];
+  for (int i = 0; i < 4; ++i) {
+    words[i] = four[size_t(i)];
+    words[i + 4] = exchanged_halves(words[i]);
   }
 }
 
