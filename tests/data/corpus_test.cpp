@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "data/files.h"
 #include "data/records.h"
+#include "tokenizer/bpe_train.h"
 
 namespace nibble {
 namespace {
@@ -71,6 +72,19 @@ TEST(Corpus, LinesAreWhatPretrainReads) {
   for (const DataLine& d : read_data_lines(dir / "a" / "chat.jsonl")) {
     EXPECT_TRUE(ordered_json::parse(d.line).contains("messages"));
   }
+}
+
+// The recipe in tools/make_mini.sh makes the shipped file, on any machine.
+TEST(Corpus, TheMiniModelsTokenizerIsMadeOfIt) {
+  const TempDir dir;
+  ThreadPool pool(2);
+  write_corpus(dir / "a", {20260226, 60000}, pool);
+  BpeTrainer trainer;
+  for (const DataLine& d : read_data_lines(dir / "a" / "pretrain.jsonl")) {
+    for (const std::string& t : d.texts) trainer.add(t);
+  }
+  const auto shipped = std::filesystem::path(NIBBLE_SOURCE_DIR) / "models/mini/tokenizer.json";
+  EXPECT_TRUE(trainer.train({.vocab_size = 3072}) == read_text_file(shipped));
 }
 
 TEST(IdentitySet, SharesAreExactAndOthersKeepTheirReplies) {
