@@ -90,14 +90,116 @@ __global__ void norm_back_kernel(BackArgs a) {
   }
 }
 
+// Rows whose columns come in eights: a thread owns eight of them, G threads a row (0: the block
+// does), so that a row is read once. The rotation's partner columns are in a partner lane.
+constexpr int kOwn = 8, kMostThreads = 512;
+
+template <class T>
+__device__ __forceinline__ void load_own(const T* p, bool aligned, float (&out)[kOwn]) {
+  aligned ? load_f32<kOwn>(p, out) : load_f32_at<kOwn, false>(p, out);
+}
+
+template <class T, class Y, int G>
+__global__ void __launch_bounds__(kMostThreads) norm_back_own_kernel(BackArgs a, bool aligned) {
+  enter();
+  const int lanes = G > 0 ? G : int(blockDim.x), t = int(threadIdx.x) % lanes;
+  const int own_row = int(threadIdx.x) / lanes, rows_at_once = int(blockDim.x) / lanes;
+  const int64_t column = t * kOwn, half = a.cols / 2;
+  const bool inside = column < a.cols;
+  float w[kOwn] = {}, dw[kOwn] = {};
+  if (inside) a.w.load<kOwn, false>(column, w);
+  for (int64_t begin = int64_t(blockIdx.x) * rows_at_once; begin < a.rows;
+       begin += int64_t(gridDim.x) * rows_at_once) {
+    const int64_t row = begin + own_row, token = row / a.heads;
+    const int64_t at = row % a.heads * a.cols + column;
+    const bool mine = inside && row < a.rows;
+    float x[kOwn] = {}, g[kOwn] = {}, r = 0;
+    if (mine) {
+      load_own(static_cast<const T*>(a.x) + token * a.x_stride + at, aligned, x);
+      load_own(static_cast<const Y*>(a.dy) + token * a.dy_stride + at, aligned, g);
+      r = a.rstd[row];
+    }
+    if (G > 0 && a.table) {
+      // Turned back, and rounded as the unfused op would store it.
+      float co[kOwn] = {}, si[kOwn] = {};
+      const int64_t k = token * a.cols + (column < half ? column : column - half);
+      if (mine) a.table.load<kOwn, true>(k, co), a.table.load<kOwn, true>(k + half, si);
+#pragma unroll
+      for (int i = 0; i < kOwn; ++i) {
+        const float other = __shfl_xor_sync(~0u, g[i], G > 0 ? G / 2 : 1);
+        const float turned =
+            column < half ? fmaf(g[i], co[i], other * si[i]) : fmaf(g[i], co[i], -(other * si[i]));
+        g[i] = to_f32(from_f32<Y>(turned));
+      }
+    }
+    float dot = 0;
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+      const float gx = g[i] * x[i];
+      dot = fmaf(gx, w[i], dot);
+      dw[i] = fmaf(gx, r, dw[i]);
+    }
+    if constexpr (G > 0) {
+#pragma unroll
+      for (int o = G / 2; o > 0; o /= 2) dot += __shfl_xor_sync(~0u, dot, o);
+    } else {
+      dot = block_reduce<Sum>(dot);
+    }
+    if (!mine) continue;
+    const float share = dot / float(a.cols) * (r * r);
+    float through[kOwn], base[kOwn];
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) through[i] = fmaf(-x[i], share, g[i] * w[i]) * r;
+    if (a.base) {
+      load_own(static_cast<const T*>(a.base) + token * a.base_stride + at, aligned, base);
+#pragma unroll
+      for (int i = 0; i < kOwn; ++i) through[i] = base[i] + through[i];
+    }
+    T* dx = static_cast<T*>(a.dx) + token * a.dx_stride + at;
+    aligned ? store_f32<kOwn>(dx, through) : store_f32_at<kOwn, false>(dx, through);
+  }
+  if (!a.partial) return;
+  float* to = a.partial + int64_t(blockIdx.x) * a.cols;
+  if constexpr (G == 0) {
+    if (inside) {
+#pragma unroll
+      for (int i = 0; i < kOwn; ++i) to[column + i] = dw[i];
+    }
+  } else {
+    __shared__ float sums[kThreads * kOwn];  // [rows_at_once, cols]
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) sums[own_row * a.cols + column + i] = dw[i];
+    __syncthreads();
+    for (int64_t i = threadIdx.x; i < a.cols; i += blockDim.x) {
+      float sum = 0;
+      for (int k = 0; k < rows_at_once; ++k) sum += sums[k * a.cols + i];
+      to[i] = sum;
+    }
+  }
+}
+
+// 32 columns a block; each is summed by kParts threads, whose sums are then added in order.
+constexpr int kParts = 16;
 __global__ void sum_groups_kernel(AnyFloats dw, const float* partial, int64_t groups, int64_t cols,
                                   bool add) {
   wait_for_previous();  // dw is a gradient: what reads it next must not run ahead
-  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i >= cols) return;
+  __shared__ float sums[kParts][32];
+  const int lane = int(threadIdx.x) % 32, part = int(threadIdx.x) / 32;
+  const int64_t i = int64_t(blockIdx.x) * 32 + lane;
   float sum = 0;
-  for (int64_t g = 0; g < groups; ++g) sum += partial[g * cols + i];
+  if (i < cols) {
+#pragma unroll 4
+    for (int64_t g = part; g < groups; g += kParts) sum += partial[g * cols + i];
+  }
+  sums[part][lane] = sum;
+  __syncthreads();
+  if (part > 0 || i >= cols) return;
+  for (int k = 1; k < kParts; ++k) sum += sums[k][lane];
   dw.set(i, add ? dw[i] + sum : sum);
+}
+
+bool rows_in_eights(const Tensor& t) {
+  return reinterpret_cast<uintptr_t>(t.data) % 16 == 0 && t.row_stride % kOwn == 0;
 }
 
 void back(const Context& c, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w,
@@ -108,12 +210,17 @@ void back(const Context& c, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rs
   a.base_stride = base ? base.row_stride : 0;
   a.rstd = AnyFloats(rstd), a.w = AnyFloats(w), a.table = AnyFloats(table);
   a.rows = x.rows(), a.cols = x.cols(), a.heads = x.inner() / x.cols();
-  const bool heads = a.cols <= kHeadWidth;
-  const int64_t per_block = heads ? kThreads / 32 : 1;
-  // Enough groups to fill any GPU; few enough that summing them is short.
-  const int64_t blocks = std::min<int64_t>((a.rows + per_block - 1) / per_block, heads ? 528 : 264);
-  a.groups = blocks * per_block;
   a.partial = dw ? reinterpret_cast<float*>(c.scratch()) : nullptr;
+  // How many threads a row has: those that own eight columns each, or a warp, or a block.
+  const bool heads = a.cols <= kHeadWidth;
+  const int64_t owners = a.cols % kOwn == 0 ? a.cols / kOwn : 0;
+  const bool own =
+      heads ? owners == 8 || owners == 16 || owners == 32 : owners > 0 && owners <= kMostThreads;
+  const int64_t threads = own && !heads ? (owners + 31) / 32 * 32 : kThreads;
+  const int64_t per_block = !heads ? 1 : own ? kThreads / owners : kThreads / 32;
+  // Enough groups to fill any GPU; few enough that summing them is short.
+  const int64_t blocks = std::min<int64_t>((a.rows + per_block - 1) / per_block, heads ? 528 : 396);
+  a.groups = own ? blocks : blocks * per_block;
   if (size_t(a.groups * a.cols) * sizeof(float) > Context::kScratchBytes) {
     throw_internal("rms_norm_back: rows of {} do not fit the scratch memory", a.cols);
   }
@@ -123,21 +230,34 @@ void back(const Context& c, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rs
     }
     return;
   }
-  const size_t shared = size_t(per_block * a.cols) * sizeof(float);
+  const bool aligned = rows_in_eights(dx) && rows_in_eights(dy) && rows_in_eights(x) &&
+                       (!base || rows_in_eights(base));
+  const Grid grid{dim3(unsigned(blocks)), dim3(unsigned(threads))};
   with_float(x.dtype, [&](auto t) {
     with_float(dy.dtype, [&](auto y) {
       using T = decltype(t);
       using Y = decltype(y);
       const auto run = [&](auto kernel) {
         allow_shared(c, kernel);
-        launch(c, {dim3(unsigned(blocks)), dim3(kThreads), shared}, kernel, a);
+        const size_t shared = size_t(per_block * a.cols) * sizeof(float);
+        launch(c, {grid.blocks, grid.threads, shared}, kernel, a);
       };
-      heads ? run(norm_back_kernel<T, Y, 32>) : run(norm_back_kernel<T, Y, kThreads>);
+      if (!own) {
+        heads ? run(norm_back_kernel<T, Y, 32>) : run(norm_back_kernel<T, Y, kThreads>);
+      } else if (!heads) {
+        launch(c, grid, norm_back_own_kernel<T, Y, 0>, a, aligned);
+      } else {
+        launch(c, grid,
+               owners == 8    ? norm_back_own_kernel<T, Y, 8>
+               : owners == 16 ? norm_back_own_kernel<T, Y, 16>
+                              : norm_back_own_kernel<T, Y, 32>,
+               a, aligned);
+      }
     });
   });
   if (dw) {
-    launch(c, {dim3(blocks_for(a.cols, 64)), dim3(64)}, sum_groups_kernel, AnyFloats(dw), a.partial,
-           a.groups, a.cols, accumulate == Accumulate::yes);
+    launch(c, {dim3(blocks_for(a.cols, 32)), dim3(32 * kParts)}, sum_groups_kernel, AnyFloats(dw),
+           a.partial, a.groups, a.cols, accumulate == Accumulate::yes);
   }
 }
 
