@@ -11,6 +11,11 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <immintrin.h>
+#elif defined(__aarch64__) && !defined(__clang__)  // which spells the attribute differently
+#define NIBBLE_SHA_ARM 1
+#include <arm_neon.h>
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 namespace nibble {
@@ -41,20 +46,25 @@ void compress_portable(uint32_t* state, const uint8_t* blocks, size_t count) {
     }
     uint32_t v[8];
     std::copy_n(state, 8, v);
-    for (int i = 0; i < 64; ++i) {
-      const uint32_t a = v[0], b = v[1], c = v[2], e = v[4];
+    // The words take turns instead of moving on: after eight rounds each is back in its place.
+    const auto round = [&](int i, uint32_t a, uint32_t b, uint32_t c, uint32_t& d, uint32_t e,
+                           uint32_t f, uint32_t g, uint32_t& h) {
       const uint32_t s1 = std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25);
-      const uint32_t t1 = v[7] + s1 + ((e & v[5]) ^ (~e & v[6])) + kRound[i] + w[i];
+      const uint32_t t1 = h + s1 + (g ^ (e & (f ^ g))) + kRound[i] + w[i];
       const uint32_t s0 = std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22);
-      const uint32_t t2 = s0 + ((a & b) ^ (a & c) ^ (b & c));
-      v[7] = v[6];
-      v[6] = v[5];
-      v[5] = e;
-      v[4] = v[3] + t1;
-      v[3] = c;
-      v[2] = b;
-      v[1] = a;
-      v[0] = t1 + t2;
+      d += t1;
+      h = t1 + s0 + ((a & b) | (c & (a | b)));
+    };
+    auto& [a, b, c, d, e, f, g, h] = v;
+    for (int i = 0; i < 64; i += 8) {
+      round(i, a, b, c, d, e, f, g, h);
+      round(i + 1, h, a, b, c, d, e, f, g);
+      round(i + 2, g, h, a, b, c, d, e, f);
+      round(i + 3, f, g, h, a, b, c, d, e);
+      round(i + 4, e, f, g, h, a, b, c, d);
+      round(i + 5, d, e, f, g, h, a, b, c);
+      round(i + 6, c, d, e, f, g, h, a, b);
+      round(i + 7, b, c, d, e, f, g, h, a);
     }
     for (int i = 0; i < 8; ++i) state[i] += v[i];
   }
@@ -101,6 +111,35 @@ bool has_sha_instructions() {
   if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
   return (b & (1u << 29)) != 0 && __builtin_cpu_supports("sse4.1");
 }
+#elif defined(NIBBLE_SHA_ARM)
+// Four rounds at a time.
+__attribute__((target("+crypto"))) void compress_sha(uint32_t* state, const uint8_t* blocks,
+                                                     size_t count) {
+  uint32x4_t abcd = vld1q_u32(state), efgh = vld1q_u32(state + 4);
+  for (; count > 0; --count, blocks += 64) {
+    const uint32x4_t abcd_before = abcd, efgh_before = efgh;
+    uint32x4_t w[4];
+    for (int i = 0; i < 4; ++i) {
+      w[i] = vreinterpretq_u32_u8(vrev32q_u8(vld1q_u8(blocks + 16 * i)));
+    }
+    for (int i = 0; i < 16; ++i) {
+      uint32x4_t& now = w[i % 4];  // words 4 i .. 4 i + 3
+      if (i >= 4) {
+        now = vsha256su1q_u32(vsha256su0q_u32(now, w[(i + 1) % 4]), w[(i + 2) % 4], w[(i + 3) % 4]);
+      }
+      const uint32x4_t sum = vaddq_u32(now, vld1q_u32(kRound + 4 * i));
+      const uint32x4_t abcd_now = abcd;
+      abcd = vsha256hq_u32(abcd, efgh, sum);
+      efgh = vsha256h2q_u32(efgh, abcd_now, sum);
+    }
+    abcd = vaddq_u32(abcd, abcd_before);
+    efgh = vaddq_u32(efgh, efgh_before);
+  }
+  vst1q_u32(state, abcd);
+  vst1q_u32(state + 4, efgh);
+}
+
+bool has_sha_instructions() { return (getauxval(AT_HWCAP) & HWCAP_SHA2) != 0; }
 #endif
 
 }  // namespace
@@ -108,7 +147,7 @@ bool has_sha_instructions() {
 Sha256::Sha256(Sha256Path path)
     : compress_(compress_portable), state_{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                            0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19} {
-#if defined(__x86_64__)
+#if defined(__x86_64__) || defined(NIBBLE_SHA_ARM)
   static const bool instructions = has_sha_instructions();
   if (path == Sha256Path::fastest && instructions) compress_ = compress_sha;
 #else

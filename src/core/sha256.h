@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // SHA-256 (FIPS 180-4): what names a file in the records of runs. Uses the processor's own
-// instructions where an x86 has them.
+// instructions where it has them.
 #pragma once
 #include <array>
 #include <cstdint>
