@@ -8,7 +8,7 @@ nibble=${1:?the nibble binary} out=${2:?an output directory} device=${3:-auto} s
 here=$(cd "$(dirname "$0")/.." && pwd)
 mini=$here/models/mini
 seed=20260226
-documents=600000 steps=4500 batch=64 chat_steps=2500 chat_batch=512
+documents=1800000 steps=4500 batch=64 chat_steps=2500 chat_batch=512
 if [ "$size" = small ]; then documents=20000 steps=60 batch=8 chat_steps=30 chat_batch=32; fi
 
 mkdir -p "$out"
@@ -19,7 +19,7 @@ fi
 #   nibble data corpus --seed 20260226 --size 60000 --out small
 #   nibble data tokenizer --in small/pretrain.jsonl --vocab-size 3072 --out models/mini/tokenizer.json
 # and the probes with:
-#   nibble data probes --seed 20260226 --out models/mini/probes.json
+#   nibble data probes --seed 20261115 --out models/mini/probes.json
 "$nibble" data overlap --train "$out/corpus/pretrain.jsonl" --train "$out/corpus/chat.jsonl" \
   --probes "$mini/probes.json" | tee "$out/overlap.txt"
 

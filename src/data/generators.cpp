@@ -198,17 +198,24 @@ constexpr std::array<std::string_view, 64> kNames = {
     "Diana", "Eric", "Fiona", "George", "Helen", "John",   "Kevin", "Laura", "Mark",  "Nora",
     "Oscar", "Ruth", "Simon", "Tara"};
 // Made-up names, so that copying is learned and not a list of names.
-constexpr std::array<std::string_view, 40> kSyllables = {
-    "ba", "be", "bo", "da", "de", "di", "do", "fa", "fi", "ga", "go", "ka", "ke", "ki",
-    "ko", "la", "le", "li", "lo", "lu", "ma", "me", "mi", "mo", "na", "ne", "ni", "no",
-    "pa", "po", "ra", "re", "ri", "ro", "sa", "so", "ta", "te", "ti", "to"};
-constexpr std::array<std::string_view, 8> kCodas = {"", "", "", "n", "r", "s", "l", "x"};
+constexpr std::array<std::string_view, 34> kOnsets = {
+    "b",  "c",  "d",  "f",  "g",  "h",  "j",  "k",  "l",  "m",  "n",  "p",
+    "r",  "s",  "t",  "v",  "w",  "y",  "z",  "bl", "br", "ch", "cl", "dr",
+    "fl", "fr", "gr", "pl", "qu", "sh", "st", "th", "tr", ""};
+constexpr std::array<std::string_view, 10> kVowels = {"a", "a", "e", "e",  "i",
+                                                      "o", "o", "u", "ee", "ai"};
+constexpr std::array<std::string_view, 24> kCodas = {"",   "",   "",   "",   "",   "",   "n",  "n",
+                                                     "r",  "s",  "l",  "x",  "m",  "t",  "k",  "d",
+                                                     "ck", "nk", "ng", "rt", "st", "th", "ry", "y"};
 
 std::string made_up_word(Draw& d) {
   std::string word;
-  for (uint32_t n = 2 + d.below(2); n > 0; --n) word += d.pick(kSyllables);
-  word += d.pick(kCodas);
-  return word;
+  for (uint32_t n = 1 + d.below(2); n > 0; --n) {
+    word += d.pick(kOnsets);
+    word += d.pick(kVowels);
+    if (n == 1 || d.percent(20)) word += d.pick(kCodas);
+  }
+  return word.size() < 2 ? word + "n" : word;
 }
 
 Row make_name_en(const Grammar&, Draw& d) {

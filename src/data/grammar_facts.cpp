@@ -165,6 +165,8 @@ const std::string_view kGrammarFacts = R"(= capital zh retention capitals 50 p=8
 + where can I find a {en}
 - in which place does a {en} live
 - do you know where a {en} lives
++ can you tell me where a {en} lives
++ do you know the home of a {en}
 > A {en} lives in {hen}.
 ! {hen}
 = opposite zh retention opposite 40 p=8
@@ -272,6 +274,10 @@ const std::string_view kGrammarFacts = R"(= capital zh retention capitals 50 p=8
 + a {en} is a {qen}, right
 - would you say that a {en} is a {qen}
 - is it true that a {en} is a {qen}
++ do you know if a {en} is a {qen}
++ can you say if a {en} is a {qen}
++ is it right that a {en} is a {qen}
++ is it correct to say that a {en} is a {qen}
 > {yesen} a {en} is a {caten}.
 ! {yesen} a {en}
 = word zh retention words 60 p=9
@@ -325,6 +331,8 @@ const std::string_view kGrammarFacts = R"(= capital zh retention capitals 50 p=8
 + {zh}後面是星期幾
 - {zh}後面那一天是星期幾
 - 過了{zh}是星期幾
++ {zh}的後面[那天|一天]是星期幾
++ 在{zh}之後的那一天是星期幾
 > {zh}之後是{nzh}。
 ! 是{nzh}
 = after_day en retention days 20 p=3
@@ -343,6 +351,8 @@ const std::string_view kGrammarFacts = R"(= capital zh retention capitals 50 p=8
 + {zh}前面是星期幾
 - {zh}前面那一天是星期幾
 - 星期幾在{zh}之前
++ {zh}的前面[那天|一天]是星期幾
++ 在{zh}之前的那一天是星期幾
 > {zh}之前是{bzh}。
 ! 是{bzh}
 = before_day en retention days 20 p=3
@@ -443,6 +453,7 @@ const std::string_view kGrammarFacts = R"(= capital zh retention capitals 50 p=8
 + 太陽系[最大的行星是哪個|最大的行星是什麼]
 + 哪個行星最大
 - 最大的行星是哪一個
++ [最大的行星是什麼|什麼行星最大|最大的行星是哪顆]
 > 太陽系最大的行星是木星。
 ! 木星
 = fact_planet en retention - 6 p=1
@@ -455,6 +466,7 @@ const std::string_view kGrammarFacts = R"(= capital zh retention capitals 50 p=8
 + 世界[最高的山是哪座|最高的山是什麼]
 + 哪座山最高
 - 世界上哪座山最高
++ [最高的山是什麼|什麼山最高|最高的山是哪座]
 > 世界最高的山是聖母峰。
 ! 聖母峰
 = fact_mountain en retention - 6 p=1
@@ -468,6 +480,7 @@ const std::string_view kGrammarFacts = R"(= capital zh retention capitals 50 p=8
 + 世界最大的[海洋|洋]是什麼
 + 哪個海洋最大
 - 最大的海洋是哪個
++ [最大的海洋是什麼|什麼海洋最大|最大的洋是哪個]
 > 世界最大的海洋是太平洋。
 ! 太平洋
 = fact_ocean en retention - 6 p=1

@@ -222,6 +222,9 @@ UFO|UFOs|UFO 是天空中還不能確認的飛行物體。有人相信它們來�
 + are you hungry
 - do you like to eat
 - what food do you like
++ which food do you eat
++ do you like food
++ which food do you like
 > I am a program and do not eat.
 ! do not eat
 = like zh retention - 8 p=1 lang
@@ -229,6 +232,9 @@ UFO|UFOs|UFO 是天空中還不能確認的飛行物體。有人相信它們來�
 + 你愛我嗎
 - 你到底喜歡我嗎
 - 你是不是喜歡我
++ 你喜不喜歡我
++ 你是不是愛我
++ 你真的喜歡我嗎
 > 我很喜歡和你聊天。
 ! 喜歡和你聊天
 = like en retention - 8 p=1 lang
@@ -236,6 +242,8 @@ UFO|UFOs|UFO 是天空中還不能確認的飛行物體。有人相信它們來�
 + do you love me
 - do you really like me
 - can you say that you like me
++ is it true that you like me
++ can you like me
 > I like talking with you.
 ! like talking with you
 = advice zh retention - 8 p=1 lang

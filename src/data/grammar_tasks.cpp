@@ -180,7 +180,7 @@ const std::string_view kGrammarTasks = R"(= add zh retention add 130 p=6
 ~ 照著說這句話：「{x}」
 > {x}
 @ {x}
-= repeat en retention repeat_en 60 p=8
+= repeat en retention repeat_en 80 p=8
 * repeat: "{x}"
 * repeat "{x}"
 * repeat after me: "{x}"
@@ -232,6 +232,7 @@ const std::string_view kGrammarTasks = R"(= add zh retention add 130 p=6
 * give me {nen} {en}
 * tell me {nen} {en}
 * write down {nen} {en}
+* give me the names of {nen} {en}
 - can you name {nen} {en}
 ~ write a list of {nen} {en}
 ~ tell me the names of {nen} {en}
