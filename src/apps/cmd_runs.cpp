@@ -31,6 +31,8 @@ fs::path one_run(const RunsOptions& o) {
   return find_run(o.runs_dir, o.runs.empty() ? "latest" : o.runs.front());
 }
 
+std::string runs_text(size_t n) { return n == 1 ? "1 run" : fmt::format("{} runs", n); }
+
 fs::path base_of(const fs::path& folder) {
   return fs::absolute(folder).lexically_normal().parent_path();
 }
@@ -270,7 +272,7 @@ ExitCode export_log(const RunsOptions& o, Io& io) {
     throw_usage("{} exists: --force replaces it", o.out.string());
   }
   write_text_file_atomic(o.out, text);
-  io.out << fmt::format("{} runs written to {}\n", list.size(), o.out.string());
+  io.out << fmt::format("{} written to {}\n", runs_text(list.size()), o.out.string());
   return ExitCode::ok;
 }
 
@@ -323,10 +325,10 @@ ExitCode prune(const RunsOptions& o, Io& io) {
   if (chosen.empty()) {
     io.out << "nothing to prune\n";
   } else if (trash.empty()) {
-    io.out << fmt::format("{} runs would be moved to {}; --yes does it\n", chosen.size(),
+    io.out << fmt::format("{} would be moved to {}; --yes does it\n", runs_text(chosen.size()),
                           (o.runs_dir / ".trash").string());
   } else {
-    io.out << fmt::format("{} runs moved to {}\n", chosen.size(), trash.string());
+    io.out << fmt::format("{} moved to {}\n", runs_text(chosen.size()), trash.string());
   }
   return ExitCode::ok;
 }

@@ -47,6 +47,7 @@ struct RunTotals {
 struct GateScore {
   std::string group;
   int64_t passed = 0, total = 0;
+  std::string languages = {};  // "en 3/4, zh 4/4", where there are several
 };
 struct GateScores {
   int64_t step = 0;

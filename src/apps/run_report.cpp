@@ -148,9 +148,12 @@ std::string charts(const ReportContent& c) {
 std::string score_cell(const GateScore* s) {
   if (!s) return "<td>–</td>";
   const double share = 100.0 * double(s->passed) / double(std::max<int64_t>(1, s->total));
+  const std::string languages =
+      s->languages.empty() ? ""
+                           : fmt::format(" <span class=\"soft\">{}</span>", text(s->languages));
   return fmt::format(
-      "<td>{} of {} ({:.1f} %)<div class=\"bar\"><i style=\"width:{:.1f}%\"></i></div></td>",
-      s->passed, s->total, share, std::clamp(share, 0.0, 100.0));
+      "<td>{} of {} ({:.1f} %){}<div class=\"bar\"><i style=\"width:{:.1f}%\"></i></div></td>",
+      s->passed, s->total, share, languages, std::clamp(share, 0.0, 100.0));
 }
 
 std::string gates(const std::vector<GateScores>& list, const std::vector<std::string>& collapses) {
@@ -175,9 +178,12 @@ std::string gates(const std::vector<GateScores>& list, const std::vector<std::st
 }
 
 std::string reply_cell(const Reply& r, const char* label) {
-  return fmt::format("<td class=\"reply\" data-label=\"{}\"{}><span class=\"{}\">{}</span> {}</td>",
-                     label, language(r.text), r.passed ? "good" : "bad", r.passed ? "✓" : "✗",
-                     text(r.text));
+  const std::string why = r.passed || r.failed.empty()
+                              ? ""
+                              : fmt::format("<div class=\"why\">not: {}</div>", text(r.failed));
+  return fmt::format(
+      "<td class=\"reply\" data-label=\"{}\"{}><span class=\"{}\">{}</span> {}{}</td>", label,
+      language(r.text), r.passed ? "good" : "bad", r.passed ? "✓" : "✗", text(r.text), why);
 }
 
 std::string reply_group(const std::string& group, std::vector<const ReplyHistory*> list) {

@@ -52,6 +52,7 @@ th{font-size:.8rem;color:var(--soft);font-weight:600}
 .hash{overflow-wrap:anywhere;min-width:150px;max-width:330px}
 .reply{white-space:pre-wrap;overflow-wrap:anywhere}
 @media (min-width:641px){.replies table{table-layout:fixed}.replies th:first-child{width:26%}}
+.why{color:var(--soft);font-size:.8rem}
 .bar{height:6px;border-radius:3px;background:var(--line);min-width:90px;overflow:hidden;margin-top:6px}
 .bar i{display:block;height:100%;background:var(--good)}
 details{background:var(--card);border:1px solid var(--line);border-radius:10px;margin-top:10px}

@@ -50,6 +50,18 @@ void read_gpu_memory_of(const fs::path& folder, RunSeries& series) {
   }
 }
 
+std::string languages_of(const ordered_json& score) {
+  std::string out;
+  const auto languages = score.find("languages");
+  if (languages == score.end() || !languages->is_object() || languages->size() < 2) return out;
+  for (const auto& [language, s] : languages->items()) {
+    if (!s.is_object()) continue;
+    out += fmt::format("{}{} {}/{}", out.empty() ? "" : ", ", language, count(s, "passed"),
+                       count(s, "total"));
+  }
+  return out;
+}
+
 }  // namespace
 
 void RunSeries::add(const StepRecord& r) {
@@ -94,7 +106,8 @@ std::vector<GateScores> read_gates(const fs::path& folder) {
     GateScores g{count(j, "step"), {}};
     for (const auto& [group, score] : scores->items()) {
       if (!score.is_object() || count(score, "total") <= 0) continue;
-      g.groups.push_back({group, count(score, "passed"), count(score, "total")});
+      g.groups.push_back(
+          {group, count(score, "passed"), count(score, "total"), languages_of(score)});
     }
     gates.push_back(std::move(g));
   });
@@ -125,7 +138,7 @@ std::vector<ReplyHistory> read_replies(const fs::path& folder) {
     const std::string group = text(j, "group"), prompt = text(j, "prompt");
     const std::string id = text(j, "id").empty() ? prompt : text(j, "id");
     const Reply reply{count(j, "step"), text(j, "reply"),
-                      j.contains("passed") && j["passed"] == true};
+                      j.contains("passed") && j["passed"] == true, text(j, "failed")};
     const auto [at, fresh] = place.try_emplace(group + '\0' + id, list.size());
     if (fresh) list.push_back({id, group, prompt, reply, reply});
     list[at->second].last = reply;

@@ -39,6 +39,7 @@ struct Reply {
   int64_t step = 0;
   std::string text;
   bool passed = false;
+  std::string failed;  // the rule it broke
 };
 // One prompt, answered several times in a run.
 struct ReplyHistory {

@@ -166,8 +166,8 @@ std::string run_text(const RunRecord& r, const Lineage& lineage,
   row("memory", memory_text(r));
   for (const GateScores& g : r.gates) {
     for (const GateScore& s : g.groups) {
-      row("gate", fmt::format("step {:>6}  {:<16} {}/{} ({})", g.step, s.group, s.passed, s.total,
-                              percent(s)));
+      row("gate", fmt::format("step {:>6}  {:<16} {}/{} ({}){}", g.step, s.group, s.passed, s.total,
+                              percent(s), s.languages.empty() ? "" : "  " + s.languages));
     }
   }
   for (const std::string& c : r.collapses) row("collapse", one_line(c, 400));

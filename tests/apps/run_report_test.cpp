@@ -61,15 +61,20 @@ class RunReportTest : public testing::Test {
     std::ofstream(folder / "probes.jsonl")
         << R"({"step":0,"scores":{"identity":{"passed":0,"total":4},"retention":{"passed":9,"total":10}}})"
         << "\n"
-        << R"({"step":3,"scores":{"identity":{"passed":3,"total":4},"retention":{"passed":10,"total":10}}})"
+        << R"({"step":3,"scores":{"identity":{"passed":3,"total":4,"languages":{"en":{"passed":1,"total":2},"zh":{"passed":2,"total":2}}},"retention":{"passed":10,"total":10}}})"
         << "\n"
         << R"({"step":3,"event":"collapse","reason":"<loops>","action":"rollback","lr_factor":0.5})"
         << "\n{\"step\":4,\"sco";
     std::ofstream replies(folder / "replies.jsonl");
     const auto reply = [&](int step, const char* id, const char* group, const char* prompt,
                            const char* text, bool passed) {
-      replies << json{{"step", step},     {"id", id},      {"group", group},
-                      {"prompt", prompt}, {"reply", text}, {"passed", passed}}
+      replies << json{{"step", step},
+                      {"id", id},
+                      {"group", group},
+                      {"prompt", prompt},
+                      {"reply", text},
+                      {"passed", passed},
+                      {"failed", passed ? "" : "contains <x>"}}
                      .dump()
               << "\n";
     };
@@ -155,6 +160,8 @@ TEST_F(RunReportTest, ThePageHasEverything) {
                            "prefers-color-scheme:dark",
                            "name=\"viewport\"",
                            "3 / 3",
+                           "en 1/2, zh 2/2",
+                           "not: contains &lt;x&gt;",
                            "Collapse at step 3: &lt;loops&gt;; rollback, rate x 0.5",
                            "<a href=\"../first/report.html\">first</a>",
                            ">seed</td>"}) {

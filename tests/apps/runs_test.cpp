@@ -304,10 +304,10 @@ TEST_F(RunLogTest, PruneMovesAndWritesDown) {
   EXPECT_EQ(line["to"], (trash / "gone").string());
 
   runs_ok({"unpin", "bad"});
-  EXPECT_TRUE(contains(runs_ok({"prune", "bad", "--yes"}), "bad\n1 runs moved to"));
+  EXPECT_TRUE(contains(runs_ok({"prune", "bad", "--yes"}), "bad\n1 run moved to"));
   EXPECT_TRUE(contains(runs_ok({"prune", "--older-than", "1"}), "nothing to prune"));
   EXPECT_TRUE(contains(runs_ok({"prune", "--keep", "1"}), "nothing to prune"));
-  EXPECT_TRUE(contains(runs_ok({"prune", "--keep", "0"}), "good\n1 runs would"));
+  EXPECT_TRUE(contains(runs_ok({"prune", "--keep", "0"}), "good\n1 run would"));
   EXPECT_EQ(list_runs(dir_.path()), std::vector{dir_.path() / "good"});
 }
 
