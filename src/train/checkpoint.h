@@ -22,7 +22,7 @@ RunIdentity run_identity(const Config& config, const TensorSource& source,
 struct RunPosition {
   TrainerProgress trainer;
   uint64_t data_position = 0;  // samples taken so far
-  std::string note{};            // what the caller wants back, as it is
+  std::string note{};          // what the caller wants back, as it is
 };
 
 // "checkpoint-00000120.safetensors"
