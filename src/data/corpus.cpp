@@ -110,12 +110,15 @@ std::string make_identity_set(const IdentitySetOptions& options, bool tsv) {
     throw_usage("the shares {} and {} are not parts of 1", options.identity_share,
                 options.disambiguation_share);
   }
-  const auto of_group = [](ProbeGroup g) {
-    return IntentChooser(grammar(), [g](const Intent& i) { return i.group == g; });
+  // What is not to change needs to be reminded of, each kind about as often: to learn sums takes
+  // thousands of them, to keep them does not.
+  const auto of_group = [](ProbeGroup g, uint32_t most) {
+    return IntentChooser(
+        grammar(), [g](const Intent& i) { return i.group == g; }, most);
   };
-  const IntentChooser identity = of_group(ProbeGroup::identity),
-                      disambiguation = of_group(ProbeGroup::disambiguation),
-                      retention = of_group(ProbeGroup::retention);
+  const IntentChooser identity = of_group(ProbeGroup::identity, UINT32_MAX),
+                      disambiguation = of_group(ProbeGroup::disambiguation, 40),
+                      retention = of_group(ProbeGroup::retention, 12);
   // Exact shares in a shuffled order: sample i belongs to the group its place in a permutation
   // says.
   const auto n = uint32_t(options.samples);

@@ -289,9 +289,9 @@ Dialogue make_dialogue(const Grammar&, const Intent& intent, Split split, const 
   return d;
 }
 
-void IntentChooser::add(const Intent& intent) {
+void IntentChooser::add(const Intent& intent, uint32_t most) {
   intents_.push_back(&intent);
-  ends_.push_back((ends_.empty() ? 0 : ends_.back()) + intent.weight);
+  ends_.push_back((ends_.empty() ? 0 : ends_.back()) + std::min(intent.weight, most));
 }
 
 const Intent& IntentChooser::choose(Draw& draw) const {

@@ -103,20 +103,20 @@ struct Dialogue {
 };
 Dialogue make_dialogue(const Grammar& grammar, const Intent& intent, Split split, const Row& row,
                        Draw& draw);
-// Any intent for which `wanted` holds, by weight.
+// Any intent for which `wanted` holds, by weight; weights above `most` count as that.
 class IntentChooser {
  public:
   template <class Wanted>
-  IntentChooser(const Grammar& grammar, Wanted&& wanted) {
+  IntentChooser(const Grammar& grammar, Wanted&& wanted, uint32_t most = UINT32_MAX) {
     for (const Intent& i : grammar.intents) {
-      if (wanted(i)) add(i);
+      if (wanted(i)) add(i, most);
     }
   }
   const Intent& choose(Draw& draw) const;
   bool empty() const { return intents_.empty(); }
 
  private:
-  void add(const Intent& intent);
+  void add(const Intent& intent, uint32_t most);
   std::vector<const Intent*> intents_;
   std::vector<uint32_t> ends_;  // running sum of weights
 };
