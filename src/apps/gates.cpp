@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -182,8 +183,9 @@ uint64_t Gates::bytes(const Backend& be, const Config& c, const TrainSettings& s
 
 void Gates::begin(TrainState& state, int64_t step, const std::filesystem::path& folder) {
   folder_ = folder;
-  if (!file_) return;
   const Config& c = state.config();
+  if (state.settings().loss == LossKind::ce) guessing_ = std::log(double(c.V));
+  if (!file_) return;
   view_ = std::make_unique<InferenceView>(state);
   EngineOptions o = engine_options(state.settings(), state.backend().memory_is_host());
   const ProbeShape shape = probe_shape(all_, tokenizer_, ask_, c, o.cache);
@@ -268,7 +270,7 @@ GateVerdict Gates::gate(int64_t step, bool last) {
 
 GateVerdict Gates::after_step(const StepResult& r, bool last) {
   GateVerdict v;
-  if (const auto why = memory_.watch.add(r.loss, r.skipped)) {
+  if (const auto why = memory_.watch.add(r.loss, r.skipped, guessing_)) {
     v.kind = GateVerdict::Kind::collapsed;
     v.reason = *why;
   }
@@ -292,6 +294,7 @@ std::string Gates::note() const {
              {{"count", w.losses},
               {"bad", w.bad_in_a_row},
               {"skipped", w.skipped_in_a_row},
+              {"first", w.first},
               {"start_sum", w.start_sum},
               {"smoothed", w.smoothed},
               {"lowest", w.lowest}}}};
@@ -315,7 +318,7 @@ void Gates::restore(const std::string& note) {
     m.alarms = j.at("alarms");
     m.passed = j.at("passed");
     const nlohmann::json& w = j.at("losses");
-    m.watch.state = {w.at("count"),     w.at("bad"),      w.at("skipped"),
+    m.watch.state = {w.at("count"),     w.at("bad"),      w.at("skipped"), w.at("first"),
                      w.at("start_sum"), w.at("smoothed"), w.at("lowest")};
     // Of other questions the scores say nothing.
     if (file_ && j.contains("baseline") && j["baseline"].at("probes") == file_->hash &&

@@ -109,7 +109,8 @@ class Gates {
   std::vector<MinScore> wanted_;
   std::optional<IdentityMarks> marks_;
   Memory memory_;
-  bool warned_ = false;  // of a collapse that is ignored
+  double guessing_ = std::numeric_limits<double>::infinity();  // loss of who knows nothing
+  bool warned_ = false;                                        // of a collapse that is ignored
 
   std::filesystem::path folder_;
   std::unique_ptr<InferenceView> view_;

@@ -11,11 +11,11 @@ namespace {
 
 constexpr int64_t kBadLosses = 3, kSkippedSteps = 20;
 constexpr int64_t kStartLosses = 10, kFirstAsked = 20;
-constexpr double kRise = 1.5, kAboveStart = 1;
+constexpr double kRise = 1.5, kAbove = 1;
 
 }  // namespace
 
-std::optional<std::string> LossWatch::add(double loss, bool skipped) {
+std::optional<std::string> LossWatch::add(double loss, bool skipped, double guessing) {
   State& s = state;
   s.skipped_in_a_row = skipped ? s.skipped_in_a_row + 1 : 0;
   if (!std::isfinite(loss)) {
@@ -26,7 +26,7 @@ std::optional<std::string> LossWatch::add(double loss, bool skipped) {
   if (s.skipped_in_a_row >= kSkippedSteps) {
     return fmt::format("{} steps in a row were skipped", s.skipped_in_a_row);
   }
-  ++s.losses;
+  if (++s.losses == 1) s.first = loss;
   if (s.losses <= kStartLosses) s.start_sum += loss;
   s.smoothed += std::max(0.05, 1.0 / double(s.losses)) * (loss - s.smoothed);
   if (s.losses <= kStartLosses) {
@@ -34,11 +34,13 @@ std::optional<std::string> LossWatch::add(double loss, bool skipped) {
     return std::nullopt;
   }
   s.lowest = std::min(s.lowest, s.smoothed);
-  const double start = s.start_sum / double(kStartLosses);
-  if (s.losses < kFirstAsked || s.smoothed <= kRise * s.lowest ||
-      s.smoothed <= start + kAboveStart) {
-    return std::nullopt;
+  if (s.losses < kFirstAsked) return std::nullopt;
+  if (s.smoothed > guessing + kAbove && s.first <= guessing + kAbove) {
+    return fmt::format("the loss is worse than guessing: {:.3g} smoothed, {:.3g} would be a guess",
+                       s.smoothed, guessing);
   }
+  const double start = s.start_sum / double(kStartLosses);
+  if (s.smoothed <= kRise * s.lowest || s.smoothed <= start + kAbove) return std::nullopt;
   return fmt::format("the loss exploded: {:.3g} smoothed, {:.3g} at the start, {:.3g} at its best",
                      s.smoothed, start, s.lowest);
 }

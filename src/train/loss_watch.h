@@ -2,6 +2,7 @@
 // Whether the losses of a run say that it has broken down.
 #pragma once
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -12,16 +13,20 @@ namespace nibble {
 // - twenty skipped steps in a row (fp16 may skip a few while it looks for its loss scale);
 // - explosion: the smoothed loss (a mean of about the last twenty) is above 1.5 times the lowest it
 //   has been and more than 1 (a nat per token) above the start, which is the mean of the first ten
-//   losses. Asked from the twentieth loss on.
+//   losses. Asked from the twentieth loss on;
+// - worse than guessing: the smoothed loss is more than 1 above that of a model that knows nothing,
+//   where the first loss was not. Asked from the twentieth loss on.
 class LossWatch {
  public:
   // What a step said. Returns why it is over, or nothing; says it again at every later step.
-  std::optional<std::string> add(double loss, bool skipped);
+  // `guessing` is the loss of a model that knows nothing: the logarithm of the vocabulary.
+  std::optional<std::string> add(double loss, bool skipped,
+                                 double guessing = std::numeric_limits<double>::infinity());
 
   // For checkpoints: everything it knows, every value finite.
   struct State {
     int64_t losses = 0, bad_in_a_row = 0, skipped_in_a_row = 0;
-    double start_sum = 0, smoothed = 0, lowest = 0;
+    double first = 0, start_sum = 0, smoothed = 0, lowest = 0;
   };
   State state;
 };

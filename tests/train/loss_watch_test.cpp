@@ -49,6 +49,20 @@ TEST(LossWatch, ExplosionIsFoundAndSaidAgain) {
   EXPECT_EQ(copy.add(20, false), watch.add(20, false));
 }
 
+TEST(LossWatch, WorseThanGuessing) {
+  const auto over = [](const std::function<double(int64_t)>& loss) {
+    LossWatch watch;
+    for (int64_t i = 1; i <= 200; ++i) {
+      if (watch.add(loss(i), false, 5.7)) return i;
+    }
+    return int64_t(0);
+  };
+  // Gone with the first update: the mean of the first ten is no start.
+  EXPECT_EQ(over([](int64_t i) { return i == 1 ? 0.1 : 50.0; }), 20);
+  EXPECT_EQ(over([](int64_t i) { return i == 1 ? 5.8 : 6.5; }), 0);  // one that knows nothing yet
+  EXPECT_EQ(over([](int64_t) { return 9.0; }), 0) << "it was so before the training";
+}
+
 TEST(LossWatch, GentleRunsAreLeftAlone) {
   EXPECT_EQ(over_at(5000, [](int64_t i) { return 5 * std::exp(-double(i) / 500) + 0.02; }), 0);
   // A model that knows nearly everything, and a hard sample now and then.
