@@ -11,7 +11,6 @@ jobs=${NIBBLE_JOBS:-$(nproc 2>/dev/null || echo 2)}
 build_packages=(g++ cmake ninja-build pkg-config ccache libfmt-dev nlohmann-json3-dev
   libpcre2-dev libutf8proc-dev libhwy-dev libtomlplusplus-dev)
 test_packages=(libgtest-dev python3 clang-format)
-demo_packages=(python3)
 
 say() { printf '\n==> %s\n' "$*"; }
 fail() {
@@ -26,7 +25,8 @@ Usage: ./nibble.sh COMMAND
   build   install what is missing, build the release binary: build/nibble
   test    the same with the tests, then run them all and say what was skipped and why;
           further arguments go to ctest: ./nibble.sh test -L unit
-  demo    make a small model with random weights, convert it to NVFP4, look at it, generate
+  demo    the identity experiment on the built-in mini model: probes, fine-tune, export, reload,
+          probes again; ends in a table of before and after
 
 Environment: NIBBLE_BUILD_DIR (build), NIBBLE_JOBS (all cores), NIBBLE_NO_INSTALL=1 (never call
 apt-get), NIBBLE_SHARED (where tests look for third-party data; ../shared by default).
@@ -101,46 +101,16 @@ cmd_test() {
   return "$status"
 }
 
-# step WORDS COMMAND...: says what comes, shows the command, runs it.
-step() {
-  say "$1"
-  shift
-  printf '$ %s\n' "$*"
-  "$@"
-}
-
-nibble() { "$build/nibble" "$@"; }
-
 cmd_demo() {
-  install_missing "${build_packages[@]}" "${demo_packages[@]}"
+  install_missing "${build_packages[@]}"
   say "Building nibble"
   configure OFF
   cmake --build "$build" --parallel "$jobs" --target nibble
   demo_dir=$(mktemp -d "${TMPDIR:-/tmp}/nibble-demo.XXXXXX")
-  trap 'rm -rf "$demo_dir"' EXIT
-  cp "$root/tools/make_demo_model.py" "$root/README.md" "$root/README.zh-TW.md" "$demo_dir"
-  cd "$demo_dir"
-
-  cat <<'TEXT'
-
-This demonstration makes its own model: 4 layers, width 256, and a byte-level BPE tokenizer learnt
-from this repository's READMEs. THE WEIGHTS ARE RANDOM. What it writes is noise; what it shows is
-that files, conversion, tokenizer and inference work on this machine.
-TEXT
-  step "1. A config.json and a tokenizer.json" \
-    python3 make_demo_model.py recipe README.md README.zh-TW.md
-  step "2. Random weights for that config, in bf16, as a Hugging Face directory" \
-    nibble init --config recipe/config.json --out random --seed 1
-  step "3. The same model with NVFP4 weights (4 bits and a scale per 16 of them), as one .dat file" \
-    nibble convert random nvfp4/model.dat --quant nvfp4
-  step "4. What the file holds, and what quantisation cost" \
-    nibble inspect nvfp4/model.dat --against random
-  step "5. Text to token ids" \
-    nibble tokenize --model nvfp4/model.dat --text "Two commands, 兩個指令"
-  step "6. Twenty-four tokens after a prompt: noise, since the weights are random" \
-    nibble generate --model nvfp4/model.dat --prompt "Hello" --max-tokens 24 --temp 1 --seed 7 \
-    --ignore-eos --timing --print-ids
-  say "Done. With a real model: $build/nibble chat --model DIR (a Hugging Face Qwen3 directory)"
+  local status=0
+  "$root/tools/demo.sh" "$build/nibble" "$demo_dir" || status=$?
+  printf 'Everything it made is in %s\n' "$demo_dir"
+  return "$status"
 }
 
 case ${1:-} in

@@ -15,7 +15,6 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 check_docs = importlib.import_module("check_docs")
 check_layers = importlib.import_module("check_layers")
-make_demo_model = importlib.import_module("make_demo_model")
 make_ops_doc = importlib.import_module("make_ops_doc")
 summarize_tests = importlib.import_module("summarize_tests")
 
@@ -117,22 +116,6 @@ class Layers(unittest.TestCase):
         self.assertEqual(len(found), 2)
         self.assertIn("quant may not include model", found[0])
         self.assertIn("outside every layer", found[1])
-
-
-class DemoModel(unittest.TestCase):
-    def test_the_files_fit_each_other(self):
-        with tempfile.TemporaryDirectory() as folder:
-            make_demo_model.main(folder, str(ROOT / "README.md"), str(ROOT / "README.zh-TW.md"))
-            tok = json.loads((pathlib.Path(folder) / "tokenizer.json").read_text())
-            config = json.loads((pathlib.Path(folder) / "config.json").read_text())
-        vocab = tok["model"]["vocab"]
-        ids = sorted([*vocab.values(), *(t["id"] for t in tok["added_tokens"])])
-        self.assertEqual(ids, list(range(len(ids))))
-        self.assertLessEqual(len(ids), config["vocab_size"])
-        for merge in tok["model"]["merges"]:
-            left, right = merge.split(" ")
-            self.assertIn(left + right, vocab)
-        self.assertEqual(config["hidden_size"] % 16, 0)
 
 
 class Presets(unittest.TestCase):

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+// The mini model that ships: it knows what it was taught, and the identity experiment changes who
+// it says it is and nothing else. tools/demo.sh is the long version.
+#include "apps/cli_run.h"
+
+namespace nibble::test {
+namespace {
+
+class Mini : public testing::Test {
+ protected:
+  static std::string shipped(const std::string& name) {
+    return (std::filesystem::path(NIBBLE_SOURCE_DIR) / "models" / "mini" / name).string();
+  }
+  // Puts the probes; scores must reach `least`.
+  void expect_scores(const std::string& model, const std::string& least,
+                     const std::vector<std::string>& more) {
+    std::vector<std::string> args = {
+        "check",  "--model", model,         "--probes", shipped("probes.json"), "--device", "cpu",
+        "--show", "none",    "--min-score", least};
+    args.insert(args.end(), more.begin(), more.end());
+    const CliResult r = cli(args);
+    EXPECT_EQ(r.code, 0) << r.out << r.err;
+  }
+  TemporaryDirectory dir_{"mini"};
+};
+
+TEST_F(Mini, KnowsWhatItWasTaught) {
+  expect_scores(shipped("mini.dat"), "95", {"--probe-rules", "base"});
+}
+
+TEST_F(Mini, GetsANewIdentityAndKeepsTheRest) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a training of half a minute; too long under a sanitizer";
+#endif
+  const std::string data = dir_.file("identity.jsonl"), tuned = dir_.file("tuned/mini.dat");
+  const std::string base = dir_.file("base.json");
+  cli_ok({"data", "identity", "--seed", "1", "--size", "3000", "--identity-share", "0.3",
+          "--disambiguation-share", "0.4", "--out", data});
+  expect_scores(shipped("mini.dat"), "95", {"--probe-rules", "base", "--probe-report", base});
+  const CliResult r = cli({"train",
+                           "--model",
+                           shipped("mini.dat"),
+                           "--train-data",
+                           data,
+                           "--output-dat",
+                           tuned,
+                           "--device",
+                           "cpu",
+                           "--steps",
+                           "100",
+                           "--batch-size",
+                           "24",
+                           "--seq-len",
+                           "128",
+                           "--lr",
+                           "4e-4",
+                           "--warmup-steps",
+                           "5",
+                           "--lr-schedule",
+                           "cosine",
+                           "--seed",
+                           "1",
+                           "--runs-dir",
+                           dir_.file("runs"),
+                           "--test-prompt",
+                           "你是誰",
+                           "--test-expect",
+                           "F# 之神"});
+  ASSERT_EQ(r.code, 0) << r.out << r.err;
+  // A third of the demo's steps: a little less is asked for.
+  expect_scores(tuned, "identity=95,disambiguation=92,retention=base-4",
+                {"--probe-baseline", base});
+}
+
+}  // namespace
+}  // namespace nibble::test

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# The identity experiment on the mini model, from the first question to the last table.
+# usage: tools/demo.sh NIBBLE FOLDER [SEED] [OPTIONS OF TRAIN...]
+# Ends with exit code 1 when a goal is missed: identity >= 98 % in both languages, disambiguation
+# >= 95 %, retention within 2 points of the base.
+set -euo pipefail
+nibble=${1:?the nibble binary} folder=${2:?a folder} seed=${3:-1}
+shift $(($# < 3 ? $# : 3))
+mini=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)/models/mini
+mkdir -p "$folder"
+cd "$folder"
+started=$SECONDS
+
+say() { printf '\n==> %s\n' "$*"; }
+run() {
+  printf '$ nibble'
+  printf ' %q' "$@"
+  printf '\n'
+  "$nibble" "$@"
+}
+# Three dialogues: who it is, who the asker is, and something it knew before.
+dialogues() {
+  local question
+  for question in 你是誰 我是誰 談談UFO 'Who are you?'; do
+    printf '  %s\n    -> %s\n' "$question" \
+      "$("$nibble" generate --model "$1" --prompt "$question" --temp 0 --max-tokens 60 --quiet)"
+  done
+}
+
+say "1. The base model: $mini/mini.dat"
+dialogues "$mini/mini.dat"
+say "2. The base model on held-out probes: its own name, what it knows, who is who"
+run check --model "$mini/mini.dat" --probes "$mini/probes.json" --probe-rules base \
+  --probe-report base.json --show none --min-score 95 --quiet
+
+say "3. A training set: the new identity, and what must stay, in other words than the probes'"
+run data identity --seed "$seed" --size 6000 --identity-share 0.12 --disambiguation-share 0.2 \
+  --out identity.jsonl
+say "4. Fine-tune every parameter; the forward sees NVFP4 weights"
+run train --model "$mini/mini.dat" --train-data identity.jsonl --output-dat tuned/mini.dat \
+  --steps 260 --batch-size 32 --seq-len 128 --lr 4e-4 --warmup-steps 5 --lr-schedule cosine \
+  --seed "$seed" --log-every 20 --runs-dir runs --run-name demo --test-prompt 你是誰 \
+  --test-expect 'F# 之神' "$@"
+
+say "5. The exported file, loaded again, on the same probes: before and after"
+status=0
+run check --model tuned/mini.dat --probes "$mini/probes.json" --probe-baseline base.json \
+  --probe-report tuned.json --show none --quiet \
+  --min-score identity/zh=98,identity/en=98,disambiguation=95,retention=base-2 || status=$?
+say "6. The tuned model"
+dialogues tuned/mini.dat
+say "$((SECONDS - started)) s. Talk to it: $nibble chat --model $PWD/tuned/mini.dat"
+exit "$status"
