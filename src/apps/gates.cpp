@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/probe_report.h"
+#include "backends/cuda/cuda_backend.h"
 #include "core/error.h"
 #include "core/log.h"
 
@@ -161,20 +162,20 @@ Gates::Gates(const GateFlags& flags, const Tokenizer& tokenizer, TemplateStyle s
 
 Gates::~Gates() = default;
 
-EngineOptions Gates::engine_options(const TrainSettings& s, bool on_host) {
+EngineOptions Gates::engine_options(const TrainSettings& s, const Backend& be) {
   EngineOptions o;
   o.compute = s.compute;
   o.stat = s.stat;
   // As inference does it by default: gates predict what check will say of the exported file.
   const bool packed = s.recipe == Recipe::nvfp4 && s.stat == DType::f32;
-  o.activations = on_host && packed ? Activations::int8 : Activations::none;
+  o.activations = packed && !is_cuda(be) ? Activations::int8 : Activations::none;
   o.cache = o.activations == Activations::none ? s.compute : DType::bf16;
   return o;
 }
 
 uint64_t Gates::bytes(const Backend& be, const Config& c, const TrainSettings& s) const {
   if (!file_) return 0;
-  const EngineOptions o = engine_options(s, be.memory_is_host());
+  const EngineOptions o = engine_options(s, be);
   const ProbeShape shape = probe_shape(all_, tokenizer_, ask_, c, o.cache);
   return KvCache::bytes(c, shape.context * shape.sequences, o.cache) +
          acts_bytes(c, o, std::min(shape.context, o.chunk), 1) +
@@ -187,7 +188,7 @@ void Gates::begin(TrainState& state, int64_t step, const std::filesystem::path& 
   if (state.settings().loss == LossKind::ce) guessing_ = std::log(double(c.V));
   if (!file_) return;
   view_ = std::make_unique<InferenceView>(state);
-  EngineOptions o = engine_options(state.settings(), state.backend().memory_is_host());
+  EngineOptions o = engine_options(state.settings(), state.backend());
   const ProbeShape shape = probe_shape(all_, tokenizer_, ask_, c, o.cache);
   o.context = shape.context;
   engine_ = std::make_unique<BatchEngine>(state.backend(), view_->model(), o, shape.sequences);

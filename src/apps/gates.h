@@ -94,7 +94,7 @@ class Gates {
     ReplySigns all_signs, some_signs;
     LossWatch watch;
   };
-  static EngineOptions engine_options(const TrainSettings& settings, bool on_host);
+  static EngineOptions engine_options(const TrainSettings& settings, const Backend& backend);
   Asked ask(const std::vector<const Probe*>& probes);
   GateVerdict gate(int64_t step, bool last);
   void record(int64_t step, const Asked& asked, const std::vector<std::string>& low,

@@ -106,10 +106,9 @@ constexpr LegacyFlag kFlags[] = {
      "use --step-chunk-rows, for which it is accepted by the training commands"},
     {"--step-chunk-rows", "accepted by the training commands; it never changes a result"},
     {"--offload-mv-to-cpu",
-     "it always ended the run; plan says what fits, --optimizer-state-mode how large the moments "
-     "are"},
+     "it always ended the run; --memory-mode host keeps moments and masters in host memory"},
     {"--offload-w-to-cpu",
-     "it always ended the run; plan says what fits, --memory-mode remake keeps no NVFP4 weights"},
+     "it always ended the run; --memory-mode host keeps masters and moments in host memory"},
     {"--offload-grad-to-cpu",
      "it always ended the run; use --memory-mode release: gradients are freed layer by layer"},
     {"--step-flush-each-param",

@@ -15,16 +15,18 @@ namespace {
 // What a process needs beside the arenas: on a CPU itself with a tokenizer, and the panels a matrix
 // product packs one of its factors into; on a GPU what the backend takes for itself.
 uint64_t program_bytes(const Backend& be, const Config& c, const TrainSettings& s) {
-  if (cuda_memory().bytes > 0) {
+  if (is_cuda(be)) {
     return cuda_memory().bytes + (s.memory == MemoryMode::host ? kCudaUpdateWindows : 0);
   }
-  if (!be.memory_is_host()) return 0;
   constexpr uint64_t kProgram = 24 << 20, kLeastPanels = 8 << 20;
   constexpr uint64_t kPanelBytes = 4 * 32 * sizeof(float);  // for each row of the product's depth
   const int64_t piece = s.loss == LossKind::ce ? vocabulary_piece(c, s, s.max_outputs) : 0;
   const int64_t deepest = std::max({piece, c.C, c.F, c.Hq * c.D, s.max_tokens});
   return kProgram + std::max(kLeastPanels, kPanelBytes * uint64_t(deepest));
 }
+
+// What the driver takes on a GPU after the plan was made: code of kernels and libraries, mostly.
+uint64_t reserve_of(const Backend& be) { return is_cuda(be) ? uint64_t(256) << 20 : 0; }
 
 bool asked_for(MemoryChoice choice, MemoryMode mode) {
   switch (choice) {
@@ -54,14 +56,18 @@ bool possible(MemoryMode mode, const TrainSettings& s, int64_t accumulate) {
   return mode != MemoryMode::host || (s.recipe == Recipe::nvfp4 && s.head() == Recipe::nvfp4);
 }
 
-// Work of a step in tokens: recomputing is work per token (shares of the six products of a
-// weight), the modes cost the same at any size: NVFP4 weights made twice a step, masters and
-// moments over the bus. Measured on an H200 with Qwen3-4B (docs/benchmarks/h200-training.md); the
-// order is what matters.
+// Work of a step in tokens, by what was measured on an H200 with Qwen3-4B
+// (docs/benchmarks/h200-training.md); the order is what matters. Recomputing is work per token.
+// Masters and moments over the bus take the time of some 4,600 tokens, less what is computed
+// meanwhile. NVFP4 weights made twice a step take that of 450; because that may requantise a file
+// which another rule made, the mode comes after those that release or keep gradients.
 double cost_of(MemoryMode mode, Recompute recompute, int64_t tokens) {
-  const double again = recompute == Recompute::none ? 0 : recompute == Recompute::mlp ? 0.17 : 0.27;
-  const double fixed = mode == MemoryMode::remake ? 300 : mode == MemoryMode::host ? 5000 : 0;
-  return double(tokens) * (1 + again) + fixed;
+  const double n = double(tokens);
+  const double again = recompute == Recompute::none ? 0 : recompute == Recompute::mlp ? 0.1 : 0.2;
+  const double fixed = mode == MemoryMode::remake ? 450 + 0.2 * n
+                       : mode == MemoryMode::host ? std::max(600 + 0.2 * n, 4600 - 0.35 * n)
+                                                  : 0;
+  return n * (1 + again) + fixed;
 }
 
 MemoryPlan plan_of(TrainSettings s, MemoryMode mode, Recompute recompute, const Backend& be,
@@ -77,8 +83,8 @@ MemoryPlan plan_of(TrainSettings s, MemoryMode mode, Recompute recompute, const 
     const bool away = a.place == Place::host && !be.memory_is_host();
     (away ? p.on_host : p.total) += a.bytes;
   }
-  p.fits = p.total <= be.available_memory() + cuda_memory().bytes &&
-           p.on_host <= be.available_host_memory();
+  p.fits = p.total + reserve_of(be) <= be.available_memory() + cuda_memory().bytes &&
+           p.on_host <= be.available_host_memory() / 16 * 15;  // it cannot be swapped out
   p.cost = cost_of(mode, recompute, s.max_tokens);
   return p;
 }
@@ -117,10 +123,16 @@ std::string needs(const MemoryPlan& p) {
   arenas += fmt::format("\n  {:<18}{:>12}", "program", format_bytes(smallest.program));
   flags.memory = MemoryChoice::automatic, flags.recompute = RecomputeChoice::automatic;
   std::string help = "no memory mode fits; a smaller --batch-size or --seq-len needs less";
-  for (const MemoryPlan& p : plans_for(s, flags, be, c, global_scales, accumulate)) {
-    if (!p.fits) continue;
-    help = fmt::format("{} needs {} and would fit", memory_flags(p), needs(p));
-    break;
+  if (accumulate > 1) help += ", and --accumulate 1 allows modes that release gradients";
+  std::vector<MemoryPlan> fitting = plans_for(s, flags, be, c, global_scales, accumulate);
+  std::erase_if(fitting, [](const MemoryPlan& p) { return !p.fits; });
+  if (!fitting.empty()) {
+    const MemoryPlan& least = *std::ranges::min_element(fitting, {}, &MemoryPlan::total);
+    help = fmt::format("{} needs {} and would fit", memory_flags(fitting.front()),
+                       needs(fitting.front()));
+    if (least.total < fitting.front().total) {
+      help += fmt::format("; the least, {}, needs {}", memory_flags(least), needs(least));
+    }
   }
   std::string there =
       fmt::format("{} are available", format_bytes(be.available_memory() + cuda_memory().bytes));
@@ -168,9 +180,12 @@ void choose_memory(TrainSettings& s, const TrainFlags& flags, const Backend& be,
   s.recompute = chosen->recompute;
   constexpr std::string_view kRecomputing[] = {"", ", recomputing feed-forwards",
                                                ", recomputing blocks"};
-  log_info("memory mode {}{}: {} of {} available", memory_mode_name(s.memory),
-           kRecomputing[size_t(s.recompute)], needs(*chosen),
-           format_bytes(be.available_memory() + cuda_memory().bytes));
+  const std::string away =
+      chosen->on_host > 0 ? fmt::format(", and {} of the host's", format_bytes(chosen->on_host))
+                          : "";
+  log_info("memory mode {}{}: {} of {} available{}", memory_mode_name(s.memory),
+           kRecomputing[size_t(s.recompute)], format_bytes(chosen->total),
+           format_bytes(be.available_memory() + cuda_memory().bytes), away);
   if (s.memory != MemoryMode::resident && s.optimizer.grad_clip > 0) {
     log_info("released gradients are clipped by the norm of the step before");
   }

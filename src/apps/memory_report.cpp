@@ -30,7 +30,8 @@ void MemoryReport::fill(MemorySample& sample) const {
   sample.rss_mib = mib(process_resident_bytes());
   if (source_ == MemorySource::host) {
     const MemoryInfo system = system_memory();
-    sample.pid_mib = sample.rss_mib;
+    // Where CPU and GPU share memory, what the GPU was given may not count as the process's.
+    sample.pid_mib = sample.rss_mib + mib(cuda_memory().bytes);
     sample.total_mib =
         mib(system.total_bytes - std::min(system.available_bytes, system.total_bytes));
     return;
@@ -55,7 +56,7 @@ void MemoryReport::sample(std::string_view phase, int64_t epoch, int64_t step_in
   fill(s);
   log_debug("[TrainVRAM] phase={} epoch={} stepInEpoch={} globalStep={} pid={}MiB total={}MiB",
             s.phase, epoch, step_in_epoch, global_step, s.pid_mib, s.total_mib);
-  const auto load = [](const MemorySample& m) { return std::max(m.pid_mib, m.rss_mib); };
+  const auto load = [](const MemorySample& m) { return m.pid_mib; };
   if (!peak_ || load(s) > load(*peak_)) peak_ = s;
   if (global_step % every_steps_ != 0) return;
   if (samples_.size() == kMostSamples) thin_out();

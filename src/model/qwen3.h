@@ -38,8 +38,8 @@ void forward(Backend& backend, const Config& config, const Weights& weights, con
 std::vector<KvView> kv_of_acts(Acts& acts, const Config& config);
 
 // From d_out [R, C] (act or stat), the gradient of acts.n_out, to every gradient in `grads`; the
-// head's own are the caller's. Follows a forward_hidden on acts made with Keep::inputs or
-// Keep::all and consumes them. Blocks below the lowest gradient wanted are not visited.
+// head's own are the caller's. Follows a forward_hidden on acts made with any training
+// Keep and consumes them. Blocks below the lowest gradient wanted are not visited.
 void backward(Backend& backend, const Config& config, const Weights& weights, const Batch& batch,
               Acts& acts, const BackActs& scratch, Tensor d_out, const Grads& grads,
               const GradStream& stream, const PassHooks& hooks = {});

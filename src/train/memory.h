@@ -60,7 +60,7 @@ struct TrainArenas {
   Place place_of(const Arena& arena, MemoryMode mode) const;
 };
 
-// Whether parameters of `slot` in `layer` have a dense fp32 master (see kSmallTensor).
+// All of it from these arenas; throws InternalError for settings that exclude each other.
 TrainTensors make_train_tensors(TrainArenas& arenas, const Backend& backend, const Config& config,
                                 const ParamGroups& groups, const TrainSettings& settings,
                                 bool global_scales);

@@ -212,8 +212,8 @@ bool Trainer::update_resident(StepResult& r) {
 
 void Trainer::release_layer(int64_t layer, StepResult& r, double clip, double& squares) {
   const std::vector<size_t> params = trained_params(layer);
-  if (params.empty()) return;
-  const std::vector<double> sums = squares_of(params);
+  // A frozen layer has nothing to update, but its turn in waiting for the updates before it.
+  const std::vector<double> sums = params.empty() ? std::vector<double>() : squares_of(params);
   for (size_t k = 0; k < params.size(); ++k) {
     if (std::isfinite(sums[k])) {
       squares += sums[k];

@@ -12,6 +12,7 @@
 #include "apps/runtime_memory.h"
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cuda/cuda_backend.h"
+#include "core/half.h"
 #include "core/memory_info.h"
 #include "generate/generator.h"
 
@@ -162,6 +163,73 @@ TEST_F(Cuda, ReplayHasTheBitsOfLaunches) {
       ASSERT_EQ(launched.size(), replayed.size());
       EXPECT_EQ(std::memcmp(launched.data(), replayed.data(), launched.size() * 4), 0)
           << dtype_name(cache) << " " << sequences;
+    }
+  }
+}
+
+// Masters and moments in host memory, in more pieces than there are windows, have the bits of those
+// in the GPU's.
+TEST_F(Cuda, UpdatesInHostMemoryHaveTheSameBits) {
+  const auto backend = make_cuda_backend();
+  constexpr int64_t kElements = (int64_t(25) << 20) + 200;
+  const MomentFormat formats[] = {MomentFormat::int8, MomentFormat::nvfp4, MomentFormat::bf16,
+                                  MomentFormat::f32};
+  for (const MomentFormat format : formats) {
+    for (const DType type : {DType::bf16, DType::f32}) {
+      struct Parameter {
+        Arena state, gradient;
+        Tensor master, m, v, grad;
+      };
+      const auto make = [&](Place place) {
+        const auto take = [&](Arena& state, Arena& gradient, Parameter* p) {
+          const int64_t bytes = int64_t(moment_bytes(format, kElements));
+          const Tensor master = state.take(type, {kElements}), m = state.take(DType::u8, {bytes}),
+                       v = state.take(DType::u8, {bytes});
+          const Tensor grad = gradient.take(DType::bf16, {kElements});
+          if (p) p->master = master, p->m = m, p->v = v, p->grad = grad;
+        };
+        Arena state("state"), gradient("gradient");
+        take(state, gradient, nullptr);
+        Parameter p{Arena("state", backend->allocate(state.peak(), "state", place)),
+                    Arena("gradient", backend->allocate(gradient.peak(), "gradient")),
+                    {},
+                    {},
+                    {},
+                    {}};
+        take(p.state, p.gradient, &p);
+        return p;
+      };
+      Parameter here = make(Place::device), there = make(Place::host);
+      std::vector<uint16_t> grad(size_t(kElements), 0);
+      std::vector<std::byte> master(here.master.bytes());
+      for (size_t i = 0; i < grad.size(); ++i) {
+        const float g = float(int64_t(i * 2654435761u % 2001) - 1000) * 1e-6f;
+        grad[i] = to_bf16(g).bits;
+        const float w = 50 * g;
+        const uint16_t half = to_bf16(w).bits;
+        std::memcpy(master.data() + i * dtype_bytes(type),
+                    type == DType::f32 ? static_cast<const void*>(&w) : &half, dtype_bytes(type));
+      }
+      for (Parameter* p : {&here, &there}) {
+        backend->upload(p->master, master.data());
+        backend->upload(p->grad, grad.data());
+        for (int t = 1; t <= 2; ++t) {
+          AdamwStep s;
+          s.lr = 1e-3f, s.bias1 = 0.1f * float(t), s.bias2 = 1e-3f * float(t);
+          s.seed = 5, s.stream = uint64_t(t);
+          const int64_t cut = (int64_t(9) << 20) + 256;
+          backend->adamw_step(p->master, p->grad, p->m, p->v, format, 0, cut, s, {});
+          backend->adamw_step(p->master, p->grad, p->m, p->v, format, cut, kElements - cut, s, {});
+          backend->await_updates(backend->mark_updates());
+        }
+      }
+      for (const auto& [a, b] : {std::pair(here.master, there.master), std::pair(here.m, there.m),
+                                 std::pair(here.v, there.v)}) {
+        std::vector<std::byte> x(a.bytes()), y(b.bytes());
+        backend->download(x.data(), a);
+        backend->download(y.data(), b);
+        EXPECT_TRUE(x == y) << moment_format_name(format) << " " << dtype_name(type);
+      }
     }
   }
 }

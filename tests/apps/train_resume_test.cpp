@@ -123,7 +123,8 @@ TEST_F(TrainResume, AnotherRunIsRefusedWithEveryDifference) {
   differs({{"--train-data", write("other.tsv", "a\tb\n")}}, "training data: ");
   differs({{"--model", dat()}}, "input file: ");
   differs({{"--optimizer-state-mode", "fp32"}}, "optimizer-state-mode: the checkpoint has int8");
-  differs({{"--memory-mode", "release"}}, "gradient release: the checkpoint has no, this run yes");
+  differs({{"--memory-mode", "release"}},
+          "memory-mode releases gradients: the checkpoint has no, this run yes");
   differs({{"--lr-schedule", "linear"}}, "lr-schedule: ");
   differs({{"--lr-scale", "norm=2"}}, "lr-scale: the checkpoint has nothing, this run norm=2");
   // Both of two.

@@ -130,6 +130,27 @@ TEST(AdamwClose, AStepIsThatOfTheScalarRulesButForRoundings) {
   }
 }
 
+// More elements than a grid that stays takes at once.
+TEST(AdamwClose, ManyElements) {
+  const ParameterCase c{MomentFormat::int8, DType::bf16, DType::bf16, 2600, 512, PackedCase{}};
+  RefBackend<double> reference;
+  const auto backend = make_tested_backend(2);
+  Parameter got(*backend, c), want(reference, c);
+  got.set_master([](int64_t i) { return 0.05 * normal_at(1, 0, i); });
+  got.quantize_master();
+  want.take_state(got);
+  want.quantize_master();
+  for (Parameter* p : {&got, &want}) {
+    p->set_grad([](int64_t i) { return 1e-4 * normal_at(2, 0, i); });
+    p->step(adamw_at(1, 1e-3f));
+  }
+  Differences d;
+  ASSERT_NO_FATAL_FAILURE(compare(got, want, &d));
+  EXPECT_LE(d.master, d.elements / 2000);
+  EXPECT_LE(d.first, d.elements / 1000);
+  EXPECT_LE(d.second, d.elements / 5000);
+}
+
 // Values that leave the short way: the general one has the bits of the scalar rules.
 TEST(AdamwClose, ValuesOutOfRangeGiveTheScalarBits) {
   const ParameterCase c{MomentFormat::int8, DType::bf16, DType::bf16, 8, 512, PackedCase{}};

@@ -115,6 +115,18 @@ TEST(NormBack, WeightGradientOverManyRows) {
   }
 }
 
+// More rows than any grid takes at once, heads of each width with threads of their own, and rows
+// wider than one block's threads.
+TEST(NormBack, RowsBeyondOneSweep) {
+  Both b;
+  check(b, {{4300, 2, 128, 0}, DType::bf16, DType::bf16, false, true, Alias::none, Accumulate::no});
+  check(b, {{900, 1, 512, 8}, DType::bf16, DType::bf16, true, true, Alias::none, Accumulate::yes});
+  for (const int64_t width : {64, 256}) {
+    check(b, {{40, 3, width, 0}, DType::f32, DType::f32, false, true, Alias::none, Accumulate::no});
+  }
+  check(b, {{3, 1, 5120, 0}, DType::bf16, DType::bf16, true, true, Alias::none, Accumulate::no});
+}
+
 TEST(NormBack, StatisticsInTheActivationType) {
   Both b;
   on_every_target([&] {

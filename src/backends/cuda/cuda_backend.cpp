@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "backends/cuda/cuda_backend.h"
 
+#include <cstring>
+
 #include "backends/cuda/graph.h"
 #include "backends/cuda/host_updates.h"
 #include "backends/cuda/kernels/kernels.h"
@@ -46,6 +48,8 @@ class CudaBackend final : public Backend {
     return cuda::allocate_device(n_bytes, what);
   }
   Buffer do_allocate_host(size_t n_bytes, std::string_view what) override {
+    // Its windows are part of the plan: they are taken with the rest, not in the first step.
+    if (!host_updates_) host_updates_ = std::make_unique<cuda::HostUpdates>(c_);
     return cuda::allocate_pinned(n_bytes, what);
   }
   uint64_t do_mark_updates() override { return host_updates_ ? host_updates_->mark() : 0; }
@@ -54,11 +58,21 @@ class CudaBackend final : public Backend {
   }
   void do_upload(Tensor dst, const void* host) override {
     if (dst.bytes() == 0) return;
+    if (cuda::is_pinned(dst.data)) {
+      do_sync();
+      std::memcpy(dst.data, host, dst.bytes());
+      return;
+    }
     NIBBLE_CUDA(cudaMemcpyAsync(dst.data, host, dst.bytes(), cudaMemcpyDefault, c_.stream));
     // The copy may still read `host`, which is the caller's to reuse.
     NIBBLE_CUDA(cudaStreamSynchronize(c_.stream));
   }
   void do_download(void* host, Tensor src) override {
+    if (src.bytes() > 0 && cuda::is_pinned(src.data)) {
+      do_sync();  // what writes it may still run
+      std::memcpy(host, src.data, src.bytes());
+      return;
+    }
     if (src.bytes() > 0) {
       NIBBLE_CUDA(cudaMemcpyAsync(host, src.data, src.bytes(), cudaMemcpyDefault, c_.stream));
     }
@@ -243,20 +257,22 @@ class CudaBackend final : public Backend {
                      int64_t begin, int64_t count, const AdamwStep& step,
                      const Requantize& requantize) override {
     if (cuda::is_pinned(master.data)) {
-      if (!host_updates_) host_updates_ = std::make_unique<cuda::HostUpdates>(c_);
       host_updates_->step(master, grad, m, v, format, begin, count, step, requantize);
     } else {
       cuda::adamw_step(c_, master, grad, m, v, format, begin, count, step, requantize);
     }
+    if (c_.sync_each_op && host_updates_) host_updates_->await(host_updates_->mark());
     c_.finish("adamw_step");
   }
 
   CudaDevice device_;
   cuda::Context c_;
-  std::unique_ptr<cuda::HostUpdates> host_updates_;  // made when there are such
+  std::unique_ptr<cuda::HostUpdates> host_updates_;  // made with the first memory of that kind
 };
 
 }  // namespace
+
+bool is_cuda(const Backend& backend) { return backend.name().starts_with("cuda ("); }
 
 std::string cuda_linear_kernels(const Backend& backend, DType compute, Activations activations) {
   const auto* cuda = dynamic_cast<const CudaBackend*>(&backend);

@@ -36,6 +36,8 @@ struct CudaOptions {
 // DeviceError with cuda_support().problem when there is no usable device.
 std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options = {});
 
+bool is_cuda(const Backend& backend);  // whatever decorates it
+
 // Which kernels products of packed weights use on a CUDA backend, for the log; "" on any other.
 std::string cuda_linear_kernels(const Backend& backend, DType compute, Activations activations);
 

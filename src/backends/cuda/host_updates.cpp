@@ -2,6 +2,7 @@
 #include "backends/cuda/host_updates.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/kernels/adamw.h"
@@ -19,6 +20,19 @@ cudaEvent_t make_event() {
   NIBBLE_CUDA(cudaEventCreateWithFlags(&e, cudaEventDisableTiming));
   return e;
 }
+
+// Launches go to another stream for a while, also when one of them fails.
+class OnStream {
+ public:
+  OnStream(Context& c, cudaStream_t stream) : c_(c), main_(std::exchange(c.stream, stream)) {}
+  ~OnStream() { c_.stream = main_; }
+  OnStream(const OnStream&) = delete;
+  OnStream& operator=(const OnStream&) = delete;
+
+ private:
+  Context& c_;
+  cudaStream_t main_;
+};
 
 constexpr size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
@@ -133,10 +147,10 @@ void HostUpdates::step(Tensor master, Tensor grad, Tensor m, Tensor v, MomentFor
     copy(piece, Way::to_device, in_);
     NIBBLE_CUDA(cudaEventRecord(w.loaded, in_));
     NIBBLE_CUDA(cudaStreamWaitEvent(update_, w.loaded));
-    const cudaStream_t main = c_.stream;
-    c_.stream = update_;
-    adamw_at(c_, places, master.dtype, grad, format, at, elements, step, rq);
-    c_.stream = main;
+    {
+      const OnStream aside(c_, update_);
+      adamw_at(c_, places, master.dtype, grad, format, at, elements, step, rq);
+    }
     NIBBLE_CUDA(cudaEventRecord(w.updated, update_));
     NIBBLE_CUDA(cudaStreamWaitEvent(out_, w.updated));
     copy(piece, Way::to_host, out_);

@@ -16,6 +16,8 @@ std::unique_ptr<Backend> make_cuda_backend(const CudaOptions&) {
   throw_device("--device cuda: {}", cuda_support().problem);
 }
 
+bool is_cuda(const Backend&) { return false; }
+
 std::string cuda_linear_kernels(const Backend&, DType, Activations) { return {}; }
 
 CudaMemory cuda_memory() { return {}; }

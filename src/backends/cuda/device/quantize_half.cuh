@@ -102,7 +102,8 @@ __device__ __forceinline__ QuantisedHalf four_over_six_half(const float (&x)[8],
 // - Adding and taking away 96 times the power of two below y (at least 1) leaves one fraction bit,
 //   which is E2M1: of the sum's eight bits six lie above.
 // - value * scale has six bits and lies within a step of the weight: their difference is exact in
-//   bf16, while amax is below kPairLimit (then the scale does not saturate).
+//   bf16, while amax is below kPairLimit (a saturated scale of the fours
+//   candidate loses against the sixes, whose scale does not saturate there).
 constexpr float kPairLimit = 2048;
 constexpr uint32_t kPairSigns = 0x80008000u;
 

@@ -65,11 +65,11 @@ __global__ void cross_entropy_back_kernel(D* dlogits, int64_t d_stride, const T*
                                           int64_t stride, int64_t cols, AnyFloats stats,
                                           const int32_t* targets, int64_t v_begin, double scale) {
   enter();
-  const int64_t n = blockIdx.y;
+  const int64_t n = blockIdx.x;  // rows may be many: only x reaches that far
   const bool wanted = targets[n] >= 0;
   const int64_t target = int64_t(targets[n]) - v_begin;
   const float largest = stats[3 * n], sum = stats[3 * n + 1];
-  const int64_t i = (int64_t(blockIdx.x) * kThreads + threadIdx.x) * W;
+  const int64_t i = (int64_t(blockIdx.y) * kThreads + threadIdx.x) * W;
   if (i >= cols) return;
   float v[W];
   load_f32<W>(logits + n * stride + i, v);
@@ -133,7 +133,7 @@ void cross_entropy_back(const Context& c, Tensor dlogits, Tensor logits, Tensor 
       with_width(
           [&](auto w) {
             constexpr int W = decltype(w)::value;
-            const dim3 blocks(blocks_for(logits.dim(1), kThreads * W), unsigned(logits.dim(0)));
+            const dim3 blocks(unsigned(logits.dim(0)), blocks_for(logits.dim(1), kThreads * W));
             launch(c, {blocks, dim3(kThreads)}, cross_entropy_back_kernel<D, T, W>, ptr<D>(dlogits),
                    dlogits.row_stride, ptr<const T>(logits), logits.row_stride, logits.dim(1),
                    AnyFloats(stats), ptr<const int32_t>(targets), v_begin, scale);
