@@ -58,7 +58,7 @@ void check_probes(const CheckOptions& o, const Runtime& r, CheckReport& report) 
   engine_options.context = shape.context;
   const auto start = std::chrono::steady_clock::now();
   BatchEngine engine(*r.backend, r.model, engine_options, shape.sequences);
-  Progress progress("probes", uint64_t(probes.size()));
+  Progress progress("probes", uint64_t(probes.size()), "probes");
   int64_t told = 0;
   const std::vector<ProbeResult> results =
       ask_probes(engine, r.require_tokenizer(), probes, ask, [&](int64_t done) {

@@ -56,8 +56,10 @@ std::string multilingual(Draw& d) { return expand(kOther, {}, d); }
 void fill(std::vector<std::string>& out, std::set<std::string>& seen, int64_t count, Draw& draw,
           std::string (*make)(Draw&), const char* what) {
   int64_t made = 0;
-  for (int64_t attempt = 0; made < count; ++attempt) {
-    if (attempt == count * 100) {
+  // Nothing new for so long: all there is has been drawn, almost certainly.
+  constexpr int64_t kInVain = 20000;
+  for (int64_t in_vain = 0; made < count; ++in_vain) {
+    if (in_vain == kInVain) {
       throw_usage(
           "there are only about {} different {} prompts, {} are needed: use a smaller count", made,
           what, count);
@@ -66,6 +68,7 @@ void fill(std::vector<std::string>& out, std::set<std::string>& seen, int64_t co
     if (!seen.insert(prompt).second) continue;
     out.push_back(std::move(prompt));
     ++made;
+    in_vain = 0;
   }
 }
 
