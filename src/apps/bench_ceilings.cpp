@@ -39,7 +39,7 @@ double best_seconds(Backend& be, int passes, F&& work) {
 
 Ceilings measure_ceilings(Backend& be, int threads, size_t buffer) {
   Ceilings c;
-  if (cuda_memory().bytes > 0) {
+  if (is_cuda(be)) {
     const int64_t n = matrix_size_that_fits(be, 8192);
     c = {copy_bandwidth(be, copy_size_that_fits(be, buffer), 7), matrix_peak(be, n, 7), "copy",
          "GEMM", ""};

@@ -4,7 +4,6 @@
 
 #include "apps/command.h"
 #include "apps/memory_choice.h"
-#include "backends/cuda/cuda_backend.h"
 #include "core/memory_info.h"
 #include "nlohmann/json.hpp"
 #include "train/memory.h"
@@ -90,7 +89,7 @@ ExitCode run_plan(const PlanOptions& o, Io& io) {
   s.max_sequences = o.sequences.value_or(o.batch.batch_size);
   const std::vector<MemoryPlan> rows =
       memory_plans(s, o.train, *backend, config, global_scales, o.batch.accumulate);
-  const uint64_t available = backend->available_memory() + cuda_memory().bytes;
+  const uint64_t available = memory_budget(*backend);
   if (o.json) {
     print_json(rows, available, io.out);
   } else {

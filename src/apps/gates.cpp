@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/probe_report.h"
+#include "apps/runtime.h"
 #include "backends/cuda/cuda_backend.h"
 #include "core/error.h"
 #include "core/log.h"
@@ -168,8 +169,9 @@ EngineOptions Gates::engine_options(const TrainSettings& s, const Backend& be) {
   o.stat = s.stat;
   // As inference does it by default: gates predict what check will say of the exported file.
   const bool packed = s.recipe == Recipe::nvfp4 && s.stat == DType::f32;
-  o.activations = packed && !is_cuda(be) ? Activations::int8 : Activations::none;
-  o.cache = o.activations == Activations::none ? s.compute : DType::bf16;
+  const Device::Kind device = is_cuda(be) ? Device::cuda : Device::cpu;
+  o.activations = default_activations(device, packed);
+  o.cache = default_cache(device, o.activations, s.compute);
   return o;
 }
 

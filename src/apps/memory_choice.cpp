@@ -83,7 +83,7 @@ MemoryPlan plan_of(TrainSettings s, MemoryMode mode, Recompute recompute, const 
     const bool away = a.place == Place::host && !be.memory_is_host();
     (away ? p.on_host : p.total) += a.bytes;
   }
-  p.fits = p.total + reserve_of(be) <= be.available_memory() + cuda_memory().bytes &&
+  p.fits = p.total + reserve_of(be) <= memory_budget(be) &&
            p.on_host <= be.available_host_memory() / 16 * 15;  // it cannot be swapped out
   p.cost = cost_of(mode, recompute, s.max_tokens);
   return p;
@@ -134,8 +134,7 @@ std::string needs(const MemoryPlan& p) {
       help += fmt::format("; the least, {}, needs {}", memory_flags(least), needs(least));
     }
   }
-  std::string there =
-      fmt::format("{} are available", format_bytes(be.available_memory() + cuda_memory().bytes));
+  std::string there = fmt::format("{} are available", format_bytes(memory_budget(be)));
   if (!be.memory_is_host()) {
     there +=
         fmt::format(" on {}, {} on the host", be.name(), format_bytes(be.available_host_memory()));
@@ -145,6 +144,10 @@ std::string needs(const MemoryPlan& p) {
 }
 
 }  // namespace
+
+uint64_t memory_budget(const Backend& be) {
+  return be.available_memory() + (is_cuda(be) ? cuda_memory().bytes : 0);
+}
 
 std::string memory_flags(const MemoryPlan& p) {
   return fmt::format("--memory-mode {} --recompute {}", memory_mode_name(p.mode),
@@ -185,7 +188,7 @@ void choose_memory(TrainSettings& s, const TrainFlags& flags, const Backend& be,
                           : "";
   log_info("memory mode {}{}: {} of {} available{}", memory_mode_name(s.memory),
            kRecomputing[size_t(s.recompute)], format_bytes(chosen->total),
-           format_bytes(be.available_memory() + cuda_memory().bytes), away);
+           format_bytes(memory_budget(be)), away);
   if (s.memory != MemoryMode::resident && s.optimizer.grad_clip > 0) {
     log_info("released gradients are clipped by the norm of the step before");
   }

@@ -20,6 +20,10 @@ struct MemoryPlan {
   double cost = 0;  // of a step, in tokens' worth of work
 };
 
+// What a run can have of the backend's memory: what is free, and what the backend took before and
+// is counted in every plan.
+uint64_t memory_budget(const Backend& backend);
+
 // Every way the flags allow, the fastest first. Throws UsageError for flags that exclude each
 // other.
 std::vector<MemoryPlan> memory_plans(TrainSettings settings, const TrainFlags& flags,

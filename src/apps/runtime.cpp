@@ -38,8 +38,7 @@ std::optional<Recipe> recipe_of(RecipeChoice choice) {
 // Before the weights are loaded: `packed` says whether a linear layer will be NVFP4.
 Activations choose_activations(ActivationsChoice choice, Device::Kind device, bool packed) {
   switch (choice) {
-    case ActivationsChoice::automatic:
-      return packed && device == Device::cpu ? Activations::int8 : Activations::none;
+    case ActivationsChoice::automatic: return default_activations(device, packed);
     case ActivationsChoice::bf16: return Activations::none;
     case ActivationsChoice::nvfp4: return Activations::nvfp4;
     case ActivationsChoice::int8: break;
@@ -282,6 +281,14 @@ std::vector<int32_t> Runtime::stop_ids() const {
   return ids;
 }
 
+Activations default_activations(Device::Kind device, bool packed) {
+  return packed && device == Device::cpu ? Activations::int8 : Activations::none;
+}
+
+DType default_cache(Device::Kind device, Activations activations, DType compute) {
+  return device == Device::cuda || activations == Activations::none ? compute : DType::bf16;
+}
+
 EngineOptions Runtime::engine_options(const CacheOptions& c, int64_t sequences) const {
   const bool on_gpu = device.kind == Device::cuda;
   EngineOptions e;
@@ -295,8 +302,7 @@ EngineOptions Runtime::engine_options(const CacheOptions& c, int64_t sequences) 
                                           : c.chunk.value_or(chunk);
   e.compute = compute;
   e.activations = activations;
-  const bool as_computed = on_gpu || activations == Activations::none;
-  e.cache = float_type(c.kv_dtype, as_computed ? compute : DType::bf16);
+  e.cache = float_type(c.kv_dtype, default_cache(device.kind, activations, compute));
   return e;
 }
 

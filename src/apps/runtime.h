@@ -46,6 +46,10 @@ struct CacheOptions {
   void visit_fields(Fields& f);
 };
 
+// What inference does where nothing is asked for. `packed`: a linear layer is NVFP4.
+Activations default_activations(Device::Kind device, bool packed);
+DType default_cache(Device::Kind device, Activations activations, DType compute);
+
 struct Runtime {
   ModelPaths paths;
   Device device = Device::cpu;  // where the backend is

@@ -272,7 +272,9 @@ class CudaBackend final : public Backend {
 
 }  // namespace
 
-bool is_cuda(const Backend& backend) { return backend.name().starts_with("cuda ("); }
+bool is_cuda(const Backend& backend) {
+  return dynamic_cast<const CudaBackend*>(&backend) != nullptr;
+}
 
 std::string cuda_linear_kernels(const Backend& backend, DType compute, Activations activations) {
   const auto* cuda = dynamic_cast<const CudaBackend*>(&backend);

@@ -36,7 +36,7 @@ struct CudaOptions {
 // DeviceError with cuda_support().problem when there is no usable device.
 std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options = {});
 
-bool is_cuda(const Backend& backend);  // whatever decorates it
+bool is_cuda(const Backend& backend);  // itself, not something around it
 
 // Which kernels products of packed weights use on a CUDA backend, for the log; "" on any other.
 std::string cuda_linear_kernels(const Backend& backend, DType compute, Activations activations);
