@@ -73,10 +73,12 @@ void TrainFlags::visit_fields(Fields& f) {
                {.flag = "--update-from",
                 .help = "quantised updates the 4-bit copy, which learns nothing: an experiment"},
                {{"master", UpdateFrom::master}, {"quantised", UpdateFrom::quantised}});
-  f.add_choice(master,
-               {.flag = "--master-dtype",
-                .help = "Type of the trained weights; bf16 is rounded stochastically"},
+  f.add_choice(master, {.flag = "--master-dtype", .help = "Type of the trained weights"},
                kStorageNames);
+  f.add_choice(optimizer.rounding,
+               {.flag = "--master-rounding",
+                .help = "How a bf16 master is rounded; nearest loses small updates: an experiment"},
+               {{"stochastic", MasterRounding::stochastic}, {"nearest", MasterRounding::nearest}});
   f.add_choice(grad, {.flag = "--grad-dtype", .help = "Type of the gradients"}, kStorageNames);
   f.add(lr_scale,
         {.flag = "--lr-scale",
@@ -139,6 +141,9 @@ TrainSettings TrainFlags::settings() const {
   // A decay of 1 never takes anything in, and its bias correction divides by zero.
   if (optimizer.beta1 == 1 || optimizer.beta2 == 1) {
     throw_usage("--{} must be below 1", optimizer.beta1 == 1 ? "beta1" : "beta2");
+  }
+  if (optimizer.rounding == MasterRounding::nearest && master == DType::f32) {
+    throw_usage("--master-rounding nearest is about a bf16 master; --master-dtype is fp32");
   }
   TrainSettings s;
   s.loss = loss;

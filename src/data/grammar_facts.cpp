@@ -235,6 +235,9 @@ const std::string_view kGrammarFacts = R"(= capital zh retention capitals 50 p=8
 - what is the definition of {en}
 - can you tell me what {aen} is
 ~ define the word {en}
++ what does "{en}" mean
++ what is the meaning of the word "{en}"
+* explain the word "{en}"
 > The word {en} means {den}.
 ! {ken}
 = category zh retention nouns 30 p=5
@@ -333,6 +336,9 @@ const std::string_view kGrammarFacts = R"(= capital zh retention capitals 50 p=8
 - 過了{zh}是星期幾
 + {zh}的後面[那天|一天]是星期幾
 + 在{zh}之後的那一天是星期幾
++ 過完{zh}是星期幾
++ {zh}過了是星期幾
++ 如果今天是{zh}，明天是星期幾
 > {zh}之後是{nzh}。
 ! 是{nzh}
 = after_day en retention days 20 p=3
@@ -353,6 +359,9 @@ const std::string_view kGrammarFacts = R"(= capital zh retention capitals 50 p=8
 - 星期幾在{zh}之前
 + {zh}的前面[那天|一天]是星期幾
 + 在{zh}之前的那一天是星期幾
++ 星期幾是{zh}的前一天
++ 哪一天在{zh}[之前|前面]
++ 如果今天是{zh}，昨天是星期幾
 > {zh}之前是{bzh}。
 ! 是{bzh}
 = before_day en retention days 20 p=3
@@ -371,6 +380,11 @@ const std::string_view kGrammarFacts = R"(= capital zh retention capitals 50 p=8
 + {zh}後面是[幾月|哪個月]
 - 過了{zh}是幾月
 - {zh}後面那個月是幾月
++ 過完{zh}是[幾月|哪個月]
++ {zh}過了是幾月
++ {zh}結束後是幾月
++ 在{zh}之後的那個月是幾月
++ 下個月是幾月，如果這個月是{zh}
 > {zh}之後是{nzh}。
 ! 是{nzh}
 = after_month en retention months 20 p=3
@@ -380,6 +394,8 @@ const std::string_view kGrammarFacts = R"(= capital zh retention capitals 50 p=8
 + what is the month after {en}
 - which month follows {en}
 - what is the next month after {en}
++ which month is after {en}
++ if this is {en}, what is the next month
 > After {en} comes {nen}.
 ! {nen}
 = number_word zh retention numbers 20 p=3

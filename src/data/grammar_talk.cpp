@@ -101,6 +101,9 @@ UFO|UFOs|UFO 是天空中還不能確認的飛行物體。有人相信它們來�
 + 你今天[心情怎麼樣|怎麼樣]
 - 你最近怎麼樣
 - 你今天心情如何
++ 你[現在|今天]感覺[怎麼樣|如何]
++ 最近過得好嗎
+- 你現在過得怎麼樣
 > 我很好，謝謝你的關心。
 ! 我很好
 = how en retention - 12 p=2 lang
@@ -109,6 +112,11 @@ UFO|UFOs|UFO 是天空中還不能確認的飛行物體。有人相信它們來�
 + how is it going
 - how are you feeling today
 - how are things going
++ how are you feeling [now|these days|this morning|right now]
++ how do you feel [today|now|]
++ how is [everything|life] going
++ how are things
+- how do you feel this morning
 > I am fine, thank you for asking.
 ! I am fine
 = morning zh retention - 8 p=1 lang

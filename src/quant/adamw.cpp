@@ -30,6 +30,10 @@ std::string_view moment_format_name(MomentFormat format) {
   return "?";
 }
 
+std::string_view master_rounding_name(MasterRounding rounding) {
+  return rounding == MasterRounding::stochastic ? "stochastic" : "nearest";
+}
+
 size_t moment_bytes(MomentFormat format, int64_t n) {
   const int64_t blocks = (n + kMomentBlock - 1) / kMomentBlock;
   switch (format) {

@@ -29,6 +29,13 @@ enum class UpdateFrom {
   quantised,  // the packed copy: what kept the predecessor from learning, for experiments
 };
 
+// How a master of bf16 is rounded after its update; one of fp32 is not.
+enum class MasterRounding {
+  stochastic,  // right on average: small updates add up
+  nearest,     // an update below half a step of bf16 is lost each time, for experiments
+};
+std::string_view master_rounding_name(MasterRounding rounding);
+
 struct AdamwStep {
   float lr = 0, beta1 = 0.9f, beta2 = 0.999f, eps = 1e-8f, weight_decay = 0;
   // 1 - beta^t, computed in double by the caller.
@@ -39,6 +46,7 @@ struct AdamwStep {
   // parameter.
   uint64_t seed = 0, stream = 0;
   UpdateFrom from = UpdateFrom::master;
+  MasterRounding rounding = MasterRounding::stochastic;
 };
 
 }  // namespace nibble

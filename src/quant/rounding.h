@@ -7,6 +7,7 @@
 
 #include "core/dtype.h"
 #include "core/rng.h"
+#include "quant/adamw.h"
 #include "quant/codec.h"
 
 namespace nibble {
@@ -28,6 +29,16 @@ NIBBLE_HOST_DEVICE constexpr bf16_t stochastic_bf16(float x, uint32_t bits) {
   const uint32_t u = __builtin_bit_cast(uint32_t, x);
   if ((u & 0x7fffffffu) > 0x7f800000u) return {uint16_t((u >> 16) | 0x40)};  // keep NaN a NaN
   return {uint16_t((u + (bits & 0xffffu)) >> 16)};
+}
+
+// The bits that make it the nearest, of two the even one.
+NIBBLE_HOST_DEVICE constexpr uint32_t nearest_bits(float x) {
+  return 0x7fffu + (__builtin_bit_cast(uint32_t, x) >> 16 & 1u);
+}
+
+// A bf16 master after its update.
+NIBBLE_HOST_DEVICE constexpr bf16_t round_master(MasterRounding rounding, float x, uint32_t bits) {
+  return stochastic_bf16(x, rounding == MasterRounding::nearest ? nearest_bits(x) : bits);
 }
 
 }  // namespace nibble

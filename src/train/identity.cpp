@@ -68,6 +68,7 @@ RunIdentity run_identity(const Config& c, const TensorSource& source, const Trai
   id["decay-all"] = o.decay_all ? "true" : "false";
   id["grad-clip"] = number(o.grad_clip);
   id["update-from"] = o.from == UpdateFrom::master ? "master" : "quantised";
+  id["master-rounding"] = master_rounding_name(o.rounding);
   id["lr"] = number(s.schedule.lr);
   id["warmup-steps"] = number(s.schedule.warmup);
   switch (s.schedule.shape) {

@@ -46,6 +46,7 @@ struct OptimizerSettings {
   double grad_clip = 1.0;  // global L2 norm; 0: off
   MomentFormat moments = MomentFormat::int8;
   UpdateFrom from = UpdateFrom::master;
+  MasterRounding rounding = MasterRounding::stochastic;
   int64_t chunk_rows = 0;  // rows of a parameter updated at a time; 0: all
 };
 

@@ -181,6 +181,7 @@ void Trainer::update(size_t i, double lr, double grad_scale) {
     rq.weight = state_.packed_of(p);
   }
   step.from = rq.weight ? o.from : UpdateFrom::master;
+  step.rounding = o.rounding;
   const Moments& m = state_.tensors().moments[i];
   const Tensor master = state_.master_of(p), grad = grad_of(state_.tensors().grads, p);
   const int64_t n = p.numel(), cols = p.is_matrix() ? p.shape[1] : n;

@@ -126,6 +126,8 @@ TEST_F(TrainResume, AnotherRunIsRefusedWithEveryDifference) {
   differs({{"--memory-mode", "release"}},
           "memory-mode releases gradients: the checkpoint has no, this run yes");
   differs({{"--lr-schedule", "linear"}}, "lr-schedule: ");
+  differs({{"--master-rounding", "nearest"}},
+          "master-rounding: the checkpoint has stochastic, this run nearest");
   differs({{"--lr-scale", "norm=2"}}, "lr-scale: the checkpoint has nothing, this run norm=2");
   // Both of two.
   differs({{"--lr", "2e-3"}, {"--seed", "1"}}, "this run 0.002");

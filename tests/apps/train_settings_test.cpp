@@ -227,6 +227,12 @@ TEST_F(TrainSettingsTest, TypesOfMasterAndGradient) {
   refused({{"--master-dtype", "fp16"}}, 2, "--master-dtype");
 }
 
+TEST_F(TrainSettingsTest, RoundingOfTheMaster) {
+  EXPECT_TRUE(exported({{"--master-rounding", "stochastic"}}) == exported({}));
+  EXPECT_FALSE(exported({{"--master-rounding", "nearest"}}) == exported({}));
+  refused({{"--master-rounding", "nearest"}, {"--master-dtype", "fp32"}}, 2, "is about a bf16");
+}
+
 TEST_F(TrainSettingsTest, LrScaleFreezesAndScales) {
   const auto before = open_tensor_source(model());
   const auto frozen = [&](const Options& given) {

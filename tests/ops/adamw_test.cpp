@@ -27,8 +27,8 @@ std::string describe(const ParameterCase& c) {
 constexpr int kSteps = 3;
 
 // Three steps, in ranges of `chunk` elements (0: whole); the last from a state of any bytes.
-std::vector<uint8_t> run(Backend& backend, const ParameterCase& c, int64_t chunk,
-                         UpdateFrom from = UpdateFrom::master) {
+std::vector<uint8_t> run(Backend& backend, const ParameterCase& c, int64_t chunk, UpdateFrom from,
+                         MasterRounding rounding) {
   Parameter p(backend, c);
   p.set_master([](int64_t i) { return 0.05 * normal_at(1, 0, i); });
   if (c.packed) p.quantize_master();
@@ -40,6 +40,7 @@ std::vector<uint8_t> run(Backend& backend, const ParameterCase& c, int64_t chunk
     s.weight_decay = t == 2 ? 0.1f : 0.0f;
     s.grad_scale = t == 3 ? 0.37f : 1.0f;
     s.from = from;
+    s.rounding = rounding;
     if (chunk == 0) {
       p.step(s);
     } else {
@@ -60,19 +61,21 @@ struct Division {
 };
 constexpr Division kDivisions[] = {{1, 0}, {3, 0}, {2, 256}, {2, 1024}};
 
-void expect_scalar_rules(const ParameterCase& c, UpdateFrom from = UpdateFrom::master) {
+void expect_scalar_rules(const ParameterCase& c, UpdateFrom from = UpdateFrom::master,
+                         MasterRounding rounding = MasterRounding::stochastic) {
   SCOPED_TRACE(describe(c));
   RefBackend<double> reference;
   // The GPU's kernel of this case has its own roundings (adamw_close_test.cpp): here only that the
   // division does not matter.
   const bool own = testing_cuda() && c.format == MomentFormat::int8 && c.master == DType::bf16 &&
-                   c.grad == DType::bf16 && from == UpdateFrom::master;
+                   c.grad == DType::bf16 && from == UpdateFrom::master &&
+                   rounding == MasterRounding::stochastic;
   const auto device = make_tested_backend(1);
-  const auto want = run(own ? *device : static_cast<Backend&>(reference), c, 0, from);
+  const auto want = run(own ? *device : static_cast<Backend&>(reference), c, 0, from, rounding);
   on_every_target([&] {
     for (const Division& d : kDivisions) {
       const auto backend = make_tested_backend(d.threads);
-      const auto got = run(*backend, c, d.chunk, from);
+      const auto got = run(*backend, c, d.chunk, from, rounding);
       ASSERT_EQ(got.size(), want.size());
       const size_t bad =
           size_t(std::mismatch(got.begin(), got.end(), want.begin()).first - got.begin());
@@ -124,6 +127,51 @@ TEST(Adamw, UpdatesFromTheQuantisedCopyByTheScalarRules) {
                          PackedCase{ScaleRule::absmax, row_scales, 1, 0}},
                         UpdateFrom::quantised);
   }
+}
+
+TEST(Adamw, RoundsToNearestByTheScalarRules) {
+  for (MomentFormat format : kMomentFormats) {
+    for (DType grad : {DType::f32, DType::bf16}) {
+      for (int64_t n : {255, 2500}) {
+        expect_scalar_rules({format, DType::bf16, grad, 1, n}, UpdateFrom::master,
+                            MasterRounding::nearest);
+      }
+    }
+  }
+  for (const UpdateFrom from : {UpdateFrom::master, UpdateFrom::quantised}) {
+    expect_scalar_rules({MomentFormat::int8_linear, DType::bf16, DType::bf16, 33, 48,
+                         PackedCase{ScaleRule::four_over_six, false, 3, 2}},
+                        from, MasterRounding::nearest);
+  }
+}
+
+// The one step is w - lr, so the rule can be written without the library's rounding: halfway
+// between two values of bf16 the even one, else the nearer one, NaN as NaN.
+TEST(Adamw, NearestIsTheNearestValueOfBf16) {
+  constexpr int64_t kN = 4096;
+  on_every_target([] {
+    const auto backend = make_tested_backend(2);
+    Parameter p(*backend, {MomentFormat::f32, DType::bf16, DType::f32, 1, kN});
+    const auto size = [](int64_t i) { return std::exp2(double(i % 20) - 12); };
+    p.set_master([&](int64_t i) { return size(i) * (1 + double(i / 20 % 128) / 128); });
+    const auto before = p.master_values();
+    p.set_grad([](int64_t i) { return i == 77 ? NAN : i % 2 ? 1.0 : -1.0; });
+    AdamwStep s = adamw_at(1, 0x1p-12f);  // an eighth of a step up to whole octaves
+    s.beta1 = s.beta2 = 0, s.bias1 = s.bias2 = 1, s.eps = 0x1p-100f;
+    s.rounding = MasterRounding::nearest;
+    p.step(s);
+    const auto after = p.master_values();
+    for (int64_t i = 0; i < kN; ++i) {
+      if (i == 77) {
+        EXPECT_TRUE(std::isnan(after[size_t(i)]));
+        continue;
+      }
+      const double exact = before[size_t(i)] - 0x1p-12 * (i % 2 ? 1 : -1);
+      const double ulp = std::exp2(std::floor(std::log2(std::abs(exact))) - 7);
+      const double want = exact == 0 ? 0 : std::nearbyint(exact / ulp) * ulp;  // ties to even
+      ASSERT_EQ(after[size_t(i)], want) << "element " << i << " at " << before[size_t(i)];
+    }
+  });
 }
 
 // Blocks of every magnitude a weight can have, subnormals and saturation of the scale included,

@@ -55,7 +55,7 @@ void adamw_block(M* master, Tensor grad, const MomentView& mv, const MomentView&
     adamw_element(terms, R(value<double>(grad, e)), mi, vi, w);
     m[i] = float(mi), v[i] = float(vi);
     if constexpr (std::is_same_v<M, bf16_t>) {
-      master[e] = stochastic_bf16(w, random_bits(step.seed, step.stream, uint64_t(e)));
+      master[e] = round_master(step.rounding, w, random_bits(step.seed, step.stream, uint64_t(e)));
     } else {
       master[e] = w;
     }

@@ -26,7 +26,8 @@ void AdamwArgs::scalar_block(int64_t begin, int64_t count) const {
     adamw_element(terms, load_float(grad, e), mi[i], vi[i], w[i]);
     if (master.dtype == DType::bf16) {
       bf16_t& stored = master.as<bf16_t>()[e];
-      const bf16_t next = stochastic_bf16(w[i], random_bits(step.seed, step.stream, uint64_t(e)));
+      const bf16_t next =
+          round_master(step.rounding, w[i], random_bits(step.seed, step.stream, uint64_t(e)));
       changed |= uint32_t(next.bits != stored.bits) << (i / kNvfp4Block);
       stored = next;
       w[i] = to_float(next);

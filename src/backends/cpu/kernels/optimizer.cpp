@@ -49,6 +49,7 @@ HWY_NOINLINE Updated update_block(const AdamwArgs& a, const PhiloxLanes& shared,
   const G* grad = reinterpret_cast<const G*>(a.grad.data) + begin;
   M* master = reinterpret_cast<M*>(a.master.data) + begin;
   const bool from_quantised = a.step.from == UpdateFrom::quantised;
+  const bool nearest = a.step.rounding == MasterRounding::nearest;
   const DynamicTables dynamic;
   const LogTables log;
   const VF m_scale = set(kInt8 ? a.m.scales[begin / kMomentBlock] : 1.0f);
@@ -79,7 +80,8 @@ HWY_NOINLINE Updated update_block(const AdamwArgs& a, const PhiloxLanes& shared,
     bool same;
     if constexpr (std::is_same_v<M, bf16_t>) {
       auto* p = reinterpret_cast<uint16_t*>(master + i);
-      const VU high = stochastic_bf16_high(next, random16<Moment::first>(words));
+      const VU high =
+          stochastic_bf16_high(next, nearest ? nearest_bits(next) : random16<Moment::first>(words));
       const auto bits = high_halves(high);
       same = hn::AllTrue(D16(), hn::Eq(bits, hn::LoadU(D16(), p)));
       hn::StoreU(bits, D16(), p);

@@ -69,6 +69,12 @@ HWY_INLINE VU stochastic_bf16_high(VF x, VU random) {
   return hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(x)), hn::Or(u, hn::Set(du, 0x400000u)),
                         hn::Add(u, random));
 }
+// nearest_bits, as the random bits of stochastic_bf16_high.
+HWY_INLINE VU nearest_bits(VF x) {
+  const DU du;
+  const VU last = hn::And(hn::ShiftRight<16>(hn::BitCast(du, x)), hn::Set(du, 1));
+  return hn::Add(hn::Set(du, 0x7fffu), last);
+}
 HWY_INLINE hn::Vec<D16> high_halves(VU x) {
   return hn::DemoteTo(D16(), hn::BitCast(DI(), hn::ShiftRight<16>(x)));
 }

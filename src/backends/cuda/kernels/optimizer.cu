@@ -72,7 +72,8 @@ void adamw_at(const Context& c, const AdamwPlaces& at, DType type, Tensor grad, 
               rq.rule,
               step.from == UpdateFrom::quantised,
               aligned16(at.master) && aligned16(grad.data) && aligned16(at.m.codes) &&
-                  aligned16(at.v.codes)};
+                  aligned16(at.v.codes),
+              step.rounding};
   if (rq.weight) {
     a.packed = rq.weight->packed.as<uint8_t>();
     a.in = rq.weight->in, a.row_offset = rq.row_offset;

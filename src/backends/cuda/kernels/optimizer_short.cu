@@ -346,7 +346,10 @@ bool short_terms(const AdamwArgs& a, ShortTerms* s) {
 
 bool adamw_short(const Context& c, const AdamwArgs& a) {
   ShortTerms terms;
-  if (!a.aligned || a.from_quantised || !short_terms(a, &terms)) return false;
+  if (!a.aligned || a.from_quantised || a.rounding != MasterRounding::stochastic ||
+      !short_terms(a, &terms)) {
+    return false;
+  }
   // Enough blocks for every multiprocessor; each makes its tables once.
   const unsigned all = blocks_for(a.end - a.begin, kAdamwThreads * kOwn);
   const unsigned most = unsigned(c.sm_count) * kBlocksPerSm;

@@ -28,6 +28,7 @@ struct AdamwArgs {
   const float* row_scale;
   ScaleRule rule;
   bool from_quantised, aligned;
+  MasterRounding rounding;
 };
 // optimizer_short.cu: bf16 master and gradient, int8 moments; false where its proofs do not hold.
 bool adamw_short(const Context& c, const AdamwArgs& a);
@@ -300,7 +301,7 @@ __device__ __forceinline__ void step_any(const AdamwArgs& a, const Tables& table
     if (i >= count) continue;
     float next = from[i];
     adamw_element(a.terms, g[i], m[i], v[i], next);
-    if constexpr (sizeof(M) == 2) next = to_float(stochastic_bf16(next, words[i]));
+    if constexpr (sizeof(M) == 2) next = to_float(round_master(a.rounding, next, words[i]));
     changed |= __float_as_uint(next) != __float_as_uint(w[i]);
     w[i] = next;
   }
