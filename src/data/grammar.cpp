@@ -171,6 +171,20 @@ std::string_view group_name(ProbeGroup group) {
   return "none";
 }
 
+bool Walk::next() {
+  depth_ = 0;
+  if (!begun_) return begun_ = true;
+  while (!choices_.empty() && choices_.back().taken + 1 == choices_.back().of) choices_.pop_back();
+  if (choices_.empty()) return false;
+  ++choices_.back().taken;
+  return true;
+}
+
+uint32_t Walk::choose(uint32_t n) {
+  if (depth_ == choices_.size()) choices_.push_back({0, n});
+  return choices_[depth_++].taken;
+}
+
 uint32_t Draw::word() {
   if (used_ == 4) {
     words_ = philox(seed_, stream_, index_ << 16 | block_++);

@@ -21,14 +21,32 @@ enum class ProbeGroup { none, identity, retention, disambiguation };
 std::string_view group_name(ProbeGroup group);
 enum class Split { train, held_out };
 
-// A sequence of random numbers that depends on (seed, stream, index) alone.
+// Every sequence of choices instead of random ones: while (walk.next()) { Draw draw(walk); ... }
+class Walk {
+ public:
+  bool next();  // to the following sequence; false after the last
+  uint32_t choose(uint32_t n);
+
+ private:
+  struct Choice {
+    uint32_t taken, of;
+  };
+  std::vector<Choice> choices_;
+  size_t depth_ = 0;
+  bool begun_ = false;
+};
+
+// A sequence of random numbers that depends on (seed, stream, index) alone, or a walk over choices.
 class Draw {
  public:
   Draw(uint64_t seed, uint64_t stream, uint64_t index)
       : seed_(seed), stream_(stream), index_(index) {}
+  explicit Draw(Walk& walk) : Draw(0, 0, 0) { walk_ = &walk; }
   uint32_t word();
-  uint32_t below(uint32_t n) { return uint32_t((uint64_t(word()) * n) >> 32); }
-  bool percent(uint32_t p) { return below(100) < p; }
+  uint32_t below(uint32_t n) {
+    return walk_ ? walk_->choose(n) : uint32_t((uint64_t(word()) * n) >> 32);
+  }
+  bool percent(uint32_t p) { return walk_ ? walk_->choose(2) == 0 : below(100) < p; }
   template <class List>
   const auto& pick(const List& list) {
     return list[below(uint32_t(list.size()))];
@@ -38,6 +56,7 @@ class Draw {
   uint64_t seed_, stream_, index_;
   uint32_t block_ = 0, used_ = 4;
   std::array<uint32_t, 4> words_{};
+  Walk* walk_ = nullptr;
 };
 
 using Row = std::map<std::string, std::string, std::less<>>;  // value by name

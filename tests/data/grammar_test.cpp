@@ -75,6 +75,16 @@ TEST(Grammar, EveryIntentMakesDialogues) {
   }
 }
 
+TEST(Grammar, AWalkMeetsEveryChoiceOnce) {
+  std::multiset<std::string> seen;
+  for (Walk walk; walk.next();) {
+    Draw draw(walk);
+    seen.insert(expand("[a|b[1|2|]|{x}]-[c|d]", {{"x", "e"}}, draw));
+  }
+  EXPECT_EQ(seen, (std::multiset<std::string>{"a-c", "a-d", "b1-c", "b1-d", "b2-c", "b2-d", "b-c",
+                                              "b-d", "e-c", "e-d"}));
+}
+
 TEST(Grammar, HeldOutPhrasingsAreNotTrainingPhrasings) {
   for (const Intent& intent : grammar().intents) {
     std::set<std::string> train;
