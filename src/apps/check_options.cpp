@@ -65,6 +65,11 @@ void CheckOptions::visit_fields(Fields& f) {
                           .help = "An earlier --probe-report to compare with",
                           .value = "FILE",
                           .needs = "--probes"});
+  f.add(probes.data, {.flag = "--probe-data",
+                      .help = "Write the questions whose replies passed, and these replies, as "
+                              "training data (.jsonl, a new file)",
+                      .value = "FILE",
+                      .needs = "--probes"});
   f.section("Limits of --kv and --paths");
   f.add(iterations,
         {.flag = "--iterations", .help = "How often the KV matrix runs", .value = "N", .least = 1});

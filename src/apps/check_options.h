@@ -17,7 +17,7 @@ namespace nibble {
 enum class ProbeShow { failures, all, none };
 
 struct CheckProbes {
-  std::filesystem::path file, report, baseline;
+  std::filesystem::path file, report, baseline, data;
   WhichRules rules = WhichRules::target;
   int64_t most = 0;  // of each group; 0: all
   std::string min_score;

@@ -7,6 +7,7 @@
 #include "apps/probe_report.h"
 #include "core/log.h"
 #include "core/progress.h"
+#include "data/records.h"
 #include "generate/probe_ask.h"
 
 namespace nibble {
@@ -92,6 +93,14 @@ void check_probes(const CheckOptions& o, const Runtime& r, CheckReport& report) 
         {file.set.name, file.hash, r.paths.weights.string(), r.backend->name(),
          o.probes.rules == WhichRules::base ? "base" : "target", passed, low, seconds},
         scores, results);
+  }
+  if (!o.probes.data.empty()) {
+    const std::string rows = passed_as_data(results);
+    if (rows.empty()) {
+      log_warning("no reply passed: {} is not written", o.probes.data.string());
+    } else {
+      write_new_file(o.probes.data, rows);
+    }
   }
   report.add("probes", passed, figure,
              {{"probes", file.set.name},

@@ -5,6 +5,7 @@
 #include "apps/check_parts.h"
 #include "apps/command.h"
 #include "apps/output_files.h"
+#include "data/records.h"
 
 namespace nibble {
 namespace {
@@ -26,6 +27,13 @@ ExitCode run_check(const CheckOptions& given, Io& io) {
   const ModelPaths paths = resolve_model(o.runtime.model, need);
   for (const auto& output : {o.json, o.probes.report}) {
     refuse_replacing_input(output, paths, {o.haystack, o.probes.file, o.probes.baseline});
+  }
+  if (!o.probes.data.empty()) {
+    if (o.probes.data.extension() != ".jsonl") {
+      throw_usage("--probe-data {}: training data of this kind is named .jsonl",
+                  o.probes.data.string());
+    }
+    refuse_existing(o.probes.data);
   }
   const std::string model = paths.weights.string();
   if (o.finite) {

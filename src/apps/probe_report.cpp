@@ -128,6 +128,22 @@ void write_probe_report(const std::filesystem::path& file, const ProbeReportInfo
   write_text_file_atomic(file, j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
+std::string passed_as_data(std::span<const ProbeResult> results) {
+  std::string lines;
+  for (const ProbeResult& r : results) {
+    if (!r.passed()) continue;
+    Json messages = Json::array();
+    for (const Message& m : r.probe->messages) {
+      messages.push_back({{"role", role_name(m.role)}, {"content", m.content}});
+    }
+    messages.push_back({{"role", "assistant"}, {"content", r.reply.text}});
+    lines += Json{{"messages", std::move(messages)}}.dump(-1, ' ', false,
+                                                          Json::error_handler_t::replace);
+    lines += '\n';
+  }
+  return lines;
+}
+
 ProbeBaseline read_probe_report(const std::filesystem::path& file) {
   const nlohmann::json j = nlohmann::json::parse(read_text_file(file), nullptr, false);
   if (!j.is_object() || !j.contains("scores")) {

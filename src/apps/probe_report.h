@@ -31,6 +31,9 @@ nlohmann::ordered_json result_json(const ProbeResult& result);
 void write_probe_report(const std::filesystem::path& file, const ProbeReportInfo& info,
                         const ProbeScores& scores, std::span<const ProbeResult> results);
 
+// The passed ones as training data: a line {"messages": [...]} each, the reply as the last message.
+std::string passed_as_data(std::span<const ProbeResult> results);
+
 struct ProbeBaseline {
   ProbeScores scores;
   std::string model, hash;

@@ -220,6 +220,36 @@ TEST_F(CheckProbes, ScoresFailuresReportAndBaseline) {
   EXPECT_EQ(checks["checks"][1]["scores"]["passed"], 7);
 }
 
+TEST_F(CheckProbes, RepliesThatPassBecomeTrainingData) {
+  Json j = questions({{"no_repetition", true}});
+  // One that cannot pass, and one of several turns.
+  j["probes"][0]["rules"] = Json::array({{{"contains", "no reply says this"}}});
+  j["probes"][1]["rules"] = Json::array({{{"not_contains", "no reply says this"}}});
+  j["probes"][1]["messages"] = Json::array({{{"role", "system"}, {"content", "s \"q\""}},
+                                            {{"role", "user"}, {"content", "one"}},
+                                            {{"role", "assistant"}, {"content", "two"}},
+                                            {{"role", "user"}, {"content", "three"}}});
+  const std::string data = dir_.file("new/rows.jsonl");
+  check({"--probes", write("p.json", j), "--probe-report", dir_.file("r.json"), "--probe-data",
+         data});
+  const Json results = Json::parse(read_text_file(dir_.file("r.json")))["results"];
+  std::istringstream lines(read_text_file(data));
+  std::string line;
+  size_t rows = 0;
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (!results[i]["passed"]) continue;
+    ++rows;
+    ASSERT_TRUE(std::getline(lines, line)) << "passed, but no row: " << results[i];
+    Json messages = j["probes"][i]["messages"];
+    messages.push_back({{"role", "assistant"}, {"content", results[i]["reply"]}});
+    EXPECT_EQ(Json::parse(line), (Json{{"messages", messages}}));
+  }
+  EXPECT_FALSE(std::getline(lines, line)) << "a row of a reply that failed: " << line;
+  EXPECT_FALSE(results[0]["passed"]);
+  EXPECT_TRUE(results[1]["passed"]) << results[1];
+  EXPECT_GE(rows, 1u);
+}
+
 TEST_F(CheckProbes, MistakesAreRefused) {
   const std::string file = write("p.json", questions({{"stops", true}}));
   const auto fails = [&](std::vector<std::string> more, int code, const std::string& part) {
@@ -236,6 +266,11 @@ TEST_F(CheckProbes, MistakesAreRefused) {
   fails({"--probes", file, "--probe-baseline", file}, 3, "is no report");
   fails({"--probes", file, "--probe-report", file}, 2, file);
   fails({"--probes", file, "--probe-report", dir_.file("m/config.json")}, 2, "config.json");
+  fails({"--probes", file, "--probe-data", dir_.file("rows.tsv")}, 2, ".jsonl");
+  const std::string there = dir_.file("there.jsonl");
+  write_text_file_atomic(there, "mine");
+  fails({"--probes", file, "--probe-data", there}, 2, there);
+  EXPECT_EQ(read_text_file(there), "mine");
   fails({"--probes", file, "--max-tokens", "8", "--context", "4"}, 2, "the context is full");
   fails({"--probes", file, "--show", "some"}, 2, "--show");
 }
