@@ -30,7 +30,7 @@ if [ "$self_test" = yes ]; then
   set -- "$1" "${3:-$root/models/mini/mini.dat}" "$2" cpu
 fi
 (($# == 3 || $# == 4)) || fail "usage: $0 [--anyway] NIBBLE MODEL OUT [DEVICE]"
-[ -f "$1" ] && [ -x "$1" ] || fail "$1 is no program; ./nibble.sh build makes build/nibble"
+[[ -f $1 && -x $1 ]] || fail "$1 is no program; ./nibble.sh build makes build/nibble"
 nibble=$(realpath -- "$1")
 model=$(realpath -e -- "$2" 2>/dev/null) ||
   fail "there is no model $2; give the directory of Qwen3-4B-Instruct-2507 from Hugging Face, or a file converted from it"
