@@ -306,29 +306,37 @@ ExitCode prune(const RunsOptions& o, Io& io) {
   }
   const std::vector<RunRecord> all = read_records(o.runs_dir);
   const std::vector<std::string> chosen = choose_for_pruning(all, rules);
+  const std::vector<std::string> chains = chains_without_runs(o.runs_dir, chosen, rules);
+  const bool nothing = chosen.empty() && chains.empty();
   fs::path trash;
-  if (o.yes && !chosen.empty()) {
+  if (o.yes && !nothing) {
     std::string reason;
     if (!o.runs.empty()) reason += " by name";
     if (rules.older_than_days) reason += fmt::format(" --older-than {:g}", *rules.older_than_days);
     if (rules.keep) reason += fmt::format(" --keep {}", *rules.keep);
     if (rules.failed_only) reason += " --failed";
-    trash = move_to_trash(o.runs_dir, chosen, reason.substr(1));
+    trash = move_to_trash(o.runs_dir, chosen, chains, reason.substr(1));
   }
   if (o.json) {
     io.out << dumped({{"runs", chosen},
+                      {"chains", chains},
                       {"moved", !trash.empty()},
                       {"trash", trash.empty() ? ordered_json() : ordered_json(trash.string())}});
     return ExitCode::ok;
   }
   for (const std::string& name : chosen) io.out << name << "\n";
-  if (chosen.empty()) {
+  for (const std::string& name : chains) io.out << name << " (a chain without runs)\n";
+  std::string count = runs_text(chosen.size());
+  if (!chains.empty()) {
+    count += fmt::format(" and {} chain{}", chains.size(), chains.size() == 1 ? "" : "s");
+  }
+  if (nothing) {
     io.out << "nothing to prune\n";
   } else if (trash.empty()) {
-    io.out << fmt::format("{} would be moved to {}; --yes does it\n", runs_text(chosen.size()),
+    io.out << fmt::format("{} would be moved to {}; --yes does it\n", count,
                           (o.runs_dir / ".trash").string());
   } else {
-    io.out << fmt::format("{} moved to {}\n", runs_text(chosen.size()), trash.string());
+    io.out << fmt::format("{} moved to {}\n", count, trash.string());
   }
   return ExitCode::ok;
 }

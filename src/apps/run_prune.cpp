@@ -5,7 +5,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "apps/chain_record.h"
 #include "apps/run_folder.h"
+#include "apps/run_status.h"
 #include "apps/utc_time.h"
 #include "core/error.h"
 #include "core/file.h"
@@ -46,23 +48,58 @@ std::vector<std::string> choose_for_pruning(const std::vector<RunRecord>& runs,
   return chosen;
 }
 
+std::vector<std::string> chains_without_runs(const fs::path& base,
+                                             const std::vector<std::string>& names,
+                                             const PruneRules& rules) {
+  const auto goes = [&](const std::string& run) {
+    return std::ranges::find(names, run) != names.end();
+  };
+  std::vector<std::string> chains;
+  std::error_code ec;
+  for (const auto& entry : fs::directory_iterator(base, ec)) {
+    ChainRecord chain;
+    try {
+      chain = read_chain(entry.path() / "chain.json");
+    } catch (const Error&) {
+      continue;  // a run, or something else
+    }
+    const bool running = chain.process.state == RunState::running &&
+                         process_state(chain.process) != ProcessState::gone;
+    if (running) continue;
+    bool had_runs = false, loses = false, keeps = false;
+    for (const StageRecord& stage : chain.stages) {
+      for (const std::string& run : stage.runs) {
+        had_runs = true;
+        loses = loses || goes(run);
+        keeps = keeps || (!goes(run) && fs::exists(base / run, ec));
+      }
+    }
+    if (!had_runs || keeps || (!rules.names.empty() && !loses)) continue;
+    chains.push_back(entry.path().filename().string());
+  }
+  std::ranges::sort(chains);
+  return chains;
+}
+
 fs::path move_to_trash(const fs::path& base, const std::vector<std::string>& names,
-                       const std::string& reason) {
+                       const std::vector<std::string>& chains, const std::string& reason) {
   const auto now = std::chrono::system_clock::now();
   const fs::path trash = create_run_folder(base / ".trash", utc_stamp(now));
-  for (const std::string& name : names) {
+  const auto move = [&](const char* what, const std::string& name) {
     const fs::path from = base / name, to = trash / name;
     std::error_code ec;
     fs::rename(from, to, ec);
     if (ec) throw_format("cannot move {} to {}: {}", from.string(), to.string(), ec.message());
     const nlohmann::ordered_json line = {{"time_utc", utc_text(now)},
-                                         {"run", name},
+                                         {what, name},
                                          {"to", fs::absolute(to).lexically_normal().string()},
                                          {"reason", reason}};
     std::ofstream log(base / "prune.jsonl", std::ios::app);
     log << line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
     if (!log) throw_format("cannot write {}", (base / "prune.jsonl").string());
-  }
+  };
+  for (const std::string& name : names) move("run", name);
+  for (const std::string& name : chains) move("chain", name);
   return trash;
 }
 

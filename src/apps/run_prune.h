@@ -22,10 +22,18 @@ struct PruneRules {
 std::vector<std::string> choose_for_pruning(const std::vector<RunRecord>& runs,
                                             const PruneRules& rules);
 
-// Moves them to <base>/.trash/<time>/ and adds a line for each to <base>/prune.jsonl. Returns that
-// folder. Throws FormatError.
+// Folders of chains in `base` that have nothing left when the runs of `names` go: each had runs,
+// all of them go or have gone, and the chain is not running. With PruneRules::names only those that
+// lose a run now.
+std::vector<std::string> chains_without_runs(const std::filesystem::path& base,
+                                             const std::vector<std::string>& names,
+                                             const PruneRules& rules);
+
+// Moves runs and chains to <base>/.trash/<time>/ and adds a line for each to <base>/prune.jsonl.
+// Returns that folder. Throws FormatError.
 std::filesystem::path move_to_trash(const std::filesystem::path& base,
                                     const std::vector<std::string>& names,
+                                    const std::vector<std::string>& chains,
                                     const std::string& reason);
 
 }  // namespace nibble

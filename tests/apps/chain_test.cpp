@@ -6,6 +6,7 @@
 
 #include "apps/run_folder.h"
 #include "apps/run_record.h"
+#include "apps/run_status.h"
 #include "apps/train_support.h"
 
 namespace nibble::test {
@@ -75,6 +76,50 @@ TEST_F(ChainTest, EachStageStartsFromTheOneBefore) {
             dat() + "\n  both-1-warm\n    both-2-gentle (this run)\n");
   // A run by itself says nothing of a chain.
   EXPECT_FALSE(read_record(trained({{"--export", "false"}})).chain);
+}
+
+TEST_F(ChainTest, ItsFolderIsPrunedWithTheLastOfItsRuns) {
+  ASSERT_EQ(chain(common() + kTwo).code, 0);
+  const auto prune = [&](std::vector<std::string> which) {
+    which.insert(which.begin(), {"runs", "prune", "--runs-dir", file("runs")});
+    return cli_ok(which);
+  };
+  const std::string half = prune({"both-1-warm", "--yes"});
+  EXPECT_TRUE(contains(half, "1 run moved to")) << half;
+  EXPECT_TRUE(fs::exists(file("runs/both/chain.json"))) << "one of its runs is still there";
+
+  const std::string would = prune({"both-2-gentle"});
+  EXPECT_TRUE(
+      contains(would, "both-2-gentle\nboth (a chain without runs)\n1 run and 1 chain would"))
+      << would;
+  EXPECT_TRUE(fs::exists(file("runs/both"))) << "not without --yes";
+  // A chain that is running will make runs.
+  const std::string finished = read_text_file(file("runs/both/chain.json"));
+  {
+    RunStatus own;
+    set_own_process(own);
+    json running = record();
+    running["state"] = "running";
+    running["pid"] = own.pid;
+    running["pid_start"] = own.pid_start;
+    running["host"] = own.host;
+    write_text_file_atomic(file("runs/both/chain.json"), running.dump());
+    EXPECT_FALSE(contains(prune({"both-2-gentle"}), "chain"));
+    write_text_file_atomic(file("runs/both/chain.json"), finished);
+  }
+  const json moved = json::parse(prune({"--keep", "0", "--yes", "--json"}));
+  EXPECT_EQ(moved["chains"], json{"both"});
+  EXPECT_FALSE(fs::exists(file("runs/both")));
+  EXPECT_EQ(read_text_file(moved["trash"].get<std::string>() + "/both/chain.json"), finished);
+  const std::string log = read_text_file(file("runs/prune.jsonl"));
+  EXPECT_TRUE(contains(log, "\"chain\":\"both\"")) << log;
+  for (const auto& entry : fs::directory_iterator(file("runs"))) {
+    const std::string name = entry.path().filename();
+    EXPECT_TRUE(name == ".trash" || name == "prune.jsonl") << name << " is left behind";
+  }
+  // The same chain again: nothing of it is there, so it is done anew.
+  ASSERT_EQ(chain(common() + kTwo).code, 0);
+  EXPECT_EQ(runs(), 2u);
 }
 
 TEST_F(ChainTest, WhatIsDoneIsNotRunAgain) {
