@@ -19,7 +19,7 @@ fi
 #   nibble data corpus --seed 20260226 --size 60000 --out small
 #   nibble data tokenizer --in small/pretrain.jsonl --vocab-size 3072 --out models/mini/tokenizer.json
 # and the probes with:
-#   nibble data probes --seed 20261122 --out models/mini/probes.json
+#   nibble data probes --seed 20261123 --out models/mini/probes.json
 "$nibble" data overlap --train "$out/corpus/pretrain.jsonl" --train "$out/corpus/chat.jsonl" \
   --probes "$mini/probes.json" | tee "$out/overlap.txt"
 

@@ -37,7 +37,7 @@ TEST(Probes, EnoughInEveryGroupAndLanguage) {
 TEST(Probes, TheShippedFileIsWhatTheGrammarMakes) {
   const std::filesystem::path file =
       std::filesystem::path(NIBBLE_SOURCE_DIR) / "models/mini/probes.json";
-  EXPECT_EQ(read_text_file(file), make_probes({"mini", 20261122, {}}));
+  EXPECT_EQ(read_text_file(file), make_probes({"mini", 20261123, {}}));
 }
 
 TEST(Probes, NoneStandsInTheTrainingData) {
