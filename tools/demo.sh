@@ -35,11 +35,11 @@ run check --model "$mini/mini.dat" --probes "$mini/probes.json" --probe-rules ba
   --probe-report base.json --show none --min-score 95 --quiet
 
 say "3. A training set: the new identity, and what must stay, in other words than the probes'"
-run data identity --seed "$seed" --size 6000 --identity-share 0.12 --disambiguation-share 0.2 \
+run data identity --seed "$seed" --size 12000 --identity-share 0.3 --disambiguation-share 0.4 \
   --out identity.jsonl
 say "4. Fine-tune every parameter; the forward sees NVFP4 weights"
 run train --model "$mini/mini.dat" --train-data identity.jsonl --output-dat tuned/mini.dat \
-  --steps 260 --batch-size 32 --seq-len 128 --lr 4e-4 --warmup-steps 5 --lr-schedule cosine \
+  --steps 300 --batch-size 32 --seq-len 128 --lr 1.5e-4 --warmup-steps 5 --lr-schedule cosine \
   --seed "$seed" --log-every 20 --runs-dir runs --run-name demo --test-prompt 你是誰 \
   --test-expect 'F# 之神' "$@"
 
