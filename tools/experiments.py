@@ -76,7 +76,7 @@ def changed(base, new):
 
 
 E2M1 = (0, 0.5, 1, 1.5, 2, 3, 4, 6)
-RATES = (1e-5, 2e-5, 1e-4, 4e-4, 1e-3, 3e-3, 1e-2)
+RATES = (1e-5, 2e-5, 5e-5, 1e-4, 1.5e-4, 4e-4, 1e-3, 3e-3, 1e-2)
 
 
 def e4m3(byte):
@@ -235,8 +235,8 @@ def table(experiment, results):
 def reach_table(rows):
     lines = ["| learning rate | 4-bit weights that one step can move % | weights of a bf16 master, "
              "rounded to nearest % |", "|---|---|---|"]
-    lines += [f"| {r['rate']:.0e} | {100 * r['codes']:.2f} | {100 * r['bf16']:.2f} |" for r in rows]
-    return "\n".join(lines).replace("e-0", "e-") + "\n"
+    lines += [f"| {r['rate']:g} | {100 * r['codes']:.2f} | {100 * r['bf16']:.2f} |" for r in rows]
+    return "\n".join(lines) + "\n"
 
 
 # --- plots -------------------------------------------------------------------------------------
@@ -307,7 +307,7 @@ def rate_plot(results):
     losses = [y for line in lines.values() for point in line for y in point[1:]]
     tens = range(math.floor(math.log10(min(losses))), math.ceil(math.log10(max(losses))) + 1)
     return chart("Held-out loss after the same steps on the same data", "learning rate (peak)",
-                 "held-out loss", (1e-5, 1e-4, 4e-4, 1e-3, 3e-3, 1e-2), lines,
+                 "held-out loss", (1e-5, 5e-5, 1.5e-4, 1e-3, 3e-3, 1e-2), lines,
                  [10.0 ** k for k in tens], math.log)
 
 

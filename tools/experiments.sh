@@ -5,7 +5,7 @@
 # EXPERIMENT: rules, rounding, states, scales, quantise, shares (default: all of them).
 # `small` takes a minute or two on a CPU and shows that every step works, nothing else.
 # What OUT already holds is not run again, so a call that was interrupted can be repeated.
-# JOBS=N runs N trainings at a time. MINI=DIR takes the base model from another folder.
+# JOBS=N runs N trainings at a time (cuda: 4, else 1). MINI=DIR takes the base model from another folder.
 set -euo pipefail
 nibble=$(realpath "${1:?the nibble binary}") out=${2:?an output folder}
 device=${3:-auto} size=${4:-full}
@@ -13,9 +13,9 @@ shift $(($# < 4 ? $# : 4))
 experiments=${*:-rules rounding states scales quantise shares}
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 mini=$(realpath "${MINI:-$here/models/mini}")
-seeds="1 2 3" steps=260 many_steps=520 batch=32 rows=6600 probes=0 parallel=${JOBS:-4}
+seeds="1 2 3" steps=300 many_steps=600 batch=32 rows=13200 probes=0 parallel=${JOBS:-1}
 if [ "$size" = small ]; then seeds="1 2" steps=3 many_steps=4 batch=4 rows=400 probes=2; fi
-if [ "$device" = cpu ]; then parallel=${JOBS:-1}; fi
+if [ "$device" = cuda ]; then parallel=${JOBS:-4}; fi
 mkdir -p "$out"/{data,runs,scores,codes,logs,models,manifest}
 cd "$out"
 started=$SECONDS
@@ -28,7 +28,7 @@ steps = $steps
 eval-every = $((steps / 5 + 1))
 batch-size = $batch
 seq-len = 128
-lr = 4e-4
+lr = 1.5e-4
 warmup-steps = 5
 lr-schedule = "cosine"
 device = "$device"
@@ -43,7 +43,7 @@ make_mix() { # NAME SEED IDENTITY-SHARE
   [ ! -e "data/$1.jsonl" ] || return 0
   rm -f "data/$1".*
   "$nibble" data identity --seed "$2" --size "$rows" --identity-share "$3" \
-    --disambiguation-share "$(awk "BEGIN { print 0.2 * (1 - $3) / 0.88 }")" \
+    --disambiguation-share "$(awk "BEGIN { print 0.4 * (1 - $3) / 0.7 }")" \
     --out "data/$1.all.jsonl"
   "$nibble" data split --in "data/$1.all.jsonl" --held-out-share 0.1 \
     --held-out "data/$1.held.jsonl" --out "data/$1.jsonl"
@@ -100,7 +100,7 @@ setting() { # EXPERIMENT NAME MODEL DATA OPTIONS OF TRAIN...
 # What the update rule does at the predecessor's rates, 1e-5 to 1e-3, and at two above, where whole
 # codes jump: all of it, and each ingredient alone.
 rules() {
-  local rate rates="1e-5 1e-4 4e-4 1e-3 3e-3 1e-2"
+  local rate rates="1e-5 5e-5 1.5e-4 1e-3 3e-3 1e-2"
   for rate in $rates; do setting rules "ours-$rate" "$mini/mini.dat" mix --lr "$rate"; done
   for rate in $rates; do
     setting rules "predecessor-$rate" "$mini/mini.dat" mix --lr "$rate" --update-from quantised \
@@ -109,12 +109,12 @@ rules() {
   for rate in $rates; do
     setting rules "quantised-$rate" "$mini/mini.dat" mix --lr "$rate" --update-from quantised
   done
-  for rate in 1e-5 4e-4 1e-3; do
+  for rate in 1e-5 1.5e-4 1e-3; do
     setting rules "int8-linear-$rate" "$mini/mini.dat" mix --lr "$rate" \
       --optimizer-state-mode int8-linear
   done
   # Its other habits, with our update rule: only its data, template, missing end and last layers.
-  setting rules "habits-4e-4" "$mini/mini.dat" whoami --template predecessor --end-token false \
+  setting rules habits "$mini/mini.dat" whoami --template predecessor --end-token false \
     --train-last-layers 2 --lr-schedule constant --warmup-steps 0
 }
 
@@ -213,11 +213,11 @@ shares() {
 }
 
 if [ ! -e data/held.jsonl ]; then
-  make_mix held-out 1000 0.12 >> logs/data.txt
-  mv data/held-out.held.jsonl data/held.jsonl
+  make_mix held-out 1000 0.3 >> logs/data.txt
+  head -n 640 data/held-out.held.jsonl > data/held.jsonl
 fi
 for seed in $seeds; do
-  make_mix "mix-$seed" "$seed" 0.12 >> logs/data.txt
+  make_mix "mix-$seed" "$seed" 0.3 >> logs/data.txt
   if [ ! -e "data/whoami-$seed.jsonl" ]; then
     "$nibble" data whoami --seed "$seed" --count $((rows < 1000 ? rows : 1000)) \
       --out "data/whoami-$seed.tsv" >> logs/data.txt
@@ -242,8 +242,9 @@ for experiment in $experiments; do
 done
 wait
 
-if [ -e runs/ours-4e-4-s1 ]; then
-  "$nibble" runs compare ours-4e-4-s1 quantised-{4e-4,1e-2}-s1 predecessor-{1e-5,4e-4,1e-3}-s1 \
+if [ -e runs/ours-1.5e-4-s1 ]; then
+  "$nibble" runs compare ours-1.5e-4-s1 quantised-{1.5e-4,1e-2}-s1 \
+    predecessor-{1e-5,1.5e-4,1e-3}-s1 \
     --runs-dir runs --out loss.svg > compare.txt
 fi
 python3 "$here/tools/experiments.py" tables .
