@@ -78,25 +78,45 @@ void ThreadPool::work(int thread) {
 void ThreadPool::dispatch(int64_t n, int64_t grain, void* body, Invoke invoke) {
   job_ = {invoke, body, n, grain};
   next_.store(0, std::memory_order_relaxed);
-  running_.store(int(workers_.size()), std::memory_order_relaxed);
+  joined_.store(kOpen, std::memory_order_release);
   epoch_.fetch_add(1, std::memory_order_release);
   epoch_.notify_all();
   work(0);
-  for (int left = running_.load(std::memory_order_acquire); left != 0;
-       left = running_.load(std::memory_order_acquire)) {
-    wait_for_change(running_, left);
+  // Every range is taken. Whoever has not joined yet would find nothing to do.
+  joined_.fetch_and(~kOpen, std::memory_order_acq_rel);
+  for (uint32_t left = joined_.load(std::memory_order_acquire); left != 0;
+       left = joined_.load(std::memory_order_acquire)) {
+    wait_for_change(joined_, left);
   }
   if (failed_.exchange(false)) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+// Whether there is a job to take part in. From then on job_ stays as it is until leave().
+bool ThreadPool::join() {
+  uint32_t now = joined_.load(std::memory_order_relaxed);
+  while (now & kOpen) {
+    if (joined_.compare_exchange_weak(now, now + 1, std::memory_order_acquire,
+                                      std::memory_order_relaxed)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void ThreadPool::leave() {
+  // The last one out of a closed job is waited for.
+  if (joined_.fetch_sub(1, std::memory_order_release) == 1) joined_.notify_one();
 }
 
 void ThreadPool::worker_loop(int thread) {
   uint32_t seen = 0;
   for (;;) {
     wait_for_change(epoch_, seen);
-    seen = epoch_.load(std::memory_order_acquire);
+    seen = epoch_.load(std::memory_order_acquire);  // before join(): a job after it is noticed
     if (stop_) return;
+    if (!join()) continue;
     work(thread);
-    if (running_.fetch_sub(1, std::memory_order_release) == 1) running_.notify_one();
+    leave();
   }
 }
 

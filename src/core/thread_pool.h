@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // A fixed set of threads for short parallel regions. One token of a small model is about two
-// hundred such regions, so workers spin briefly before they sleep.
+// hundred such regions, so workers spin briefly before they sleep. A region waits for the workers
+// that took part in it and for no others: one that gets no core, because other programs hold them,
+// is not missed.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -48,14 +50,18 @@ class ThreadPool {
   };
   void dispatch(int64_t n, int64_t grain, void* body, Invoke invoke);
   void work(int thread);
+  bool join();
+  void leave();
   void stop();
   void worker_loop(int thread);
 
   std::vector<std::thread> workers_;
   Job job_;
   std::atomic<int64_t> next_{0};
-  alignas(64) std::atomic<uint32_t> epoch_{0};  // odd bits carry nothing: it only counts jobs
-  alignas(64) std::atomic<int> running_{0};
+  alignas(64) std::atomic<uint32_t> epoch_{0};  // counts jobs; idle workers wait for the next
+  // Workers that have joined the job, and kOpen while more may. job_ is written only when it is 0.
+  alignas(64) std::atomic<uint32_t> joined_{0};
+  static constexpr uint32_t kOpen = uint32_t(1) << 31;
   std::atomic<bool> stop_{false};
   std::atomic<bool> failed_{false};
   std::exception_ptr error_;

@@ -2,11 +2,17 @@
 #include "core/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "core/error.h"
@@ -78,6 +84,63 @@ TEST(ThreadPoolTest, PlainWritesAreVisibleAfterTheRegion) {
   }
   for (int64_t i = 0; i < 10000; ++i) ASSERT_EQ(v[size_t(i)], i * 1275);
 }
+
+#if !defined(__SANITIZE_THREAD__)  // which keeps signals back until a thread makes a call
+// Where the parked worker says that it is parked, and waits for a byte.
+std::atomic<bool> parked{false};
+int parking[2];
+void park(int) {
+  parked = true;
+  char byte;
+  while (read(parking[0], &byte, 1) < 0 && errno == EINTR) {
+  }
+}
+
+// Other programs may hold the cores for long: a worker that does not run is not waited for. Here it
+// is held in a signal handler, so that nothing depends on the scheduler.
+TEST(ThreadPoolTest, AWorkerThatDoesNotRunHoldsNothingUp) {
+  ThreadPool pool(2);
+  std::atomic<int> arrived{0};
+  std::atomic<pthread_t> worker{};
+  const auto together = [&] {  // both threads are in the region at once
+    arrived = 0;
+    pool.parallel_for(2, 1, [&](int64_t, int64_t, int thread) {
+      if (thread != 0) worker = pthread_self();
+      for (++arrived; arrived < 2;) std::this_thread::yield();
+    });
+  };
+  together();
+  ASSERT_EQ(pipe(parking), 0);
+  struct sigaction action = {}, before = {};
+  action.sa_handler = park;
+  ASSERT_EQ(sigaction(SIGUSR1, &action, &before), 0);
+  ASSERT_EQ(pthread_kill(worker, SIGUSR1), 0);
+  while (!parked) std::this_thread::yield();
+
+  // Should the region wait after all, the worker is let go in the end, and the test fails.
+  std::atomic<bool> done{false}, let_go{false};
+  std::thread rescue([&] {
+    for (int i = 0; i < 2000 && !done; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    let_go = !done;
+    EXPECT_EQ(write(parking[1], "x", 1), 1);
+  });
+  int64_t by_main = 0;
+  for (int round = 0; round < 100; ++round) {
+    pool.parallel_for(16, 1, [&](int64_t begin, int64_t end, int thread) {
+      if (thread == 0) by_main += end - begin;
+    });
+  }
+  done = true;
+  rescue.join();
+  EXPECT_FALSE(let_go) << "a region waited for a worker that was not part of it";
+  EXPECT_TRUE(let_go || by_main == 1600) << by_main;
+  together();  // it is back
+  sigaction(SIGUSR1, &before, nullptr);
+  close(parking[0]);
+  close(parking[1]);
+}
+#endif
 
 TEST(ThreadPoolTest, DefaultCountIsPositive) { EXPECT_GE(default_thread_count(), 1); }
 
