@@ -8,6 +8,7 @@
 #include "apps/bench_random.h"
 #include "apps/command.h"
 #include "apps/memory_choice.h"
+#include "apps/slow_paths.h"
 #include "apps/train_options.h"
 #include "apps/train_run.h"
 #include "apps/train_work.h"
@@ -200,6 +201,7 @@ void profile(const ProfileOptions& o, PhaseTable& phases, std::ostream& out) {
   s.schedule.steps = o.warmup + 1 + o.repeat;
   choose_memory(s, o.train, *backend, training_config(config, *source, s.untie),
                 has_global_scales(*source), o.batch.accumulate);
+  warn_of_slow_kernels(s, *backend);
   TrainState state(*backend, config, *source, s);
   phases.report().set_source(memory_source(*backend));
   phases.report().set_arenas(state.arenas());

@@ -5,6 +5,7 @@
 
 #include "apps/command.h"
 #include "apps/memory_choice.h"
+#include "apps/slow_paths.h"
 #include "apps/train_options.h"
 #include "apps/train_run.h"
 #include "core/log.h"
@@ -119,6 +120,7 @@ ExitCode run_smoke(const SmokeOptions& o, Io& io) {
   settings.schedule.steps = o.epochs * o.steps_per_epoch;
   choose_memory(settings, o.train, *backend, training_config(config, *source, settings.untie),
                 has_global_scales(*source), o.batch.accumulate);
+  warn_of_slow_kernels(settings, *backend);
   TrainState state(*backend, config, *source, settings);
   recorder.phase("model_loaded", 0);
   recorder.arenas(state.arenas());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "apps/train_job.h"
 #include "apps/memory_choice.h"
+#include "apps/slow_paths.h"
 
 #include <cmath>
 #include <ostream>
@@ -244,6 +245,7 @@ ExitCode run_train_job(const TrainJobOptions& o, TrainInputs in, DataUse use,
   if (gates) settings.gate_bytes = gates->bytes(*backend, as_trained, settings);
   choose_memory(settings, o.train, *backend, as_trained, has_global_scales(*in.source),
                 o.batch.accumulate);
+  warn_of_slow_kernels(settings, *backend);
 
   RunRecorder recorder(create_run_folder(o.run.folder, command), command, io.config,
                        settings.schedule.steps, memory_source(*backend));
