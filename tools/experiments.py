@@ -225,6 +225,8 @@ TABLES = {
 
 def table(experiment, results):
     columns = [COLUMNS[c] for c in TABLES[experiment]]
+    shown = settings_of(results, experiment).values()
+    columns = [c for c in columns if c[0] or any(c[1](runs) for runs in shown)]  # notes, if any
     lines = ["| setting | " + " | ".join(title for title, _ in columns) + " |",
              "|---" * (len(columns) + 1) + "|"]
     for name, runs in settings_of(results, experiment).items():
