@@ -122,11 +122,14 @@ void TrainFlags::visit_fields(Fields& f) {
                 {"on", RecomputeChoice::block},
                 {"false", RecomputeChoice::none},
                 {"true", RecomputeChoice::block}});
-  f.add(logits_mib, {.flag = "--logits-mib",
-                     .help = "Memory for logits; the vocabulary is cut into pieces that fit",
-                     .value = "MIB",
-                     .least = 1,
-                     .most = 1 << 20});
+  f.add(logits_mib,
+        {.flag = "--logits-mib",
+         .help = "Memory for logits; the vocabulary is cut into pieces that fit. Default: "
+                 "96, and enough for 8192 entries of every token's; with all of it in "
+                 "one piece logits are computed once instead of twice",
+         .value = "MIB",
+         .least = 1,
+         .most = 1 << 20});
 }
 
 DType TrainFlags::compute_type() const {
@@ -159,7 +162,7 @@ TrainSettings TrainFlags::settings() const {
   s.lr_scale = parse_lr_scales(lr_scale);
   s.train_last_layers = train_last_layers;
   s.seed = seed;
-  s.logits_bytes = logits_mib << 20;
+  if (logits_mib) s.logits_bytes = *logits_mib << 20;
   if (s.optimizer.from == UpdateFrom::quantised && recipe != Recipe::nvfp4) {
     throw_usage("--update-from quantised needs --recipe nvfp4: there is no 4-bit copy to update");
   }

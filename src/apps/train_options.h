@@ -40,7 +40,7 @@ struct TrainFlags {
 
   MemoryChoice memory = MemoryChoice::automatic;
   RecomputeChoice recompute = RecomputeChoice::automatic;
-  int64_t logits_mib = 64;
+  std::optional<int64_t> logits_mib;
 
   void visit_fields(Fields& f);
   // Without what depends on data and memory: steps, capacities, memory mode, recompute.

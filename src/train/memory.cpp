@@ -160,7 +160,9 @@ int64_t vocabulary_piece(const Config& c, const TrainSettings& s, int64_t output
   const int64_t bytes_per_row =
       std::max<int64_t>(1, outputs) *
       int64_t(dtype_bytes(s.stat) + (s.compute == s.stat ? 0 : dtype_bytes(s.compute)));
-  const int64_t fit = s.logits_bytes / bytes_per_row / kRowPanel * kRowPanel;
+  const int64_t bytes =
+      s.logits_bytes.value_or(std::max(kLogitsBytes, kLogitsColumns * bytes_per_row));
+  const int64_t fit = bytes / bytes_per_row / kRowPanel * kRowPanel;
   return fit >= c.V ? c.V : std::max(kRowPanel, fit);
 }
 

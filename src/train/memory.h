@@ -67,7 +67,11 @@ TrainTensors make_train_tensors(TrainArenas& arenas, const Backend& backend, con
 StepTensors make_step_tensors(Arena& arena, const Config& config, const TrainSettings& settings,
                               const StepShape& shape);
 
-// Rows of the head whose logits are made at a time: all of them, or a multiple of kRowPanel.
+// Rows of the head whose logits are made at a time: all of them, or a multiple of kRowPanel. Unless
+// the settings say how many bytes: 96 MiB, which hold all of them for some hundred tokens, but at
+// least 8192, below which the products with many tokens lose speed. It may not depend on the
+// memory that happens to be free, because other pieces give other bits.
+constexpr int64_t kLogitsBytes = 96 << 20, kLogitsColumns = 8192;
 int64_t vocabulary_piece(const Config& config, const TrainSettings& settings, int64_t outputs);
 
 // Bytes per arena of a run with these settings, in the order of TrainArenas::all().

@@ -76,8 +76,9 @@ struct TrainSettings {
   uint64_t seed = 0;
   // The largest micro-batch.
   int64_t max_tokens = 1, max_outputs = 1, max_sequences = 1;
-  // Bytes of logits that may exist at once; the vocabulary is cut into pieces accordingly.
-  int64_t logits_bytes = 64 << 20;
+  // Bytes of logits that may exist at once; the vocabulary is cut into pieces accordingly. Nothing:
+  // see vocabulary_piece.
+  std::optional<int64_t> logits_bytes;
   // Memory beside the run's own that its plan must leave room for: the gates'.
   uint64_t gate_bytes = 0;
 

@@ -89,6 +89,25 @@ TEST(LinearDgrad, PackedWeights) {
   });
 }
 
+// A head: more rows than a GPU dequantises at a time.
+TEST(LinearDgrad, PackedWeightsOfManyRows) {
+  Both b;
+  constexpr int64_t kN = 3, kOut = 33024, kIn = 768;
+  Operand dy(DType::bf16, {kN, kOut});
+  dy.normal(1);
+  Operand dya = magnitudes_of(dy);
+  const CanonicalNvfp4 c(kOut, kIn, 1, CanonicalNvfp4::Signs::both);
+  OwnedWeight cpu_w = pack(*b.cpu, c), ref_w = pack(b.reference(), c);
+  OwnedWeight ref_a = pack(b.reference(), c.magnitudes());
+  Operand dx(DType::f32, {kN, kIn}, 2), sums(DType::f32, {kN, kIn});
+  for (const Accumulate accumulate : {Accumulate::no, Accumulate::yes}) {
+    b.cpu->linear_dgrad(dx.cpu, dy.cpu, cpu_w.w, accumulate);
+    b.reference().linear_dgrad(dx.ref, dy.ref, ref_w.w, accumulate);
+    b.reference().linear_dgrad(sums.ref, dya.ref, ref_a.w, accumulate);
+    expect_product(dx, sums, depth(kOut) + 1, "dgrad");
+  }
+}
+
 // A packed weight is the dense one it stands for: the same bits.
 TEST(LinearDgrad, PackedIsDenseOfTheSameValues) {
   Both b;

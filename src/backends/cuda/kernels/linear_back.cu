@@ -120,6 +120,8 @@ __global__ void write_gradient_kernel(D* dw, const float* sums, int64_t n, GradW
   if (i < n) write_gradient(dw, i, sums[i], write);
 }
 
+constexpr int64_t kManyRows = 32768;
+
 // cuBLASLt adds to what is there and rounds to nearest, which is right for everything but sums of
 // micro-batches in bf16; and it has no bf16 result for f16 operands.
 bool blas_writes(const Tensor& dw, const Tensor& x, const GradWrite& write) {
@@ -135,7 +137,7 @@ void linear_dgrad(const Context& c, Tensor dx, Tensor dy, const LinearWeight& w,
   const bool fits = is_half(dy) && (dx.dtype == dy.dtype || dx.dtype == DType::f32) &&
                     w.in % 8 == 0 && w.out % 8 == 0 && blas_aligned(dx) && blas_aligned(dy) &&
                     !w.row_scale &&
-                    (w.is_packed() ? size_t(2 * w.out * 128) <= kPanelBytes
+                    (w.is_packed() ? size_t(2 * std::max(w.in, w.out) * 128) <= kPanelBytes
                                    : w.dense.dtype == dy.dtype && blas_aligned(w.dense));
   if (!fits) {
     GradWrite write;
@@ -147,6 +149,17 @@ void linear_dgrad(const Context& c, Tensor dx, Tensor dy, const LinearWeight& w,
   }
   if (!w.is_packed()) {
     blas_dgrad(c, dx, dy, w.dense, accumulate);
+    return;
+  }
+  // So many rows that a panel of columns would be narrow: panels of rows, added up in fp32.
+  if (dx.dtype == DType::f32 && w.out > kManyRows) {
+    const int64_t fit = int64_t(kPanelBytes) / (2 * w.in) / kUnitRows * kUnitRows;
+    for (int64_t row = 0; row < w.out; row += fit) {
+      const int64_t rows = std::min(fit, w.out - row);
+      const Tensor panel = make_tensor(c.scratch(), dy.dtype, {rows, w.in});
+      dequantize_panel(c, panel, w, row);
+      blas_dgrad(c, dx, dy.columns(row, rows), panel, row == 0 ? accumulate : Accumulate::yes);
+    }
     return;
   }
   // Panels of columns: each is a whole sum over the weight's rows.

@@ -19,23 +19,22 @@ __global__ void softmax_stats_kernel(AnyFloats stats, const T* logits, int64_t s
   enter();
   const int64_t n = blockIdx.x;
   const T* row = logits + n * stride;
-  float largest = -INFINITY;
+  // One pass: a thread's sum is made anew whenever its maximum grows.
+  float mine = -INFINITY, sum = 0;
   bool bad = false;  // a maximum forgets NaN
   for (int64_t i = int64_t(threadIdx.x) * W; i < cols; i += kThreads * W) {
     float v[W];
     load_f32<W>(row + i, v);
+    float grown = mine;
 #pragma unroll
-    for (int k = 0; k < W; ++k) largest = fmaxf(largest, v[k]), bad |= isnan(v[k]);
-  }
-  largest = block_reduce<Max>(largest);
-  float sum = 0;
-  for (int64_t i = int64_t(threadIdx.x) * W; i < cols; i += kThreads * W) {
-    float v[W];
-    load_f32<W>(row + i, v);
+    for (int k = 0; k < W; ++k) grown = fmaxf(grown, v[k]), bad |= isnan(v[k]);
+    if (grown == -INFINITY) continue;  // nothing but masked ones so far
+    if (grown > mine) sum *= expf(mine - grown), mine = grown;
 #pragma unroll
-    for (int k = 0; k < W; ++k) sum += expf(v[k] - largest);
+    for (int k = 0; k < W; ++k) sum += expf(v[k] - mine);
   }
-  sum = block_reduce<Sum>(sum);
+  float largest = block_reduce<Max>(mine);
+  sum = block_reduce<Sum>(mine == -INFINITY ? 0.0f : sum * expf(mine - largest));
   if (__syncthreads_or(bad)) sum = NAN;
   if (threadIdx.x != 0) return;
   const int64_t target = int64_t(targets[n]) - v_begin;
