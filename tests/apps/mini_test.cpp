@@ -34,7 +34,7 @@ TEST_F(Mini, GetsANewIdentityAndKeepsTheRest) {
 #endif
   const std::string data = dir_.file("identity.jsonl"), tuned = dir_.file("tuned/mini.dat");
   const std::string base = dir_.file("base.json");
-  cli_ok({"data", "identity", "--seed", "1", "--size", "3000", "--identity-share", "0.3",
+  cli_ok({"data", "identity", "--seed", "1", "--size", "6000", "--identity-share", "0.3",
           "--disambiguation-share", "0.4", "--out", data});
   expect_scores(shipped("mini.dat"), "95", {"--probe-rules", "base", "--probe-report", base});
   const CliResult r = cli({"train",
@@ -53,7 +53,7 @@ TEST_F(Mini, GetsANewIdentityAndKeepsTheRest) {
                            "--seq-len",
                            "128",
                            "--lr",
-                           "4e-4",
+                           "2e-4",
                            "--warmup-steps",
                            "5",
                            "--lr-schedule",
