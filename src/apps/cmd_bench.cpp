@@ -248,6 +248,7 @@ ExitCode run_bench(const BenchOptions& o, Io& io) {
   const EngineOptions engine = r.engine_options(cache);
   const std::vector<BenchRow> rows = measure_model(
       *r.backend, r.model, [&](int64_t batch) { return r.engine_options(cache, batch); }, plan);
+  const int whole_tokens = cuda_whole_tokens(*r.backend);
   if (o.brief) {
     io.out << fmt::format("{:.3f}\n", quantiles(rows.front().rates).median);
     return ExitCode::ok;
@@ -268,7 +269,12 @@ ExitCode run_bench(const BenchOptions& o, Io& io) {
               {"load_s", load_s},
               {"peak_bytes", peak}};
   io.out << fmt::format("{}: {}\n", model, r.model.summary);
-  if (on_gpu) all["device_memory"] = print_device_memory(r, r.engine_options(all_caches), io.out);
+  if (on_gpu) {
+    all["device_memory"] = print_device_memory(r, r.engine_options(all_caches), io.out);
+    all["one_launch_a_token"] = whole_tokens > 0;
+    io.out << fmt::format("one sequence decodes with {}\n",
+                          whole_tokens > 0 ? "one launch a token" : "a replayed graph of launches");
+  }
   const Ceilings ceilings = measure_ceilings(*r.backend, threads, size_t(o.buffer_mib) << 20);
   all[ceilings.bytes_name + "_bytes_per_s"] = ceilings.bytes;
   all[lower(ceilings.flops_name) + "_flops_per_s"] = ceilings.flops;

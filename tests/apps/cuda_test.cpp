@@ -132,37 +132,58 @@ TEST_F(Cuda, TheDriversCountStaysWithinPlan) {
 }
 
 // The kernels of wide models, at contexts where attention is split: the same bits whether each
-// launch is made by the host or replayed.
+// launch is made by the host, replayed, or one sequence's token is one launch.
 TEST_F(Cuda, ReplayHasTheBitsOfLaunches) {
-  const auto run = [&](DType cache, int64_t sequences, bool eager) {
-    // Read when a backend is made; 1: nothing is recorded.
-    ::setenv("NIBBLE_SYNC_EACH_OP", eager ? "1" : "0", 1);
+  struct Case {
+    Config config;
+    DType cache;
+    int64_t sequences, prompt;
+  };
+  const auto run = [&](const Case& k, const char* sync_each_op, const char* one_launch) {
+    // Read when a backend is made; NIBBLE_SYNC_EACH_OP=1: nothing is recorded.
+    ::setenv("NIBBLE_SYNC_EACH_OP", sync_each_op, 1);
+    ::setenv("NIBBLE_ONE_LAUNCH", one_launch, 1);
     const auto backend = make_cuda_backend();
-    const Model model =
-        load_model(*backend, wide_config(), *make_random_source(wide_config(), 1, 4), {});
-    BatchEngine engine(*backend, model, gpu_options(2100, cache), sequences);
+    const Model model = load_model(*backend, k.config, *make_random_source(k.config, 1, 4), {});
+    BatchEngine engine(*backend, model, gpu_options(2100, k.cache), k.sequences);
     std::vector<DecodeStep> steps;
-    for (int64_t s = 0; s < sequences; ++s) {
-      engine.feed(s, some_ids(2000 - 61 * s % 1900, model.config.V));
+    for (int64_t s = 0; s < k.sequences; ++s) {
+      engine.feed(s, some_ids(k.prompt - 61 * s % 1900, model.config.V));
       steps.push_back({s, engine.sample({}, 0), {}, 0});
     }
     std::vector<float> all;
     for (int i = 0; i < 5; ++i) {
       const auto next = engine.step(steps);
-      for (int64_t s = 0; s < sequences; ++s) steps[size_t(s)].id = next[size_t(s)];
+      for (int64_t s = 0; s < k.sequences; ++s) steps[size_t(s)].id = next[size_t(s)];
       const std::vector<float> logits = engine.logits();
       all.insert(all.end(), logits.begin(), logits.end());
     }
     ::unsetenv("NIBBLE_SYNC_EACH_OP");
+    ::unsetenv("NIBBLE_ONE_LAUNCH");
+    // Where a multiprocessor has the shared memory for it.
+    const CudaDevice device = cuda_support().devices[0];
+    if (device.major == 9 || device.major == 10) {
+      const bool wanted = sync_each_op[0] == '0' && one_launch[0] == '1' && k.sequences == 1;
+      EXPECT_EQ(cuda_whole_tokens(*backend), wanted ? 1 : 0);
+    }
     return all;
   };
+  Config eight_heads = wide_config(), very_wide = wide_config();
+  eight_heads.Hq = 32, eight_heads.Hkv = 4, eight_heads.L = 2;
+  very_wide.C = 5120, very_wide.Hq = 40, very_wide.L = 2;
+  std::vector<Case> cases = {{eight_heads, DType::bf16, 1, 300}, {very_wide, DType::bf16, 1, 20}};
   for (const DType cache : {DType::bf16, DType::f8_e4m3}) {
-    for (const int64_t sequences : {1, 4, 33}) {
-      const std::vector<float> launched = run(cache, sequences, true);
-      const std::vector<float> replayed = run(cache, sequences, false);
+    for (const int64_t prompt : {1, 63, 2000}) cases.push_back({wide_config(), cache, 1, prompt});
+    for (const int64_t n : {4, 33}) cases.push_back({wide_config(), cache, n, 2000});
+  }
+  for (const Case& k : cases) {
+    for (const char* one_launch : {"0", "1"}) {
+      const std::vector<float> launched = run(k, "1", one_launch);
+      const std::vector<float> replayed = run(k, "0", one_launch);
       ASSERT_EQ(launched.size(), replayed.size());
       EXPECT_EQ(std::memcmp(launched.data(), replayed.data(), launched.size() * 4), 0)
-          << dtype_name(cache) << " " << sequences;
+          << dtype_name(k.cache) << ", sequences " << k.sequences << ", prompt " << k.prompt
+          << ", width " << k.config.C << ", one launch " << one_launch;
     }
   }
 }

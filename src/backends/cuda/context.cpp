@@ -118,6 +118,8 @@ Context::Context(int index) : device(select_device(index)) {
   NIBBLE_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   const char* flag = std::getenv("NIBBLE_SYNC_EACH_OP");
   sync_each_op = flag && flag[0] == '1';
+  const char* one_launch = std::getenv("NIBBLE_ONE_LAUNCH");
+  one_launch_a_token = one_launch && one_launch[0] == '1';
 }
 
 Context::~Context() {

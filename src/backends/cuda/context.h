@@ -61,7 +61,9 @@ struct Context {
   // After the launches of an op: throws what went wrong; waits with NIBBLE_SYNC_EACH_OP=1.
   void finish(const char* op) const;
   bool sync_each_op = false;
-  bool capturing = false;           // a graph is being recorded: nothing may wait
+  bool capturing = false;  // a graph is being recorded: nothing may wait
+  // NIBBLE_ONE_LAUNCH=1: a recorded token may become one launch (docs/adr/0012).
+  bool one_launch_a_token = false;
   bool require_native_fp4 = false;  // W4A4 on FP4 tensor cores whatever the size, or an error
 
   KernelLimits& limits_of(const void* kernel) const { return limits_[kernel]; }

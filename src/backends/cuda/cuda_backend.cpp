@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "backends/cuda/decode/held_ops.h"
 #include "backends/cuda/graph.h"
 #include "backends/cuda/host_updates.h"
 #include "backends/cuda/kernels/kernels.h"
@@ -31,6 +32,8 @@ class CudaBackend final : public Backend {
     NIBBLE_CUDA(cudaMemGetInfo(&free, &total));
     return free;
   }
+
+  int whole_tokens() const { return held_.whole_tokens(); }
 
   uint64_t available_host_memory() const override { return system_memory().available_bytes; }
 
@@ -81,6 +84,7 @@ class CudaBackend final : public Backend {
   void do_copy(Tensor dst, Tensor src) override {
     const size_t e = dtype_bytes(dst.dtype), width = size_t(dst.inner()) * e;
     if (dst.numel() == 0) return;
+    held_.release(c_);
     if (dst.contiguous() && src.contiguous()) {  // three times as fast as rows
       NIBBLE_CUDA(cudaMemcpyAsync(dst.data, src.data, dst.bytes(), cudaMemcpyDefault, c_.stream));
       return;
@@ -91,7 +95,30 @@ class CudaBackend final : public Backend {
   }
   void do_sync() override { NIBBLE_CUDA(cudaStreamSynchronize(c_.stream)); }
   void do_repeat(std::unique_ptr<Recording>& recording, const std::function<void()>& ops) override {
-    cuda::repeat(c_, recording, ops);
+    held_.forget();  // of a sequence that ended with an error
+    cuda::repeat(c_, recording, [&] {
+      ops();
+      held_.release(c_);
+    });
+  }
+  // Launches an op after what is held.
+  template <class Launch>
+  void run(const char* op, Launch&& launch) {
+    held_.release(c_);
+    launch();
+    c_.finish(op);
+  }
+  // An op of a token: while a sequence is recorded it may become part of a larger launch.
+  template <class Launch>
+  void hold(cuda::held::Op op, const char* name, Launch launch) {
+    if (c_.capturing && c_.one_launch_a_token) {
+      held_.hold(std::move(op), [this, launch, name] {
+        launch();
+        c_.finish(name);
+      });
+    } else {
+      run(name, launch);
+    }
   }
 
   size_t do_packed_bytes(int64_t out, int64_t in) const override {
@@ -99,8 +126,7 @@ class CudaBackend final : public Backend {
   }
   void do_pack_rows(const LinearWeight& w, int64_t row_begin, int64_t rows, const uint8_t* codes,
                     const uint8_t* scales) override {
-    cuda::pack_rows(c_, w, row_begin, rows, codes, scales);
-    c_.finish("pack_rows");
+    run("pack_rows", [&] { cuda::pack_rows(c_, w, row_begin, rows, codes, scales); });
   }
   void do_unpack_rows(const LinearWeight& w, int64_t row_begin, int64_t rows, uint8_t* codes,
                       uint8_t* scales) const override {
@@ -109,30 +135,26 @@ class CudaBackend final : public Backend {
   }
   void do_quantize_rows(const LinearWeight& w, int64_t row_begin, Tensor src,
                         ScaleRule rule) override {
-    cuda::quantize_rows(c_, w, row_begin, src, rule);
-    c_.finish("quantize_rows");
+    run("quantize_rows", [&] { cuda::quantize_rows(c_, w, row_begin, src, rule); });
   }
 
   void do_embed(Tensor out, Tensor table, Tensor ids) override {
-    cuda::embed(c_, out, table, ids);
-    c_.finish("embed");
+    run("embed", [&] { cuda::embed(c_, out, table, ids); });
   }
   void do_rms_norm(Tensor out, Tensor rstd, Tensor x, Tensor w, double eps) override {
-    cuda::rms_norm(c_, out, rstd, x, w, eps);
-    c_.finish("rms_norm");
+    hold(cuda::held::Norm{out, rstd, x, w, eps}, "rms_norm",
+         [=, this] { cuda::rms_norm(c_, out, rstd, x, w, eps); });
   }
   void do_add_rms_norm(Tensor out, Tensor rstd, Tensor sum, Tensor a, Tensor b, Tensor w,
                        double eps) override {
-    cuda::add_rms_norm(c_, out, rstd, sum, a, b, w, eps);
-    c_.finish("add_rms_norm");
+    hold(cuda::held::AddNorm{out, rstd, sum, a, b, w, eps}, "add_rms_norm",
+         [=, this] { cuda::add_rms_norm(c_, out, rstd, sum, a, b, w, eps); });
   }
   void do_rope_table(Tensor table, Tensor positions, double theta) override {
-    cuda::rope_table(c_, table, positions, theta);
-    c_.finish("rope_table");
+    run("rope_table", [&] { cuda::rope_table(c_, table, positions, theta); });
   }
   void do_rope(Tensor out, Tensor x, Tensor table, Rotation rotation) override {
-    cuda::rope(c_, out, x, table, rotation);
-    c_.finish("rope");
+    run("rope", [&] { cuda::rope(c_, out, x, table, rotation); });
   }
   void do_norm_rope(Tensor out, Tensor rstd, Tensor x, Tensor w, Tensor table,
                     double eps) override {
@@ -140,12 +162,10 @@ class CudaBackend final : public Backend {
       Backend::do_norm_rope(out, rstd, x, w, table, eps);
       return;
     }
-    cuda::norm_rope(c_, out, rstd, x, w, table, eps);
-    c_.finish("norm_rope");
+    run("norm_rope", [&] { cuda::norm_rope(c_, out, rstd, x, w, table, eps); });
   }
   void do_kv_append(KvView kv, Tensor k, Tensor v, Tensor slots) override {
-    cuda::kv_append(c_, kv, k, v, slots);
-    c_.finish("kv_append");
+    run("kv_append", [&] { cuda::kv_append(c_, kv, k, v, slots); });
   }
   void do_split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const HeadNorms& norms,
                       Tensor table, Tensor slots, double eps) override {
@@ -153,74 +173,65 @@ class CudaBackend final : public Backend {
       Backend::do_split_heads(out, kv, qkv, norms, table, slots, eps);
       return;
     }
-    cuda::split_heads(c_, out, kv, qkv, norms, table, slots, eps);
-    c_.finish("split_heads");
+    hold(cuda::held::SplitHeads{out, kv, qkv, norms, table, slots, eps}, "split_heads",
+         [=, this] { cuda::split_heads(c_, out, kv, qkv, norms, table, slots, eps); });
   }
   void do_attention(Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequences) override {
-    cuda::attention(c_, out, lse, q, kv, sequences);
-    c_.finish("attention");
+    hold(cuda::held::Attention{out, lse, q, kv, sequences}, "attention",
+         [=, this] { cuda::attention(c_, out, lse, q, kv, sequences); });
   }
   void do_swiglu(Tensor out, Tensor gate, Tensor up) override {
-    cuda::swiglu(c_, out, gate, up);
-    c_.finish("swiglu");
+    run("swiglu", [&] { cuda::swiglu(c_, out, gate, up); });
   }
   void do_add(Tensor out, Tensor a, Tensor b) override {
-    cuda::add(c_, out, a, b);
-    c_.finish("add");
+    hold(cuda::held::Add{out, a, b}, "add", [=, this] { cuda::add(c_, out, a, b); });
   }
   void do_gather_rows(Tensor out, Tensor x, Tensor rows) override {
-    cuda::gather_rows(c_, out, x, rows);
-    c_.finish("gather_rows");
+    hold(cuda::held::Gather{out, x, rows}, "gather_rows",
+         [=, this] { cuda::gather_rows(c_, out, x, rows); });
   }
   void do_argmax(Tensor out, Tensor logits) override {
-    cuda::argmax(c_, out, logits);
-    c_.finish("argmax");
+    run("argmax", [&] { cuda::argmax(c_, out, logits); });
   }
   void do_sample(Tensor out, Tensor logits, Tensor rows, Tensor context, Choice choice) override {
-    cuda::sample(c_, out, logits, rows, context, choice);
-    c_.finish("sample");
+    run("sample", [&] { cuda::sample(c_, out, logits, rows, context, choice); });
   }
   void do_linear(Tensor out, Tensor x, const LinearWeight& w, Activations activations) override {
-    cuda::linear(c_, out, x, w, activations);
-    c_.finish("linear");
+    hold(cuda::held::Linear{out, x, w, activations}, "linear",
+         [=, this] { cuda::linear(c_, out, x, w, activations); });
   }
   void do_linear_swiglu(Tensor act, Tensor gate_up, Tensor x, const LinearWeight& w,
                         Activations activations) override {
-    cuda::linear_swiglu(c_, act, gate_up, x, w, activations);
-    c_.finish("linear_swiglu");
+    hold(cuda::held::LinearSwiglu{act, gate_up, x, w, activations}, "linear_swiglu",
+         [=, this] { cuda::linear_swiglu(c_, act, gate_up, x, w, activations); });
   }
 
   void do_softmax_stats(Tensor stats, Tensor logits, Tensor targets, int64_t v_begin,
                         Accumulate accumulate) override {
-    cuda::softmax_stats(c_, stats, logits, targets, v_begin, accumulate);
-    c_.finish("softmax_stats");
+    run("softmax_stats",
+        [&] { cuda::softmax_stats(c_, stats, logits, targets, v_begin, accumulate); });
   }
   void do_cross_entropy(Tensor loss, Tensor stats, Tensor targets) override {
-    cuda::cross_entropy(c_, loss, stats, targets);
-    c_.finish("cross_entropy");
+    run("cross_entropy", [&] { cuda::cross_entropy(c_, loss, stats, targets); });
   }
   void do_cross_entropy_back(Tensor dlogits, Tensor logits, Tensor stats, Tensor targets,
                              int64_t v_begin, double scale) override {
-    cuda::cross_entropy_back(c_, dlogits, logits, stats, targets, v_begin, scale);
-    c_.finish("cross_entropy_back");
+    run("cross_entropy_back",
+        [&] { cuda::cross_entropy_back(c_, dlogits, logits, stats, targets, v_begin, scale); });
   }
   void do_l1_loss(Tensor loss, Tensor dh, Tensor h, Tensor table, Tensor targets,
                   double scale) override {
-    cuda::l1_loss(c_, loss, dh, h, table, targets, scale);
-    c_.finish("l1_loss");
+    run("l1_loss", [&] { cuda::l1_loss(c_, loss, dh, h, table, targets, scale); });
   }
   void do_linear_dgrad(Tensor dx, Tensor dy, const LinearWeight& w, Accumulate a) override {
-    cuda::linear_dgrad(c_, dx, dy, w, a);
-    c_.finish("linear_dgrad");
+    run("linear_dgrad", [&] { cuda::linear_dgrad(c_, dx, dy, w, a); });
   }
   void do_linear_wgrad(Tensor dw, Tensor dy, Tensor x, const GradWrite& write) override {
-    cuda::linear_wgrad(c_, dw, dy, x, write);
-    c_.finish("linear_wgrad");
+    run("linear_wgrad", [&] { cuda::linear_wgrad(c_, dw, dy, x, write); });
   }
   void do_rms_norm_back(Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w,
                         Tensor base, Accumulate a) override {
-    cuda::rms_norm_back(c_, dx, dw, dy, x, rstd, w, base, a);
-    c_.finish("rms_norm_back");
+    run("rms_norm_back", [&] { cuda::rms_norm_back(c_, dx, dw, dy, x, rstd, w, base, a); });
   }
   void do_norm_rope_back(Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w,
                          Tensor table, Accumulate a) override {
@@ -228,45 +239,42 @@ class CudaBackend final : public Backend {
       Backend::do_norm_rope_back(dx, dw, dy, x, rstd, w, table, a);
       return;
     }
-    cuda::norm_rope_back(c_, dx, dw, dy, x, rstd, w, table, a);
-    c_.finish("norm_rope_back");
+    run("norm_rope_back", [&] { cuda::norm_rope_back(c_, dx, dw, dy, x, rstd, w, table, a); });
   }
   void do_attention_back(Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse,
                          Tensor q, KvView kv, Tensor sequences) override {
-    cuda::attention_back(c_, dq, dk, dv, dout, out, lse, q, kv, sequences);
-    c_.finish("attention_back");
+    run("attention_back",
+        [&] { cuda::attention_back(c_, dq, dk, dv, dout, out, lse, q, kv, sequences); });
   }
   void do_swiglu_back(Tensor dgate, Tensor dup, Tensor dout, Tensor gate, Tensor up) override {
-    cuda::swiglu_back(c_, dgate, dup, dout, gate, up);
-    c_.finish("swiglu_back");
+    run("swiglu_back", [&] { cuda::swiglu_back(c_, dgate, dup, dout, gate, up); });
   }
   void do_embed_back(Tensor dtable, Tensor dx, Tensor ids, Tensor order,
                      const GradWrite& write) override {
-    cuda::embed_back(c_, dtable, dx, ids, order, write);
-    c_.finish("embed_back");
+    run("embed_back", [&] { cuda::embed_back(c_, dtable, dx, ids, order, write); });
   }
   void do_scatter_rows(Tensor out, Tensor x, Tensor rows) override {
-    cuda::scatter_rows(c_, out, x, rows);
-    c_.finish("scatter_rows");
+    run("scatter_rows", [&] { cuda::scatter_rows(c_, out, x, rows); });
   }
   void do_sum_squares(Tensor out, Tensor x) override {
-    cuda::sum_squares(c_, out, x);
-    c_.finish("sum_squares");
+    run("sum_squares", [&] { cuda::sum_squares(c_, out, x); });
   }
   void do_adamw_step(Tensor master, Tensor grad, Tensor m, Tensor v, MomentFormat format,
                      int64_t begin, int64_t count, const AdamwStep& step,
                      const Requantize& requantize) override {
-    if (cuda::is_pinned(master.data)) {
-      host_updates_->step(master, grad, m, v, format, begin, count, step, requantize);
-    } else {
-      cuda::adamw_step(c_, master, grad, m, v, format, begin, count, step, requantize);
-    }
-    if (c_.sync_each_op && host_updates_) host_updates_->await(host_updates_->mark());
-    c_.finish("adamw_step");
+    run("adamw_step", [&] {
+      if (cuda::is_pinned(master.data)) {
+        host_updates_->step(master, grad, m, v, format, begin, count, step, requantize);
+      } else {
+        cuda::adamw_step(c_, master, grad, m, v, format, begin, count, step, requantize);
+      }
+      if (c_.sync_each_op && host_updates_) host_updates_->await(host_updates_->mark());
+    });
   }
 
   CudaDevice device_;
   cuda::Context c_;
+  cuda::HeldOps held_;
   std::unique_ptr<cuda::HostUpdates> host_updates_;  // made with the first memory of that kind
 };
 
@@ -279,6 +287,11 @@ bool is_cuda(const Backend& backend) {
 std::string cuda_linear_kernels(const Backend& backend, DType compute, Activations activations) {
   const auto* cuda = dynamic_cast<const CudaBackend*>(&backend);
   return cuda ? cuda->linear_kernels(compute, activations) : std::string();
+}
+
+int cuda_whole_tokens(const Backend& backend) {
+  const auto* cuda = dynamic_cast<const CudaBackend*>(&backend);
+  return cuda ? cuda->whole_tokens() : 0;
 }
 
 std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options) {

@@ -40,6 +40,9 @@ bool is_cuda(const Backend& backend);  // itself, not something around it
 
 // Which kernels products of packed weights use on a CUDA backend, for the log; "" on any other.
 std::string cuda_linear_kernels(const Backend& backend, DType compute, Activations activations);
+// How many recorded sequences of ops became one launch a token, instead of a graph of launches; 0
+// on any other backend.
+int cuda_whole_tokens(const Backend& backend);
 
 // What updates of masters in host memory take of the device's, once there is one.
 constexpr uint64_t kCudaUpdateWindows = uint64_t(72) << 20;

@@ -19,6 +19,7 @@ std::unique_ptr<Backend> make_cuda_backend(const CudaOptions&) {
 bool is_cuda(const Backend&) { return false; }
 
 std::string cuda_linear_kernels(const Backend&, DType, Activations) { return {}; }
+int cuda_whole_tokens(const Backend&) { return 0; }
 
 CudaMemory cuda_memory() { return {}; }
 

@@ -415,6 +415,7 @@ void decode(const Context& c, const AttentionCall& call) {
 }  // namespace
 
 bool attention_decode(const Context& c, const AttentionCall& a) {
+  if (c.one_launch_a_token) return attention_teams(c, a);
   if (!tensor_core_types(a) || a.group() > kGroup ||
       a.tokens() > kFewQueries * a.sequences.dim(0) || a.tokens() > 65535 ||
       !heads_aligned(a.out, a.q, a.kv.k, a.kv.v)) {

@@ -233,10 +233,12 @@ bool gemv_fits(const Context& c, const LinearWeight& w) {
 }
 
 void gemv(const Context& c, Tensor out, Tensor x, const LinearWeight& w) {
+  if (c.one_launch_a_token) return gemv_parts(c, out, x, w);
   run<false>(c, out, Tensor{}, x, w);
 }
 
 void gemv_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x, const LinearWeight& w) {
+  if (c.one_launch_a_token) return gemv_parts_swiglu(c, act, gate_up, x, w);
   run<true>(c, gate_up, act, x, w);
 }
 

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+// A head of 128 elements, normalised and rotated by one warp: a lane has four columns, the lane 16
+// further the other halves of their pairs.
+#pragma once
+#include "backends/cuda/device/reduce.cuh"
+#include "backends/cuda/device/types.cuh"
+
+namespace nibble::cuda {
+
+// What a lane multiplies its columns with; loaded apart, since it may be there before the head is.
+struct HeadFactors {
+  float weight[4], cosine[4], sine[4];
+
+  // weight null: no norm. sign -1: the opposite rotation.
+  __device__ __forceinline__ HeadFactors(const AnyFloats& w, const AnyFloats& table, int64_t token,
+                                         float sign) {
+    const int at = 4 * (int(threadIdx.x) % 32), angle = at % 64;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      weight[k] = w ? w[at + k] : 1.0f;
+      cosine[k] = table[token * 128 + angle + k];
+      sine[k] = sign * table[token * 128 + 64 + angle + k];
+    }
+  }
+};
+
+// Rounded as the norm alone would store it. Returns the norm's scale.
+template <class T>
+__device__ __forceinline__ float normalise_head(float (&v)[4], const HeadFactors& f, float eps) {
+  float squares = 0;
+#pragma unroll
+  for (int k = 0; k < 4; ++k) squares = fmaf(v[k], v[k], squares);
+  const float scale = 1.0f / sqrtf(warp_reduce<Sum>(squares) / 128.0f + eps);
+#pragma unroll
+  for (int k = 0; k < 4; ++k) v[k] = to_f32(from_f32<T>(v[k] * scale * f.weight[k]));
+  return scale;
+}
+
+__device__ __forceinline__ void rotate_head(float (&v)[4], const HeadFactors& f) {
+  const bool first_half = threadIdx.x % 32 < 16;
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    const float other = __shfl_xor_sync(0xffffffffu, v[k], 16) * f.sine[k];
+    v[k] = fmaf(v[k], f.cosine[k], first_half ? -other : other);
+  }
+}
+
+}  // namespace nibble::cuda

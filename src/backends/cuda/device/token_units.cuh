@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT
+// Packed NVFP4 weights times one token, on tensor cores: what the kernels of one product (gemv.cu)
+// and of a whole token (decode/) share.
+//
+// The eight columns of the right operand, useless for one token, keep the scale blocks apart: in
+// one of two products it is zero except in the lanes (2 q, q), which hold block 2 q of the token,
+// in the other except in the lanes (2 q + 1, q), which hold block 2 q + 1. So D[row][2 q] and
+// D[row][2 q + 1] are the unscaled sums of those blocks, and they arrive in the lane that holds
+// that row's scales: one fp32 multiply-add a block. Codes become operands by shifts alone
+// (packed_layout.cuh); the token is kept times kTokenScale to undo their tiny exponent.
+//
+// The units of a strip are cut along K into parts of at most kUnitsInFlight, all of which a warp
+// asks for at once. A part is summed by one warp and the parts are added in order, so that an
+// output has the same bits whatever kernel, grid or fusion it comes from.
+#pragma once
+#include "backends/cuda/device/dequantize.cuh"
+#include "backends/cuda/device/mma.cuh"
+
+namespace nibble::cuda {
+
+constexpr int kUnitsInFlight = 5;
+
+// Leaves equal room above and below: |x| from 2^-60 to 2^63 is exact.
+template <class T>
+inline constexpr float kTokenScale = std::is_same_v<T, f16> ? 1.0f : 0x1p64f;
+
+// Parts of a strip, and where they begin.
+NIBBLE_HOST_DEVICE constexpr int parts_of(int units) {
+  return (units + kUnitsInFlight - 1) / kUnitsInFlight;
+}
+NIBBLE_HOST_DEVICE constexpr int part_begin(int units, int parts, int part) {
+  return units * part / parts;
+}
+
+struct Unit {
+  uint4 a0, a1;  // codes of rows g and g + 8
+  uint32_t scales;
+
+  __device__ __forceinline__ void load(const uint8_t* p, int lane) {
+    a0 = __ldcs(reinterpret_cast<const uint4*>(p) + lane);
+    a1 = __ldcs(reinterpret_cast<const uint4*>(p + 512) + lane);
+    scales = __ldcs(reinterpret_cast<const uint32_t*>(p + kUnitCodeBytes) + lane);
+  }
+};
+
+// One part of one strip.
+struct UnitRange {
+  const uint8_t* p = nullptr;  // its first unit
+  int first = 0, count = 0;    // its place along K, in units; 0: nothing
+};
+
+// Asks for all units of a part.
+__device__ __forceinline__ void request(Unit (&units)[kUnitsInFlight], UnitRange r, int lane) {
+#pragma unroll
+  for (int i = 0; i < kUnitsInFlight; ++i) {
+    if (i < r.count) units[i].load(r.p + i * int(kUnitBytes), lane);
+  }
+}
+
+template <class T>
+__device__ __forceinline__ void two_products(float (&d)[4], uint32_t row, uint32_t row8,
+                                             uint32_t x0, uint32_t x1, uint32_t x2, uint32_t x3) {
+  uint32_t a[4], b[4];
+  decode_as<T>(row, a);
+  decode_as<T>(row8, b);
+  mma<T>(d, a[0], b[0], a[1], b[1], x0, x1);
+  mma<T>(d, a[2], b[2], a[3], b[3], x2, x3);
+}
+
+// Where a lane reads the token from shared memory: its block of each unit, or zeros.
+struct TokenLane {
+  const uint4 *even, *odd;
+  int even_step, odd_step;
+
+  __device__ __forceinline__ TokenLane(const uint4* token, const uint4* zeros, int lane) {
+    const int g = lane / 4, q = lane % 4;
+    const bool mine = g / 2 == q;
+    even = mine && g % 2 == 0 ? token + 2 * g : zeros;
+    odd = mine && g % 2 == 1 ? token + 2 * g : zeros;
+    even_step = even == zeros ? 0 : 16, odd_step = odd == zeros ? 0 : 16;
+  }
+};
+
+template <class T>
+__device__ __forceinline__ void multiply(const Unit& u, const uint4* even, const uint4* odd,
+                                         float& acc0, float& acc1) {
+  float d[4] = {0, 0, 0, 0}, e[4] = {0, 0, 0, 0};
+  const uint4 x0 = even[0], x1 = even[1], y0 = odd[0], y1 = odd[1];
+  two_products<T>(d, u.a0.x, u.a1.x, x0.x, x0.y, x0.z, x0.w);
+  two_products<T>(e, u.a0.z, u.a1.z, y0.x, y0.y, y0.z, y0.w);
+  two_products<T>(d, u.a0.y, u.a1.y, x1.x, x1.y, x1.z, x1.w);
+  two_products<T>(e, u.a0.w, u.a1.w, y1.x, y1.y, y1.z, y1.w);
+  const float2 s = scales_of(u.scales), s8 = scales_of(u.scales >> 16);
+  acc0 = fmaf(s.x, d[0], acc0);
+  acc0 = fmaf(s.y, e[1], acc0);
+  acc1 = fmaf(s8.x, d[2], acc1);
+  acc1 = fmaf(s8.y, e[3], acc1);
+}
+
+// The sums of a part's 16 rows to sums[16]; each unit's registers are filled from `next` as soon as
+// they are free.
+template <class T>
+__device__ __forceinline__ void sum_part(Unit (&units)[kUnitsInFlight], UnitRange r, UnitRange next,
+                                         const TokenLane& x, int lane, float* sums) {
+  float acc0 = 0, acc1 = 0;
+  const uint4* even = x.even + r.first * x.even_step;
+  const uint4* odd = x.odd + r.first * x.odd_step;
+#pragma unroll
+  for (int i = 0; i < kUnitsInFlight; ++i) {
+    if (i < r.count) {
+      multiply<T>(units[i], even + i * x.even_step, odd + i * x.odd_step, acc0, acc1);
+    }
+    if (i < next.count) units[i].load(next.p + i * int(kUnitBytes), lane);
+  }
+  acc0 += __shfl_xor_sync(0xffffffffu, acc0, 1);
+  acc1 += __shfl_xor_sync(0xffffffffu, acc1, 1);
+  acc0 += __shfl_xor_sync(0xffffffffu, acc0, 2);
+  acc1 += __shfl_xor_sync(0xffffffffu, acc1, 2);
+  const int g = lane / 4, q = lane % 4;
+  if (q < 2) sums[g + 8 * q] = q ? acc1 : acc0;
+}
+
+// One row of a strip from the sums of its parts.
+template <class T>
+__device__ __forceinline__ float add_parts(const float* sums, int parts, int row) {
+  constexpr float kFactor = 1.0f / (kCodeScale<T> * kTokenScale<T>);
+  float v = 0;
+  for (int p = 0; p < parts; ++p) v += sums[p * int(kUnitRows) + row];
+  return v * kFactor;
+}
+
+// The token times kTokenScale to shared memory, zeros behind its end, by `threads` threads. All of
+// a thread's loads come before its first store. aligned: x may be read 16 bytes at a time.
+template <class T>
+__device__ __forceinline__ void stage_token(T* xs, const T* x, int in, int units, bool aligned,
+                                            int threads) {
+  constexpr int kBatch = 5;
+  const int t = int(threadIdx.x), count = units * int(kUnitCols);
+  if (!aligned) {
+    for (int i = t; i < count; i += threads) {
+      const float v = i < in ? to_f32(x[i]) : 0.0f;
+      xs[i] = from_f32<T>(v * kTokenScale<T>);
+    }
+    return;
+  }
+  const uint32_t scale = pair_of<T>(kTokenScale<T>);
+  for (int first = t; first < count / 8; first += kBatch * threads) {
+    uint4 v[kBatch];
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int i = first + b * threads;
+      v[b] = make_uint4(0, 0, 0, 0);
+      if (8 * i < in) v[b] = __ldcg(reinterpret_cast<const uint4*>(x) + i);
+    }
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int i = first + b * threads;
+      if constexpr (kTokenScale<T> != 1.0f) {
+        v[b].x = multiply_pair<T>(v[b].x, scale), v[b].y = multiply_pair<T>(v[b].y, scale);
+        v[b].z = multiply_pair<T>(v[b].z, scale), v[b].w = multiply_pair<T>(v[b].w, scale);
+      }
+      if (i < count / 8) reinterpret_cast<uint4*>(xs)[i] = v[b];
+    }
+  }
+}
+
+// What the feed-forward makes of a gate and an up value, both rounded to T before.
+template <class T>
+__device__ __forceinline__ T swiglu_of(T gate, T up) {
+  const float g = to_f32(gate);
+  return from_f32<T>(g * sigmoid(g) * to_f32(up));
+}
+
+}  // namespace nibble::cuda
