@@ -217,7 +217,24 @@ ExitCode show_lineage(const RunsOptions& o, Io& io) {
   return ExitCode::ok;
 }
 
+void refuse_replacing(const RunsOptions& o) {
+  if (!o.out.empty() && fs::exists(o.out) && !o.force) {
+    throw_usage("{} exists: --force replaces it", o.out.string());
+  }
+}
+
+// compare.svg, compare-2.svg, ...: the first that is not there, or that is this very chart.
+fs::path free_chart(const fs::path& folder, const std::string& svg) {
+  for (int n = 1;; ++n) {
+    const fs::path file = folder / (n == 1 ? "compare.svg" : fmt::format("compare-{}.svg", n));
+    if (!fs::exists(file) || (fs::is_regular_file(file) && read_text_file(file) == svg)) {
+      return file;
+    }
+  }
+}
+
 ExitCode compare(const RunsOptions& o, Io& io) {
+  refuse_replacing(o);
   std::vector<RunRecord> records;
   std::vector<std::pair<std::string, RunSeries>> series;
   for (const std::string& name : o.runs) {
@@ -228,8 +245,9 @@ ExitCode compare(const RunsOptions& o, Io& io) {
   const Comparison c = compare_runs(records);
   io.out << (o.json ? comparison_json(c) : comparison_text(c));
   if (o.json && o.out.empty()) return ExitCode::ok;
-  const fs::path chart = o.out.empty() ? o.runs_dir / "compare.svg" : o.out;
-  replace_file(chart, svg_text(compare_losses(series)));
+  const std::string svg = svg_text(compare_losses(series));
+  const fs::path chart = o.out.empty() ? free_chart(o.runs_dir, svg) : o.out;
+  replace_file(chart, svg);
   if (!o.json) io.out << fmt::format("\nlosses over each other: {}\n", chart.string());
   return ExitCode::ok;
 }
@@ -249,6 +267,7 @@ ExitCode plot(const RunsOptions& o, Io& io) {
 
 ExitCode export_log(const RunsOptions& o, Io& io) {
   if (o.markdown == o.json) throw_usage("runs export: say --markdown or --json");
+  refuse_replacing(o);
   const std::vector<RunRecord> list = chosen_runs(o);
   std::string text;
   if (o.json) {
@@ -267,9 +286,6 @@ ExitCode export_log(const RunsOptions& o, Io& io) {
   if (o.out.empty()) {
     io.out << text;
     return ExitCode::ok;
-  }
-  if (fs::exists(o.out) && !o.force) {
-    throw_usage("{} exists: --force replaces it", o.out.string());
   }
   write_text_file_atomic(o.out, text);
   io.out << fmt::format("{} written to {}\n", runs_text(list.size()), o.out.string());

@@ -39,9 +39,11 @@ void RunsOptions::visit_fields(Fields& f) {
   f.add(markdown, {.flag = "--markdown", .help = "export: a log in Markdown"});
   f.add(out, {.flag = "--out",
               .help = "export: write to this file; compare: where the chart goes "
-                      "(default: compare.svg in --runs-dir)",
+                      "(default: compare.svg in --runs-dir, or compare-2.svg and so on)",
               .value = "FILE"});
-  f.add(force, {.flag = "--force", .help = "export: replace an --out that exists"});
+  f.add(force, {.flag = "--force",
+                .help = "export, compare: replace an --out that exists",
+                .needs = "--out"});
   f.section("watch");
   f.add(once, {.flag = "--once", .help = "Show it once and stop"});
   f.add(interval, {.flag = "--interval",
@@ -78,7 +80,7 @@ void RunsOptions::check() const {
       {"--json", json, {"list", "show", "watch", "compare", "lineage", "export", "prune"}},
       {"--markdown", markdown, {"export"}},
       {"--out", !out.empty(), {"export", "compare"}},
-      {"--force", force, {"export"}},
+      {"--force", force, {"export", "compare"}},
       {"--once", once, {"watch"}},
       {"--interval", interval.has_value(), {"watch"}},
       {"--older-than", prune.older_than_days.has_value(), {"prune"}},

@@ -252,6 +252,29 @@ TEST_F(RunLogTest, Compare) {
   cli_fails({"runs", "compare", "good", "--runs-dir", dir_.path().string()}, 2, "two runs or more");
 }
 
+TEST_F(RunLogTest, CompareReplacesNoChart) {
+  const auto compare = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"runs", "compare", "good", "bad"});
+    more.insert(more.end(), {"--runs-dir", dir_.path().string()});
+    return more;
+  };
+  const fs::path mine = dir_.path() / "mine.txt";
+  write_text_file_atomic(mine, "mine");
+  cli_fails(compare({"--out", mine.string()}), 2, "exists: --force replaces it");
+  EXPECT_EQ(read_text_file(mine), "mine");
+  EXPECT_EQ(cli(compare({"--out", mine.string(), "--force"})).code, 0);
+  EXPECT_TRUE(contains(read_text_file(mine), "<svg"));
+  cli_fails(compare({"--force"}), 2, "--out");
+
+  // Without --out: another chart gets another name, the same one does not.
+  runs_ok({"compare", "good", "bad"});
+  const std::string first = read_text_file(dir_.path() / "compare.svg");
+  EXPECT_TRUE(contains(runs_ok({"compare", "bad", "good"}), "compare-2.svg\n"));
+  EXPECT_TRUE(contains(runs_ok({"compare", "good", "bad"}), "compare.svg\n"));
+  EXPECT_EQ(read_text_file(dir_.path() / "compare.svg"), first);
+  EXPECT_FALSE(fs::exists(dir_.path() / "compare-3.svg"));
+}
+
 TEST_F(RunLogTest, PlotAndReport) {
   for (const char* file : {"loss.svg", "gates.svg", "report.html"}) {
     fs::remove(dir_.path() / "good" / file);
