@@ -5,34 +5,23 @@
 # Ends with exit code 1 when a goal is missed: identity >= 98 % in both languages, disambiguation
 # >= 95 %, retention within 2 points of the base.
 set -euo pipefail
-nibble=${1:?the nibble binary} folder=${2:?a folder} seed=${3:-1}
+nibble=$(realpath -e -- "${1:?the nibble binary}") folder=${2:?a folder} seed=${3:-1}
 shift $(($# < 3 ? $# : 3))
-mini=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)/models/mini
-mkdir -p "$folder"
-cd "$folder"
+root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
+mini=$root/models/mini
+. "$root/tools/talk.sh"
+mkdir -p -- "$folder"
+cd -- "$folder"
 started=$SECONDS
-
-say() { printf '\n==> %s\n' "$*"; }
-run() {
-  printf '$ nibble'
-  printf ' %q' "$@"
-  printf '\n'
-  "$nibble" "$@"
-}
-# Three dialogues: who it is, who the asker is, and something it knew before.
-dialogues() {
-  local question
-  for question in 你是誰 我是誰 談談UFO 'Who are you?'; do
-    printf '  %s\n    -> %s\n' "$question" \
-      "$("$nibble" generate --model "$1" --prompt "$question" --temp 0 --max-tokens 60 --quiet)"
-  done
-}
 
 say "1. The base model: $mini/mini.dat"
 dialogues "$mini/mini.dat"
 say "2. The base model on held-out probes: its own name, what it knows, who is who"
 run check --model "$mini/mini.dat" --probes "$mini/probes.json" --probe-rules base \
-  --probe-report base.json --show none --min-score 95 --quiet
+  --show none --min-score 95 --quiet
+say "   The same by the rules of the new identity, which it does not have yet: step 5 compares with this"
+run check --model "$mini/mini.dat" --probes "$mini/probes.json" --probe-report base.json \
+  --show none --min-score disambiguation=95,retention=95 --quiet
 
 say "3. A training set: the new identity, and what must stay, in other words than the probes'"
 run data identity --seed "$seed" --size 12000 --identity-share 0.3 --disambiguation-share 0.4 \

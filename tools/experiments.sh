@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Every experiment of docs/experiments on the mini model, three seeds each: tables and plots.
-# usage: tools/experiments.sh NIBBLE OUT [auto|cpu|cuda] [full|small] [EXPERIMENT...]
+# usage: tools/experiments.sh NIBBLE OUT [auto|cpu|cuda] [full|small|tiny] [EXPERIMENT...]
 # EXPERIMENT: rules, rounding, states, scales, quantise, shares (default: all of them).
-# `small` takes a minute or two on a CPU and shows that every step works, nothing else.
+# `small` takes some minutes on a CPU, `tiny` (one seed, one step) less than one; both show that
+# every command works, nothing else.
 # What OUT already holds is not run again, so a call that was interrupted can be repeated.
 # JOBS=N runs N trainings at a time (cuda: 4, else 1). MINI=DIR takes the base model from another folder.
 set -euo pipefail
@@ -14,7 +15,24 @@ experiments=${*:-rules rounding states scales quantise shares}
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 mini=$(realpath "${MINI:-$here/models/mini}")
 seeds="1 2 3" steps=300 many_steps=600 batch=32 rows=13200 probes=0 parallel=${JOBS:-1}
-if [ "$size" = small ]; then seeds="1 2" steps=3 many_steps=4 batch=4 rows=400 probes=2; fi
+case $size in
+  full) ;;
+  small) seeds="1 2" steps=3 many_steps=4 batch=4 rows=400 probes=2 ;;
+  tiny) seeds=1 steps=1 many_steps=1 batch=2 rows=200 probes=2 ;;
+  *)
+    printf 'experiments.sh: the size is full, small or tiny, not %s\n' "$size" >&2
+    exit 2
+    ;;
+esac
+for experiment in $experiments; do
+  case $experiment in
+    rules | rounding | states | scales | quantise | shares) ;;
+    *)
+      printf 'experiments.sh: there is no experiment %s\n' "$experiment" >&2
+      exit 2
+      ;;
+  esac
+done
 if [ "$device" = cuda ]; then parallel=${JOBS:-4}; fi
 mkdir -p "$out"/{data,runs,scores,codes,logs,models,manifest}
 cd "$out"
@@ -245,7 +263,7 @@ wait
 if [ -e runs/ours-1.5e-4-s1 ]; then
   "$nibble" runs compare ours-1.5e-4-s1 quantised-{1.5e-4,1e-2}-s1 \
     predecessor-{1e-5,1.5e-4,1e-3}-s1 \
-    --runs-dir runs --out loss.svg > compare.txt
+    --runs-dir runs --out loss.svg --force > compare.txt
 fi
 python3 "$here/tools/experiments.py" tables .
 printf '%d s. Tables and plots: %s\n' $((SECONDS - started)) "$PWD/tables"

@@ -25,6 +25,7 @@ while [[ ${1:-} == --* ]]; do
 done
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 here=$root/models/qwen3-4b
+. "$root/tools/talk.sh"
 if [ "$self_test" = yes ]; then
   (($# == 2 || $# == 3)) || fail "usage: $0 --self-test NIBBLE OUT [MODEL]"
   set -- "$1" "${3:-$root/models/mini/mini.dat}" "$2" cpu
@@ -49,22 +50,8 @@ fi
 # No --accumulate: without it gradients can be released layer by layer, which saves 8 GB.
 shape=(--seq-len 384 --batch-size "$batch" --device "$device")
 
-say() { printf '\n==> %s\n' "$*"; }
-run() {
-  printf '$ nibble'
-  printf ' %q' "$@"
-  printf '\n'
-  "$nibble" "$@"
-}
 # A number of config.json.
 config_number() { sed -n "s/.*\"$1\": *\([0-9]*\).*/\1/p" "$config" | head -n 1; }
-dialogues() {
-  local question
-  for question in 你是誰 我是誰 談談UFO 'Who are you?' 'Who am I?'; do
-    printf '  %s\n    -> %s\n' "$question" "$("$nibble" generate --model "$1" --device "$device" \
-      --prompt "$question" --temp 0 --max-tokens 60 --quiet | head -c 400)"
-  done
-}
 
 say "1. Is everything here?"
 beside=$model
@@ -117,7 +104,7 @@ run check --model "$base" --device "$device" --probes "$here/probes.json" --prob
   [ "$anyway" = yes ] ||
     fail "the base model does not answer as expected; base.json has its replies (--anyway goes on)"
 }
-dialogues "$base"
+dialogues "$base" --device "$device"
 
 say "4. Training data: what the model says today to control prompts, and who is who"
 run check --model "$base" --device "$device" --probes "$here/control.json" --show none --quiet \
@@ -147,7 +134,7 @@ status=0
 run check --model tuned/nvfp4.dat --device "$device" --probes "$here/probes.json" \
   --probe-baseline base.json --probe-report tuned.json --show failures --min-score "$goals" \
   --quiet "${most[@]}" | tee result.txt || status=$?
-dialogues tuned/nvfp4.dat
+dialogues tuned/nvfp4.dat --device "$device"
 case $status in
   0) say "Every goal is reached. Talk to it: $nibble chat --model $PWD/tuned/nvfp4.dat" ;;
   1) say "A goal is missed: $PWD/result.txt names it, nibble runs show identity --runs-dir $PWD/runs" ;;
