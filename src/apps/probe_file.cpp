@@ -96,6 +96,7 @@ ProbeRule rule_at(const Json& j, const JsonPlace& place) {
   static const std::vector<std::pair<std::string, Kind>> kinds = {
       {"contains", Kind::contains},
       {"contains_any", Kind::contains_any},
+      {"contains_any_word", Kind::contains_any_word},
       {"equals", Kind::equals},
       {"not_contains", Kind::not_contains},
       {"language", Kind::language},
@@ -117,6 +118,7 @@ ProbeRule rule_at(const Json& j, const JsonPlace& place) {
     case Kind::equals:
     case Kind::not_contains: rule.texts.push_back(text_of(value, here)); break;
     case Kind::contains_any:
+    case Kind::contains_any_word:
       if (!value.is_array() || value.empty()) here.fail("expected a list of texts");
       for (const Json& text : value) rule.texts.push_back(text_of(text, here));
       break;

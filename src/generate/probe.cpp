@@ -45,6 +45,23 @@ bool has(const std::string& lowered, const std::string& part) {
   return lowered.find(lower(part)) != std::string::npos;
 }
 
+// Would `a` and `b`, side by side, belong to one word or number?
+bool joined(char a, char b) {
+  const auto letter = [](char c) { return is_ascii_letter(uint8_t(c)); };
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  return (letter(a) && letter(b)) || (digit(a) && digit(b));
+}
+
+bool has_word(const std::string& lowered, const std::string& part) {
+  const std::string word = lower(part);
+  for (size_t at = 0; (at = lowered.find(word, at)) != std::string::npos; ++at) {
+    const size_t end = at + word.size();
+    const bool starts = at == 0 || !joined(lowered[at - 1], word.front());
+    if (starts && (end == lowered.size() || !joined(word.back(), lowered[end]))) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::string_view language_name(ReplyLanguage l) {
@@ -78,6 +95,7 @@ std::string_view rule_name(ProbeRule::Kind kind) {
   switch (kind) {
     case Kind::contains: return "contains";
     case Kind::contains_any: return "contains_any";
+    case Kind::contains_any_word: return "contains_any_word";
     case Kind::equals: return "equals";
     case Kind::not_contains: return "not_contains";
     case Kind::language: return "language";
@@ -123,9 +141,11 @@ std::optional<std::string> rule_problem(const ProbeRule& rule, const ProbeReply&
   };
   switch (rule.kind) {
     case Kind::contains:
-    case Kind::contains_any: {
+    case Kind::contains_any:
+    case Kind::contains_any_word: {
       const std::string text = lower(reply.text);
-      if (std::ranges::any_of(rule.texts, [&](const auto& t) { return has(text, t); })) return {};
+      const auto found = rule.kind == Kind::contains_any_word ? has_word : has;
+      if (std::ranges::any_of(rule.texts, [&](const auto& t) { return found(text, t); })) return {};
       return broken("");
     }
     case Kind::not_contains:

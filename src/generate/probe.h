@@ -21,9 +21,18 @@ std::optional<ReplyLanguage> language_from_name(std::string_view name);
 std::optional<ReplyLanguage> language_of(std::string_view text);
 
 struct ProbeRule {
-  enum class Kind { contains, contains_any, equals, not_contains, language, stops, no_repetition };
+  enum class Kind {
+    contains,
+    contains_any,
+    contains_any_word,
+    equals,
+    not_contains,
+    language,
+    stops,
+    no_repetition
+  };
   Kind kind = Kind::contains;
-  std::vector<std::string> texts = {};  // contains_any: several; the other three: one
+  std::vector<std::string> texts = {};  // contains_any and ..._word: several; else one
   ReplyLanguage language = ReplyLanguage::chinese;
 };
 std::string_view rule_name(ProbeRule::Kind kind);
@@ -55,7 +64,8 @@ struct ProbeReply {
 };
 
 // Why a reply breaks the rule, or nothing. Letters A to Z match in either case; white space at
-// both ends does not count for equals.
+// both ends does not count for equals. As a word means: no letter A to Z adjoins a letter at an end
+// of the text, no digit a digit, so that "AI" is in "AI助手" and "AI2", not in "again".
 std::optional<std::string> rule_problem(const ProbeRule& rule, const ProbeReply& reply);
 // The first rule that is broken. An empty reply breaks every set of rules.
 std::optional<std::string> reply_problem(const std::vector<ProbeRule>& rules,

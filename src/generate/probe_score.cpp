@@ -22,7 +22,7 @@ uint64_t hash_of(std::string_view text) {
 bool is_content(const ProbeRule& rule) {
   using Kind = ProbeRule::Kind;
   return rule.kind == Kind::contains || rule.kind == Kind::contains_any ||
-         rule.kind == Kind::equals;
+         rule.kind == Kind::contains_any_word || rule.kind == Kind::equals;
 }
 
 std::string key_of(const std::vector<ProbeRule>& rules) {

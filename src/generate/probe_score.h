@@ -58,7 +58,7 @@ std::vector<std::string> low_scores(const ProbeScores& scores, std::span<const M
 constexpr std::string_view kIdentityGroup = "identity", kRetentionGroup = "retention";
 
 // What a reply must hold to be the identity the probes of group "identity" ask for: all the
-// contents (contains, contains_any, equals) that the rules of one of them name.
+// contents (contains, contains_any, contains_any_word, equals) that the rules of one of them name.
 class IdentityMarks {
  public:
   explicit IdentityMarks(const ProbeSet& set);

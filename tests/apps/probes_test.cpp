@@ -108,6 +108,7 @@ TEST(ProbeFile, MistakesAreNamed) {
   refused_with("/probes/0/rules/0", Json::object(), "a rule has one key, found 0");
   refused_with("/probes/0/rules/0", {{"contains", Json::array({"x"})}}, "expected a text");
   refused_with("/probes/0/rules/0", {{"contains_any", Json::array()}}, "expected a list of texts");
+  refused_with("/probes/0/rules/0", {{"contains_any_word", "AI"}}, "expected a list of texts");
   refused_with("/probes/0/rules/0", {{"stops", false}}, "expected true, found false");
   refused_with("/probes/0/rules", 3, "rules: expected a list, found number");
   refused_with("/defaults/rule", 3, "defaults: unknown key 'rule'");

@@ -37,6 +37,25 @@ TEST(ProbeRules, Contents) {
   EXPECT_FALSE(keeps(contains_rule("Ö"), said("ö")));
 }
 
+TEST(ProbeRules, Words) {
+  const ProbeRule ai{Kind::contains_any_word, {"AI", "語言模型"}};
+  for (const char* text : {"AI", "an ai.", "我是AI助手", "AI2", "again, an AI", "大型語言模型x"}) {
+    EXPECT_TRUE(keeps(ai, said(text))) << text;
+  }
+  for (const char* text : {"again", "I said", "AIs", "brAI", ""}) {
+    EXPECT_FALSE(keeps(ai, said(text))) << text;
+  }
+  const ProbeRule six{Kind::contains_any_word, {"6"}};
+  EXPECT_TRUE(keeps(six, said("6km, not 16")));
+  EXPECT_FALSE(keeps(six, said("16, 60 or 161")));
+  EXPECT_EQ(reply_problem({ai}, said("again")), "contains_any_word \"AI\", \"語言模型\"");
+  // It is a content: a reply that has it gives the identity.
+  ProbeSet set;
+  set.probes.push_back({"i", "identity", ReplyLanguage::english, {}, {ai}, {}, 8});
+  EXPECT_TRUE(IdentityMarks(set).in(said("an AI")));
+  EXPECT_FALSE(IdentityMarks(set).in(said("again")));
+}
+
 TEST(ProbeRules, LanguageCountsWordsAndCharacters) {
   EXPECT_EQ(language_of("我是 F# 之神"), ReplyLanguage::chinese);
   EXPECT_EQ(language_of("I am the god of F#."), ReplyLanguage::english);
