@@ -37,6 +37,10 @@ refused 'not a sound weight file' --anyway "$nibble" "$work/bare/short.dat" "$wo
 refused 'is not empty' --anyway "$nibble" "$mini/mini.dat" "$work/bare"
 [ ! -e "$work/out" ] || { echo "a refused run made its folder"; exit 1; }
 
+here=$source/models/qwen3-4b
+hash=$(sha256sum <"$here/probes.json")
+grep -q "${hash%% *}" "$here/README.md" || { echo "README.md has another hash than probes.json"; exit 1; }
+
 "$nibble" convert "$mini/mini.dat" "$work/hf" --quant none --quiet
 "$script" --self-test "$nibble" "$work/out" "$work/hf"
 [ -s "$work/out/base/nvfp4.dat" ] || { echo "nothing was converted"; exit 1; }
