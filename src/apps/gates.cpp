@@ -7,6 +7,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "apps/probe_report.h"
 #include "apps/runtime.h"
@@ -22,15 +23,6 @@ using Json = nlohmann::ordered_json;
 // identity a model may give it to everyone for a while.
 constexpr int64_t kPatience = 2;
 constexpr double kDefaultScore = 95;
-
-// End tokens, as in inference.
-std::vector<int32_t> stop_ids_of(const Config& config, const Tokenizer& tokenizer) {
-  std::vector<int32_t> ids = config.eos_ids;
-  for (const auto id : {tokenizer.im_end(), tokenizer.endoftext()}) {
-    if (id && std::ranges::find(ids, *id) == ids.end()) ids.push_back(*id);
-  }
-  return ids;
-}
 
 size_t acts_bytes(const Config& c, const EngineOptions& o, int64_t tokens, int64_t outputs) {
   constexpr size_t kTables = 1 << 16;
@@ -194,11 +186,11 @@ void Gates::begin(TrainState& state, int64_t step, const std::filesystem::path& 
   const ProbeShape shape = probe_shape(all_, tokenizer_, ask_, c, o.cache);
   o.context = shape.context;
   engine_ = std::make_unique<BatchEngine>(state.backend(), view_->model(), o, shape.sequences);
-  ask_.stop_ids = stop_ids_of(c, tokenizer_);
+  ask_.stop_ids = stop_ids_of(c, &tokenizer_);
   if (memory_.baseline) {
     if (step == 0) return;
     const Asked now = ask(all_);  // a resumed run may have nothing left to do
-    last_ = now.scores;
+    last_ = {step, memory_.attempt, now.scores, &memory_.all};
     low_ = low_scores(now.scores, wanted_, &memory_.all);
     return;
   }
@@ -218,7 +210,7 @@ void Gates::begin(TrainState& state, int64_t step, const std::filesystem::path& 
   memory_.some = score_probes(in_between);
   memory_.some_signs = reply_signs(in_between, *marks_);
   memory_.baseline = true;
-  last_ = first.scores;
+  last_ = {step, memory_.attempt, first.scores, nullptr};
   log_info("probes before the training: {} ({:.1f} s)", short_scores(first.scores), first.seconds);
   record(step, first, low_scores(first.scores, wanted_, &memory_.all), "");
 }
@@ -249,7 +241,7 @@ GateVerdict Gates::gate(int64_t step, bool last) {
     asked = ask(all_);
     low_ = low_scores(asked.scores, wanted_, &memory_.all);
   }
-  last_ = asked.scores;
+  last_ = {step, memory_.attempt, asked.scores, every ? &memory_.all : &memory_.some};
   CollapseLimits limits;
   limits.least_retention = flags_.min_retention / 100;
   const auto alarm = gate_alarm(asked.scores, asked.signs, every ? memory_.all : memory_.some,
@@ -277,15 +269,23 @@ GateVerdict Gates::after_step(const StepResult& r, bool last) {
     v.kind = GateVerdict::Kind::collapsed;
     v.reason = *why;
   }
+  // Losses that are to be ignored take no gate away: the end is judged whatever they were.
+  v = unless_ignored(r.step, std::move(v), told_.of_losses);
+  if (v.kind == GateVerdict::Kind::collapsed) return v;
   const bool due = file_ && (last || (flags_.every > 0 && r.step % flags_.every == 0));
-  if (due && v.kind == GateVerdict::Kind::go_on) v = gate(r.step, last);
-  if (!file_ && v.kind == GateVerdict::Kind::go_on) v.good = true;
-  if (v.kind == GateVerdict::Kind::collapsed && flags_.on_collapse == OnCollapse::ignore) {
-    if (!warned_) log_warning("step {}: collapse: {}", r.step, v.reason);
-    warned_ = true;
-    v = {};
-  }
+  if (due) return unless_ignored(r.step, gate(r.step, last), told_.of_replies);
+  v.good = flags_.every == 0;  // nothing but the losses says what is good in between
   return v;
+}
+
+// Both go on saying it once they have begun: it is told once.
+GateVerdict Gates::unless_ignored(int64_t step, GateVerdict v, bool& told) const {
+  if (v.kind != GateVerdict::Kind::collapsed || flags_.on_collapse != OnCollapse::ignore) return v;
+  if (!std::exchange(told, true)) {
+    log_warning("step {}: collapse: {}", step, v.reason);
+    record_collapse(step, v.reason, OnCollapse::ignore, std::nullopt);
+  }
+  return {};
 }
 
 std::string Gates::note() const {
@@ -335,7 +335,6 @@ void Gates::restore(const std::string& note) {
     }
     if (!m.baseline) m.passed = false, m.alarms = 0;
     memory_ = std::move(m);
-    last_ = memory_.all;
   } catch (const nlohmann::json::exception& e) {
     throw_format("the checkpoint's record of its gates is damaged: {}", e.what());
   }
@@ -387,13 +386,14 @@ void Gates::record(int64_t step, const Asked& asked, const std::vector<std::stri
 }
 
 void Gates::record_collapse(int64_t step, const std::string& reason, OnCollapse action,
-                            double lr_factor) const {
-  append("probes.jsonl", {line_of({{"step", step},
-                                   {"attempt", memory_.attempt},
-                                   {"event", "collapse"},
-                                   {"reason", reason},
-                                   {"action", on_collapse_name(action)},
-                                   {"lr_factor", lr_factor}})});
+                            std::optional<double> lr_factor) const {
+  Json line = {{"step", step},
+               {"attempt", memory_.attempt},
+               {"event", "collapse"},
+               {"reason", reason},
+               {"action", on_collapse_name(action)}};
+  if (lr_factor) line["lr_factor"] = *lr_factor;
+  append("probes.jsonl", {line_of(line)});
 }
 
 void Gates::append(const char* file, const std::vector<std::string>& lines) const {
@@ -403,8 +403,11 @@ void Gates::append(const char* file, const std::vector<std::string>& lines) cons
   if (!out.flush()) log_warning("cannot write {}", (folder_ / file).string());
 }
 
-std::string Gates::table() const {
-  return file_ && memory_.baseline ? score_table(last_, &memory_.all) : "";
+std::string Gates::table() const { return last_ ? score_table(last_->scores, last_->before) : ""; }
+
+std::string Gates::last_gate() const {
+  if (!last_) return "";
+  return fmt::format("last gate: step {}, attempt {}\n{}", last_->step, last_->attempt, table());
 }
 
 }  // namespace nibble

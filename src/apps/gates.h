@@ -39,7 +39,8 @@ struct GateVerdict {
   enum class Kind { go_on, passed, collapsed };
   Kind kind = Kind::go_on;
   std::string reason;  // of a collapse
-  bool good = false;   // a gate, and nothing looked like collapse
+  bool good = false;   // a gate, and nothing looked like collapse; without gates in between, losses
+                       // that do not
 };
 
 class Gates {
@@ -58,6 +59,7 @@ class Gates {
   void begin(TrainState& state, int64_t step, const std::filesystem::path& folder);
   void end();  // gives the memory back; the state may go
 
+  // A collapse that is to be ignored is told and recorded here, and the verdict is another.
   GateVerdict after_step(const StepResult& r, bool last);
 
   // What a checkpoint keeps, and the way back. A damaged note is a FormatError.
@@ -68,12 +70,16 @@ class Gates {
   int64_t attempt() const { return memory_.attempt; }
   // What a collapse leads to now: stop, when no attempt is left.
   OnCollapse action() const;
+  // `lr_factor`: of the learning rate from then on, where that changes.
   void record_collapse(int64_t step, const std::string& reason, OnCollapse action,
-                       double lr_factor) const;
+                       std::optional<double> lr_factor) const;
 
   bool has_passed() const { return memory_.passed; }
-  // The last scores beside the first, as a table; empty without probes.
+  // The scores of the last gate beside those of the same probes before the training, as a table;
+  // empty without probes, and where none was asked since a run was resumed.
   std::string table() const;
+  // The same for a run that did not come to its end: a line that says which gate it was, the table.
+  std::string last_gate() const;
   // What is below --min-score at the last gate; empty also where nothing was asked for.
   const std::vector<std::string>& low() const { return low_; }
 
@@ -83,6 +89,11 @@ class Gates {
     ProbeScores scores;
     ReplySigns signs;
     double seconds = 0;
+  };
+  struct LastGate {
+    int64_t step = 0, attempt = 0;
+    ProbeScores scores;
+    const ProbeScores* before = nullptr;  // the same probes in memory_; null: it is the baseline
   };
   // All that outlives an attempt or goes into a checkpoint.
   struct Memory {
@@ -97,6 +108,7 @@ class Gates {
   static EngineOptions engine_options(const TrainSettings& settings, const Backend& backend);
   Asked ask(const std::vector<const Probe*>& probes);
   GateVerdict gate(int64_t step, bool last);
+  GateVerdict unless_ignored(int64_t step, GateVerdict v, bool& told) const;
   void record(int64_t step, const Asked& asked, const std::vector<std::string>& low,
               const std::string& alarm) const;
   void append(const char* file, const std::vector<std::string>& lines) const;
@@ -110,12 +122,14 @@ class Gates {
   std::optional<IdentityMarks> marks_;
   Memory memory_;
   double guessing_ = std::numeric_limits<double>::infinity();  // loss of who knows nothing
-  bool warned_ = false;                                        // of a collapse that is ignored
+  struct {
+    bool of_losses = false, of_replies = false;
+  } told_;  // collapses that are ignored
 
   std::filesystem::path folder_;
   std::unique_ptr<InferenceView> view_;
   std::unique_ptr<BatchEngine> engine_;
-  ProbeScores last_;
+  std::optional<LastGate> last_;
   std::vector<std::string> low_;
 };
 

@@ -271,14 +271,18 @@ const Tokenizer& Runtime::require_tokenizer() const {
   return *tokenizer;
 }
 
-std::vector<int32_t> Runtime::stop_ids() const {
-  std::vector<int32_t> ids = model.config.eos_ids;
+std::vector<int32_t> stop_ids_of(const Config& config, const Tokenizer* tokenizer) {
+  std::vector<int32_t> ids = config.eos_ids;
   if (tokenizer) {
     for (const auto id : {tokenizer->im_end(), tokenizer->endoftext()}) {
       if (id && std::find(ids.begin(), ids.end(), *id) == ids.end()) ids.push_back(*id);
     }
   }
   return ids;
+}
+
+std::vector<int32_t> Runtime::stop_ids() const {
+  return stop_ids_of(model.config, tokenizer ? &*tokenizer : nullptr);
 }
 
 Activations default_activations(Device::Kind device, bool packed) {

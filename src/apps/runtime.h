@@ -50,6 +50,9 @@ struct CacheOptions {
 Activations default_activations(Device::Kind device, bool packed);
 DType default_cache(Device::Kind device, Activations activations, DType compute);
 
+// End tokens: those of config.json, <|im_end|> and <|endoftext|>. The tokenizer may be null.
+std::vector<int32_t> stop_ids_of(const Config& config, const Tokenizer* tokenizer);
+
 struct Runtime {
   ModelPaths paths;
   Device device = Device::cpu;  // where the backend is
@@ -63,7 +66,6 @@ struct Runtime {
 
   // The tokenizer, or a UsageError that says how to give one.
   const Tokenizer& require_tokenizer() const;
-  // End tokens: those of config.json, <|im_end|> and <|endoftext|>.
   std::vector<int32_t> stop_ids() const;
   // For an engine of so many sequences.
   EngineOptions engine_options(const CacheOptions& cache, int64_t sequences = 1) const;

@@ -141,7 +141,7 @@ ExitCode report_collapse(const TrainRun& run, const Gates& gates, const TrainInp
   const std::string what = fmt::format("collapse at step {}{}: {}", step, again, run.collapse());
   recorder.finish(RunState::failed, what);
   out << fmt::format("{}\nnothing was exported, {} is as it was\n{}run folder {}\n", what,
-                     in.paths.weights.string(), gates.table(), recorder.directory().string());
+                     in.paths.weights.string(), gates.last_gate(), recorder.directory().string());
   return ExitCode::check_failed;
 }
 

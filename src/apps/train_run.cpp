@@ -232,9 +232,9 @@ RunEnd TrainRun::run(BatchSource* held_out) {
       recorder_.held_out(r.step, loss);
       log_info("step {}: held-out loss {:.4f}", r.step, loss);
     }
-    // Without probes the losses alone say what is good, and a checkpoint when.
+    // Without gates in between the losses alone say what is good, and a checkpoint when.
     if (gates_ && gates_->flags().on_collapse == OnCollapse::rollback && gate.good &&
-        (gates_->probes() || saving)) {
+        (gates_->flags().every > 0 || saving)) {
       save_good();
     }
     if (saving) save();

@@ -54,8 +54,8 @@ class TrainRun {
   // Begins at step 1 with a share of the rate: another attempt, whose state is the original. Older
   // checkpoints go, and where checkpoints are kept this beginning becomes one.
   void begin_again(double lr_factor);
-  // The last good gate before this step (without probes: the last good checkpoint), if there is
-  // one, and the way back to it, with a share of the rate.
+  // The last good gate before this step (without gates in between: the last good checkpoint), if
+  // there is one, and the way back to it, with a share of the rate.
   std::optional<CheckpointFile> good_gate() const;
   void roll_back(const CheckpointFile& to, double lr_factor);
   // Until the last step, or until an interrupt: then the step is finished and saved.

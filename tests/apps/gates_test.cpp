@@ -120,6 +120,14 @@ class Gates : public TrainingTest {
                  {"--max-restarts", "2"},
                  {"--on-collapse", action}});
   }
+  // Whose losses say so at the twentieth step.
+  Options losing(const std::string& action) const {
+    Options given = collapsing(action);
+    given["--train-data"] = shared_->file("mix.tsv");
+    given["--lr"] = "1";
+    if (action == "ignore") given["--max-restarts"] = kLeaveOut;
+    return given;
+  }
   fs::path folder() const { return dir_.path() / "runs" / ("run" + std::to_string(runs_)); }
   CliResult run(Options given) {
     given["--run-name"] = "run" + std::to_string(++runs_);
@@ -392,14 +400,85 @@ TEST_F(Gates, HowMuchRetentionMustStay) {
 }
 
 TEST_F(Gates, LossesAloneAreWatchedWithoutProbes) {
-  Options given = collapsing("stop");
+  Options given = losing("stop");
   given["--probes"] = given["--probe-every"] = kLeaveOut;
-  given["--train-data"] = shared_->file("mix.tsv");
-  given["--lr"] = "1";
   const CliResult r = run(given);
   EXPECT_EQ(r.code, 1) << r.err << r.out;
   EXPECT_TRUE(contains(r.out, "the loss ") || contains(r.out, "skipped")) << r.out;
   EXPECT_EQ(events("collapse").size(), 1u);
+}
+
+// A collapse that is ignored ends nothing: every gate is asked, and the last one judges.
+TEST_F(Gates, IgnoredCollapseLeavesTheGates) {
+  Options given = losing("ignore");
+  given["--steps"] = "40";
+  given["--probe-max"] = "1";
+  given["--min-score"] = "retention=base-2";
+  const CliResult r = run(given);
+  EXPECT_EQ(r.code, 1) << r.err << r.out;
+  EXPECT_TRUE(contains(r.out, "probes: too low, retention ")) << r.out;
+  const auto gates = events("gate");
+  ASSERT_EQ(gates.size(), 9u);
+  for (size_t i = 0; i < gates.size(); ++i) {
+    EXPECT_EQ(gates[i]["step"], 5 * i);
+    EXPECT_EQ(gates[i]["scores"]["retention"]["total"], i == 0 || i == 8 ? 6 : 1);
+  }
+  EXPECT_TRUE(
+      contains(r.out, "\nretention       en             0  6       0.0 %  100.0 %  -100.0\n"))
+      << r.out;
+  // What was ignored is recorded, the losses' sign and the replies' once each.
+  int of_losses = 0, of_replies = 0;
+  for (const Json& c : events("collapse")) {
+    EXPECT_EQ(c["action"], "ignore");
+    EXPECT_FALSE(c.contains("lr_factor")) << "the rate stays: " << c.dump();
+    ++(contains(c["reason"], "the loss ") ? of_losses : of_replies);
+  }
+  EXPECT_EQ(of_losses, 1);
+  EXPECT_EQ(of_replies, 1);
+  const Json record = Json::parse(read_text_file(folder() / "run.json"));
+  ASSERT_EQ(record["collapses"].size(), 2u) << record.dump(2);
+  for (const std::string c : record["collapses"]) EXPECT_TRUE(c.ends_with("; ignore")) << c;
+}
+
+// Without --probe-every nothing but the losses says what is good between start and end.
+TEST_F(Gates, WithoutGatesInBetweenItRollsBackToACheckpoint) {
+  Options given = losing("rollback");
+  given["--probe-every"] = kLeaveOut;
+  given["--save-every-steps"] = "5";
+  const CliResult r = run(given);
+  EXPECT_EQ(r.code, 1) << r.err << r.out;
+  const auto found = events("collapse");
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_EQ(found[0]["action"], "rollback");
+  EXPECT_EQ(found[2]["action"], "stop");
+  int64_t previous = 0, back_to = -1;
+  for (const auto& j : read_jsonl(folder() / "metrics.jsonl")) {
+    if (j["step"] <= previous && back_to < 0) back_to = j["step"].get<int64_t>() - 1;
+    previous = j["step"];
+  }
+  // The last checkpoint before the step that collapsed.
+  EXPECT_EQ(back_to, (found[0]["step"].get<int64_t>() - 1) / 5 * 5);
+  EXPECT_GT(back_to, 0);
+  // Nothing was asked after the first step: there is no change to show.
+  EXPECT_TRUE(contains(r.out, "\nlast gate: step 0, attempt 0\ngroup ")) << r.out;
+  EXPECT_FALSE(contains(r.out, "change")) << r.out;
+}
+
+TEST_F(Gates, TheTableOfACollapseIsOfTheLastGate) {
+  Options given = losing("restart");
+  given["--probe-every"] = "15";  // once before the losses say it
+  given["--probe-max"] = "1";
+  const CliResult r = run(given);
+  EXPECT_EQ(r.code, 1) << r.err << r.out;
+  EXPECT_TRUE(contains(r.out, "the loss ") || contains(r.out, "skipped")) << r.out;
+  const Json gate = events("gate").back();
+  EXPECT_EQ(gate["step"], 15);
+  EXPECT_EQ(gate["attempt"], 2);
+  EXPECT_TRUE(contains(r.out, "\nlast gate: step 15, attempt 2\ngroup ")) << r.out;
+  // The same three probes before and after, two of which passed: not all nine before.
+  EXPECT_TRUE(
+      contains(r.out, "\nall             all            0  3       0.0 %   66.7 %  -66.7\n"))
+      << r.out;
 }
 
 TEST_F(Gates, IgnoredCollapseIsSaid) {
