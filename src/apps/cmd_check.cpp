@@ -28,6 +28,8 @@ ExitCode run_check(const CheckOptions& given, Io& io) {
   for (const auto& output : {o.json, o.probes.report}) {
     refuse_replacing_input(output, paths, {o.haystack, o.probes.file, o.probes.baseline});
   }
+  refuse_same_output(
+      {{"--json", o.json}, {"--probe-report", o.probes.report}, {"--probe-data", o.probes.data}});
   if (!o.probes.data.empty()) {
     if (o.probes.data.extension() != ".jsonl") {
       throw_usage("--probe-data {}: training data of this kind is named .jsonl",

@@ -8,6 +8,7 @@
 #include "apps/bench_random.h"
 #include "apps/command.h"
 #include "apps/memory_choice.h"
+#include "apps/output_files.h"
 #include "apps/slow_paths.h"
 #include "apps/train_options.h"
 #include "apps/train_run.h"
@@ -156,17 +157,21 @@ void print_repeated(const ProfileOptions& o, Trainer& trainer, std::span<const P
               measure_ceilings(trainer.state().backend(), threads, kBuffer), out);
 }
 
-void profile(const ProfileOptions& o, PhaseTable& phases, std::ostream& out) {
-  phases.reached("start");
-  ModelPaths paths;
-  if (o.random_weights) {
-    if (o.model.named()) throw_usage("--random-weights takes no --model: nothing is read");
-    if (!o.train_data.empty()) throw_usage("--random-weights has no tokenizer for --train-data");
-    paths.config = o.model.config;
-  } else {
-    paths = resolve_model(o.model,
-                          o.train_data.empty() ? TokenizerNeed::optional : TokenizerNeed::required);
+ModelPaths paths_of(const ProfileOptions& o) {
+  if (!o.random_weights) {
+    return resolve_model(o.model,
+                         o.train_data.empty() ? TokenizerNeed::optional : TokenizerNeed::required);
   }
+  if (o.model.named()) throw_usage("--random-weights takes no --model: nothing is read");
+  if (!o.train_data.empty()) throw_usage("--random-weights has no tokenizer for --train-data");
+  ModelPaths paths;
+  paths.config = o.model.config;
+  return paths;
+}
+
+void profile(const ProfileOptions& o, const ModelPaths& paths, PhaseTable& phases,
+             std::ostream& out) {
+  phases.reached("start");
   const Config config = load_config(paths.config);
   const auto source =
       o.random_weights
@@ -241,12 +246,15 @@ void profile(const ProfileOptions& o, PhaseTable& phases, std::ostream& out) {
 }
 
 ExitCode run_profile(const ProfileOptions& o, Io& io) {
+  // Before anything that is reported: a report is written when the rest fails, too.
+  const ModelPaths paths = paths_of(o);
+  refuse_replacing_input(o.vram_report, paths, {o.train_data});
   PhaseTable phases(o, io.out);
   const auto write = [&] {
     if (!o.vram_report.empty()) phases.report().write(o.vram_report);
   };
   try {
-    profile(o, phases, io.out);
+    profile(o, paths, phases, io.out);
     phases.reached("cleanup_done");
   } catch (const StopHere&) {
     for (const auto& [text, phase] : kPhases) {

@@ -5,6 +5,7 @@
 
 #include "apps/command.h"
 #include "apps/memory_choice.h"
+#include "apps/output_files.h"
 #include "apps/slow_paths.h"
 #include "apps/train_options.h"
 #include "apps/train_run.h"
@@ -89,6 +90,9 @@ void check_options(const SmokeOptions& o) {
 
 ExitCode run_smoke(const SmokeOptions& o, Io& io) {
   check_options(o);
+  ModelPaths paths;
+  if (!o.synthetic) paths = resolve_model(o.model, TokenizerNeed::optional);
+  refuse_replacing_input(o.run.vram_report, paths);
   const auto backend = make_backend(o.train.device, o.train.threads);
   RunRecorder recorder(create_run_folder(o.run.folder, "smoke"), "smoke", io.config,
                        o.epochs * o.steps_per_epoch, memory_source(*backend));
@@ -103,7 +107,6 @@ ExitCode run_smoke(const SmokeOptions& o, Io& io) {
     ThreadPool pool(o.train.threads > 0 ? o.train.threads : default_thread_count());
     init_weights(config, weights, Container::safetensors, DType::bf16, o.train.seed, pool);
   } else {
-    const ModelPaths paths = resolve_model(o.model, TokenizerNeed::optional);
     config = load_config(paths.config);
     weights = paths.weights;
   }

@@ -51,9 +51,13 @@ std::vector<fs::path> files_of(const ModelPaths& model) {
     files.push_back(d / "config.json");
     for (const char* name : kCompanions) files.push_back(d / name);
   }
-  if (!fs::is_directory(model.weights)) return files;
-  for (const auto& entry : fs::directory_iterator(model.weights)) {
-    if (is_weights_name(model.weights, entry.path().filename().string())) {
+  const bool sharded = model.weights.string().ends_with(".index.json");
+  if (!sharded && !fs::is_directory(model.weights)) return files;
+  // Shards may have any name: all that lie beside their index are taken for them.
+  const fs::path directory = sharded ? parent_of(model.weights) : model.weights;
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    const std::string name = entry.path().filename().string();
+    if (is_weights_name(directory, name) || (sharded && name.ends_with(".safetensors"))) {
       files.push_back(entry.path());
     }
   }
@@ -83,6 +87,20 @@ void refuse_replacing_input(const fs::path& output, const ModelPaths& model,
     if (!input.empty() && fs::is_regular_file(input) && same_file(input, output)) {
       throw_usage("the output {} is an input ({}): choose another name", output.string(),
                   input.string());
+    }
+  }
+}
+
+void refuse_same_output(const std::vector<std::pair<std::string, fs::path>>& outputs) {
+  // Neither need exist yet, and one may be named through a link.
+  const auto whole = [](const fs::path& p) { return fs::weakly_canonical(fs::absolute(p)); };
+  for (auto a = outputs.begin(); a != outputs.end(); ++a) {
+    for (auto b = a + 1; b != outputs.end(); ++b) {
+      if (a->second.empty() || b->second.empty()) continue;
+      if (same_file(a->second, b->second) || whole(a->second) == whole(b->second)) {
+        throw_usage("{} and {} are the same file, {}: choose another name for one", a->first,
+                    b->first, b->second.string());
+      }
     }
   }
 }

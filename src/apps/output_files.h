@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/model_options.h"
@@ -33,6 +34,10 @@ void refuse_replacing_weights(const TensorSource& source, const std::filesystem:
 // files; also through a link) or one of `others`. Paths of both may be empty.
 void refuse_replacing_input(const std::filesystem::path& output, const ModelPaths& model,
                             const std::vector<std::filesystem::path>& others = {});
+
+// Throws UsageError when two of these outputs, each with its flag, are one file. Paths may be
+// empty.
+void refuse_same_output(const std::vector<std::pair<std::string, std::filesystem::path>>& outputs);
 
 // Throws FormatError when no file can be made in `directory`, which need not exist yet: to be asked
 // before hours of work, not after them. Leaves nothing behind.

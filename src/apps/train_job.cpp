@@ -194,6 +194,7 @@ void TrainJobOptions::check() const {
   }
   run.check();
   gates.check(run.save_every);
+  refuse_same_output({{"--output", output}, {"--vram-report", run.vram_report}});
   if (!output.empty()) {
     check_output(output, container_for(output), force ? Overwrite::allow : Overwrite::refuse);
   }
@@ -210,6 +211,8 @@ int64_t steps_of(const TrainJobOptions& o, int64_t samples) {
 ExitCode run_train_job(const TrainJobOptions& o, TrainInputs in, DataUse use,
                        const std::string& command, Io& io) {
   o.check();
+  refuse_replacing_input(o.run.vram_report, in.paths,
+                         {o.data.train_data, o.data.eval_data, o.gates.probes});
   std::optional<Destination> target;
   if (!o.output.empty()) target = destination(o, in, o.output);
   log_info("{}", in.source->describe());

@@ -268,6 +268,15 @@ TEST_F(CheckProbes, MistakesAreRefused) {
   fails({"--probes", file, "--probe-report", file}, 2, file);
   fails({"--probes", file, "--probe-report", dir_.file("m/config.json")}, 2, "config.json");
   fails({"--probes", file, "--probe-data", dir_.file("rows.tsv")}, 2, ".jsonl");
+  // Two outputs are two files, by whatever way they are named.
+  const std::string one = dir_.file("one.jsonl"), same = dir_.file("m/../one.jsonl");
+  fails({"--probes", file, "--probe-report", one, "--json", same}, 2,
+        "--json and --probe-report are the same file");
+  fails({"--probes", file, "--probe-data", one, "--json", same}, 2,
+        "--json and --probe-data are the same file");
+  fails({"--probes", file, "--probe-data", one, "--probe-report", one}, 2,
+        "--probe-report and --probe-data are the same file");
+  EXPECT_FALSE(std::filesystem::exists(one));
   const std::string there = dir_.file("there.jsonl");
   write_text_file_atomic(there, "mine");
   fails({"--probes", file, "--probe-data", there}, 2, there);

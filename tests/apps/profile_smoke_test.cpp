@@ -93,6 +93,31 @@ TEST_F(Profile, VramReport) {
   EXPECT_EQ(nlohmann::json::parse(read_text_file(file("failed.json")))["Samples"].size(), 1u);
 }
 
+TEST_F(Profile, TheReportReplacesNoInput) {
+  fs::copy(model(), file("m"), fs::copy_options::recursive);
+  fs::copy(pairs(), file("pairs.tsv"));
+  for (const char* name :
+       {"m/model.safetensors", "m/config.json", "m/tokenizer.json", "pairs.tsv"}) {
+    const std::string before = file_bytes(file(name));
+    profile_refused({{"--model", file("m")},
+                     {"--train-data", file("pairs.tsv")},
+                     {"--vram-report", file(name)}},
+                    2, "is an input");
+    EXPECT_TRUE(file_bytes(file(name)) == before) << name;
+  }
+  const std::string config = file("m/config.json"), before = file_bytes(config);
+  cli_fails({"profile", "--random-weights", "--config", config, "--vram-report", config}, 2,
+            "is an input");
+  EXPECT_EQ(file_bytes(config), before);
+  // A model that is not whole is not replaced either.
+  const std::string weights = file_bytes(file("m/model.safetensors"));
+  fs::remove(config);
+  profile_refused(
+      {{"--model", file("m/model.safetensors")}, {"--vram-report", file("m/model.safetensors")}}, 3,
+      "config.json");
+  EXPECT_TRUE(file_bytes(file("m/model.safetensors")) == weights);
+}
+
 TEST_F(Profile, WarmupAndRepeat) {
   const auto loss = [](const std::string& out) {
     const size_t at = out.find("loss=");
@@ -203,6 +228,18 @@ TEST_F(Smoke, ThePredecessorsFlags) {
   smoke_refused({{"--use-packed-optimizer", "true"}}, 2, "gone: ");
   smoke_refused({{"--profile-train-step-vram", "true"}}, 2, "gone: ");
   smoke_refused({{"--strict-load", "true"}}, 2, "gone: ");
+}
+
+TEST_F(Smoke, TheReportReplacesNoInput) {
+  fs::copy(model(), file("m"), fs::copy_options::recursive);
+  for (const char* name : {"m/model.safetensors", "m/config.json"}) {
+    const std::string before = file_bytes(file(name));
+    Options given = real(file("m"));
+    given["--vram-report"] = file(name);
+    smoke_refused(given, 2, "is an input");
+    EXPECT_TRUE(file_bytes(file(name)) == before) << name;
+  }
+  EXPECT_FALSE(fs::exists(file("runs"))) << "nothing was begun";
 }
 
 TEST_F(Smoke, SizesAndBatches) {

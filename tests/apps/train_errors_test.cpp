@@ -114,6 +114,50 @@ TEST_F(TrainErrors, InputsAreNeverWrittenTo) {
   EXPECT_TRUE(snapshot(dir_.path()) == before);
 }
 
+// Reports are outputs like any other.
+TEST_F(TrainErrors, InputsAreNotReplacedByTheMemoryReport) {
+  fs::copy(model(), file("m"), fs::copy_options::recursive);
+  fs::copy(pairs(), file("pairs.tsv"));
+  fs::copy(pairs(), file("eval.tsv"));
+  write("probes.json",
+        R"({"name":"p","version":1,"probes":[{"id":"a","group":"g","language":"en",)"
+        R"("messages":[{"role":"user","content":"hi"}],"rules":[{"stops":true}]}]})");
+  const Options given = {{"--model", file("m")},
+                         {"--train-data", file("pairs.tsv")},
+                         {"--eval-data", file("eval.tsv")},
+                         {"--probes", file("probes.json")}};
+  const auto before = snapshot(dir_.path());
+  fs::create_symlink("m/model.safetensors", file("link.json"));
+  for (const char* name : {"m/model.safetensors", "m/config.json", "m/tokenizer.json", "link.json",
+                           "pairs.tsv", "eval.tsv", "probes.json"}) {
+    Options over = given;
+    over["--vram-report"] = file(name);
+    refused(over, 2, "is an input");
+  }
+  fs::remove(file("link.json"));
+  EXPECT_TRUE(snapshot(dir_.path()) == before) << "nothing was begun";
+  Options both = given;
+  both["--output"] = file("new/out.dat");
+  both["--vram-report"] = file("new/../new/out.dat");
+  refused(both, 2, "--output and --vram-report are the same file");
+  EXPECT_TRUE(snapshot(dir_.path()) == before);
+  // Shards have any name.
+  nlohmann::json index = {{"weight_map", nlohmann::json::object()}};
+  const auto source = open_tensor_source(file("m"));
+  for (const TensorInfo& t : source->tensors()) {
+    index["weight_map"][t.name] = "part-1.safetensors";
+  }
+  fs::rename(file("m/model.safetensors"), file("m/part-1.safetensors"));
+  write("m/model.safetensors.index.json", index.dump());
+  const auto sharded = snapshot(dir_.path());
+  for (const char* name : {"m/part-1.safetensors", "m/model.safetensors.index.json"}) {
+    Options over = given;
+    over["--vram-report"] = file(name);
+    refused(over, 2, "is an input");
+  }
+  EXPECT_TRUE(snapshot(dir_.path()) == sharded);
+}
+
 TEST_F(TrainErrors, OutputsThatExistOrCannotBe) {
   write("there.dat", "something");
   fs::create_directories(file("full"));
