@@ -334,13 +334,19 @@ ExitCode run_train_job(const TrainJobOptions& o, TrainInputs in, DataUse use,
     }
   }
   ExitCode code = ExitCode::ok;
+  std::vector<std::string> wrong;  // for the record; the output has said it
   if (target && o.test.enabled) code = test_export(o, settings, *target, reference, io.out);
+  if (code != ExitCode::ok) wrong.push_back("the self-test of the exported model failed");
   if (gates) {
     io.out << gates->table();
-    for (const std::string& low : gates->low()) io.out << "probes: too low, " << low << "\n";
+    for (const std::string& low : gates->low()) {
+      wrong.push_back("probes: too low, " + low);
+      io.out << wrong.back() << "\n";
+    }
     if (!gates->low().empty()) code = ExitCode::check_failed;
   }
-  recorder.finish(code == ExitCode::ok ? RunState::finished : RunState::failed);
+  recorder.finish(code == ExitCode::ok ? RunState::finished : RunState::failed,
+                  fmt::format("{}", fmt::join(wrong, "; ")), code);
   io.out << fmt::format("run folder {}\n", recorder.directory().string());
   return code;
 }

@@ -6,6 +6,7 @@
 
 #include "apps/interrupt.h"
 #include "apps/output_files.h"
+#include "apps/utc_time.h"
 #include "core/log.h"
 #include "core/memory_info.h"
 
@@ -16,12 +17,6 @@ namespace {
 double seconds_between(std::chrono::steady_clock::time_point a,
                        std::chrono::steady_clock::time_point b) {
   return std::chrono::duration<double>(b - a).count();
-}
-
-std::string duration_text(double seconds) {
-  const auto s = int64_t(seconds + 0.5);
-  if (s >= 3600) return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
-  return fmt::format("{}:{:02}", s / 60, s % 60);
 }
 
 }  // namespace

@@ -231,6 +231,9 @@ TEST_F(Gates, ScoresTooLowAtTheEndAreExitCodeOne) {
   EXPECT_TRUE(contains(r.out, "probes: too low, identity 0.0 % (0 of 2), expected 50.0 %"))
       << r.out;
   EXPECT_TRUE(fs::exists(folder() / "model/model.safetensors")) << "exported all the same";
+  EXPECT_EQ(status("state"), "failed");
+  EXPECT_EQ(status("message"), "probes: too low, identity 0.0 % (0 of 2), expected 50.0 %")
+      << "whoever looks at the run later is told why";
 }
 
 TEST_F(Gates, AGentleRunGivesNoAlarm) {

@@ -4,6 +4,8 @@
 // train_resume_test.cpp.
 #include <gtest/gtest.h>
 
+#include <regex>
+
 #include "apps/train_support.h"
 #include "formats/tensor_source.h"
 
@@ -211,6 +213,10 @@ TEST_F(Train, SelfTestOptions) {
   EXPECT_EQ(failed.code, 1);
   EXPECT_TRUE(contains(failed.out, "self-test: failed, the reply lacks 'no'")) << failed.out;
   EXPECT_TRUE(fs::exists(file("unloved/model.safetensors"))) << "the model is written all the same";
+  const fs::path run = dir_.path() / "runs" / ("test" + std::to_string(runs_));
+  const auto status = nlohmann::json::parse(read_text_file(run / "status.json"));
+  EXPECT_EQ(status["state"], "failed");
+  EXPECT_EQ(status["message"], "the self-test of the exported model failed");
   auto twice = train_arguments({{"--self-test", "true"}, {"--test-expect", "a"}});
   twice.insert(twice.end(), {"--test-expect", "surely not this"});
   EXPECT_EQ(cli(twice).code, 1);
@@ -322,6 +328,9 @@ TEST_F(Train, LogEvery) {
   EXPECT_EQ(logged("1"), "12345");
   EXPECT_EQ(logged("2"), "1245");
   EXPECT_EQ(logged("100"), "15");
+  // What is left is written as everywhere else: hours, minutes, seconds.
+  const std::string log = cli_log(train_arguments({{"--steps", "2"}, {"--export", "false"}}));
+  EXPECT_TRUE(std::regex_search(log, std::regex("step 1/2 .*  0:00:[0-9][0-9] left\n"))) << log;
 }
 
 TEST_F(Train, TheRunsFolder) {
