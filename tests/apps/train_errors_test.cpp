@@ -150,10 +150,13 @@ TEST_F(TrainErrors, InputsAreNotReplacedByTheMemoryReport) {
   fs::rename(file("m/model.safetensors"), file("m/part-1.safetensors"));
   write("m/model.safetensors.index.json", index.dump());
   const auto sharded = snapshot(dir_.path());
-  for (const char* name : {"m/part-1.safetensors", "m/model.safetensors.index.json"}) {
-    Options over = given;
-    over["--vram-report"] = file(name);
-    refused(over, 2, "is an input");
+  for (const char* model : {"m", "m/model.safetensors.index.json"}) {
+    for (const char* name : {"m/part-1.safetensors", "m/model.safetensors.index.json"}) {
+      Options over = given;
+      over["--model"] = file(model);
+      over["--vram-report"] = file(name);
+      refused(over, 2, "is an input");
+    }
   }
   EXPECT_TRUE(snapshot(dir_.path()) == sharded);
 }
