@@ -15,10 +15,11 @@ experiments=${*:-rules rounding states scales quantise shares}
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 mini=$(realpath "${MINI:-$here/models/mini}")
 seeds="1 2 3" steps=300 many_steps=600 batch=32 rows=13200 probes=0 parallel=${JOBS:-1}
+rates="1e-5 5e-5 1.5e-4 1e-3 3e-3 1e-2"
 case $size in
   full) ;;
   small) seeds="1 2" steps=3 many_steps=4 batch=4 rows=400 probes=2 ;;
-  tiny) seeds=1 steps=1 many_steps=1 batch=2 rows=200 probes=2 ;;
+  tiny) seeds=1 steps=1 many_steps=1 batch=2 rows=200 probes=2 rates="1e-5 1.5e-4 1e-3 1e-2" ;;
   *)
     printf 'experiments.sh: the size is full, small or tiny, not %s\n' "$size" >&2
     exit 2
@@ -118,7 +119,7 @@ setting() { # EXPERIMENT NAME MODEL DATA OPTIONS OF TRAIN...
 # What the update rule does at the predecessor's rates, 1e-5 to 1e-3, and at two above, where whole
 # codes jump: all of it, and each ingredient alone.
 rules() {
-  local rate rates="1e-5 5e-5 1.5e-4 1e-3 3e-3 1e-2"
+  local rate
   for rate in $rates; do setting rules "ours-$rate" "$mini/mini.dat" mix --lr "$rate"; done
   for rate in $rates; do
     setting rules "predecessor-$rate" "$mini/mini.dat" mix --lr "$rate" --update-from quantised \

@@ -35,7 +35,7 @@ rows() {
     fail "$table lacks numbers"
   fi
 }
-rows rules 23
+rows rules 17
 rows quantise 9
 rows shares 6
 grep -q '^| 0.01 |' out/tables/reach.md || fail "no table of what a step can reach"
