@@ -363,6 +363,7 @@ TEST_F(Gates, KilledAndResumedItIsTheSame) {
       Options part = given;
       part["--run-name"] = std::string(action) + std::to_string(i);
       part["--output"] = file(std::string(action) + "-out");
+      part["--force"] = "true";  // one may have been killed while or after it wrote this
       Child child(dir_.path(), train_arguments(part));
       // The first one hardly starts: however fast the machine, something is killed.
       const auto limit = std::chrono::milliseconds(i < 10 ? 5 + 30 * i : 60000);
