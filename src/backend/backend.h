@@ -108,9 +108,9 @@ class Backend {
   void sync() { do_sync(); }
   // Runs `ops`, a sequence of ops (no download, no sync) that is the same at every call: the same
   // ops on the same tensors. A backend may record them and replay the recording, or run a whole
-  // token of a model as one op. Then the cache, logits and chosen tokens are those of ops(), bit for
-  // bit; activations that only ops() itself reads may hold anything. A new recording is begun by
-  // resetting the pointer.
+  // token of a model as one op. Then the cache, logits and chosen tokens are those of ops(), bit
+  // for bit; activations that only ops() itself reads may hold anything. A new recording is begun
+  // by resetting the pointer.
   void repeat(std::unique_ptr<Recording>& recording, const std::function<void()>& ops) {
     do_repeat(recording, ops);
   }
