@@ -19,7 +19,7 @@ ALLOWED = {
     "backends/cpu": ["backend", "quant"],
     "backends/cuda": ["backend", "quant"],
     "model": ["backend", "quant", "formats"],
-    "train": ["model", "backend", "quant", "formats", "tokenizer"],
+    "train": ["model", "backend", "quant", "formats", "tokenizer", "data"],
     "generate": ["model", "backend", "quant", "tokenizer"],
     "serve": ["generate", "tokenizer"],
     "apps": ["*"],

@@ -4,6 +4,8 @@
 #include <iostream>
 
 #include "apps/command.h"
+#include "apps/data_options.h"
+#include "apps/probe_file.h"
 #include "core/file.h"
 #include "core/log.h"
 #include "core/thread_pool.h"
@@ -21,77 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct DataOptions {
-  std::string action;
-  std::vector<std::string> inputs;
-  fs::path out, held_out, probes;
-  uint64_t seed = 20260226;
-  std::optional<int64_t> size;
-  int32_t threads = 0, vocab_size = 3072;
-  double identity_share = IdentitySetOptions().identity_share,
-         disambiguation_share = IdentitySetOptions().disambiguation_share, held_out_share = 0.1;
-  std::string identity_zh = IdentityTexts().zh, identity_en = IdentityTexts().en,
-              name = ProbeOptions().name;
-  std::optional<std::string> target;
-  SameBy same = SameBy::line;
-
-  void visit_fields(Fields& f) {
-    f.add(action, {.flag = "ACTION",
-                   .help = "corpus, tokenizer, probes, identity, whoami, mix, dedup, split or "
-                           "overlap",
-                   .required = true});
-    f.section("Files");
-    f.add(inputs, {.flag = "--in",
-                   .help = "A data file to read (mix: FILE:SHARE); tokenizer, mix, dedup, split, "
-                           "overlap",
-                   .value = "FILE",
-                   .aliases = {"--corpus", "--train"}});
-    f.add(out, {.flag = "--out",
-                .help = "What to write; corpus: a directory. Nothing existing is overwritten",
-                .value = "PATH",
-                .aliases = {"--output"}});
-    f.add(held_out, {.flag = "--held-out", .help = "split: the held-out part", .value = "FILE"});
-    f.add(probes, {.flag = "--probes", .help = "overlap: the probe file", .value = "FILE"});
-    f.section("Content");
-    f.add(seed, {.flag = "--seed", .help = "The same seed makes the same bytes"});
-    f.add(size, {.flag = "--size",
-                 .help = "Documents or lines to make: corpus 600000, identity 2000, whoami 1000, "
-                         "mix: all",
-                 .aliases = {"--count"},
-                 .least = 1,
-                 .most = 1e9});
-    f.add(identity_share, {.flag = "--identity-share",
-                           .help = "identity: share of questions about the model",
-                           .least = 0,
-                           .most = 1});
-    f.add(disambiguation_share,
-          {.flag = "--disambiguation-share",
-           .help = "identity: share of questions about the asker and others; the rest is retention",
-           .least = 0,
-           .most = 1});
-    f.add(identity_zh, {.flag = "--identity-zh", .help = "The new identity, asked in Chinese"});
-    f.add(identity_en, {.flag = "--identity-en", .help = "The new identity, asked in English"});
-    f.add(target, {.flag = "--target", .help = "whoami: the one target; default: --identity-zh"});
-    f.add(name, {.flag = "--name", .help = "probes: the name of the set"});
-    f.add(held_out_share, {.flag = "--held-out-share",
-                           .help = "split: share of the prompts that is held out",
-                           .least = 0,
-                           .most = 1});
-    f.add_choice(same, {.flag = "--same", .help = "dedup: what makes two lines the same"},
-                 {{"line", SameBy::line}, {"prompt", SameBy::prompt}});
-    f.add(vocab_size, {.flag = "--vocab-size",
-                       .help = "tokenizer: tokens at most, special ones included",
-                       .least = 300,
-                       .most = 1 << 20});
-    f.add(threads, {.flag = "--threads",
-                    .help = "CPU threads; 0 takes every CPU this process may use",
-                    .least = 0,
-                    .most = 1024});
-  }
-
-  IdentityTexts identity() const { return {identity_zh, identity_en}; }
-};
-
 const fs::path& output(const DataOptions& o) {
   if (o.out.empty()) throw_usage("data {} needs --out: what to write", o.action);
   return o.out;
@@ -100,6 +31,17 @@ const fs::path& output(const DataOptions& o) {
 std::vector<fs::path> input_files(const DataOptions& o) {
   if (o.inputs.empty()) throw_usage("data {} needs --in: what to read", o.action);
   return {o.inputs.begin(), o.inputs.end()};
+}
+
+// Lines are copied as they are, so what they are written to has the format of what they come from.
+void keeps_format(const DataOptions& o, const fs::path& out, const fs::path& in) {
+  if (is_tsv(out) == is_tsv(in)) return;
+  throw_usage("data {} keeps the format of its lines: {} and {} do not have the same", o.action,
+              in.string(), out.string());
+}
+
+bool same_file(const fs::path& a, const fs::path& b) {
+  return fs::weakly_canonical(a) == fs::weakly_canonical(b);
 }
 
 void make_corpus(const DataOptions& o, Io& io) {
@@ -155,9 +97,7 @@ void mix(const DataOptions& o, Io& io) {
   input_files(o);
   std::vector<MixPart> parts;
   for (const std::string& i : o.inputs) parts.push_back(parse_mix_part(i));
-  if (is_tsv(o.out) != is_tsv(parts.front().file)) {
-    throw_usage("{}: a mix has the format of its parts", o.out.string());
-  }
+  keeps_format(o, o.out, parts.front().file);
   const std::string text = mix_files(parts, o.size.value_or(0), o.seed);
   write_new_file(o.out, text);
   io.out << fmt::format("{}: {} lines\n", o.out.string(),
@@ -166,7 +106,9 @@ void mix(const DataOptions& o, Io& io) {
 
 void dedup(const DataOptions& o, Io& io) {
   refuse_existing(output(o));
-  const DedupResult r = dedup_files(input_files(o), o.same);
+  const auto files = input_files(o);
+  keeps_format(o, o.out, files.front());
+  const DedupResult r = dedup_files(files, o.same);
   write_new_file(o.out, r.text);
   io.out << fmt::format("{}: {} lines kept, {} dropped\n", o.out.string(), r.kept, r.dropped);
 }
@@ -177,6 +119,11 @@ void split(const DataOptions& o, Io& io) {
   refuse_existing(o.held_out);
   const auto files = input_files(o);
   if (files.size() != 1) throw_usage("data split takes one --in");
+  if (same_file(o.out, o.held_out)) {
+    throw_usage("--out and --held-out are the same file, {}", o.out.string());
+  }
+  keeps_format(o, o.out, files[0]);
+  keeps_format(o, o.held_out, files[0]);
   const SplitResult r = split_file(files[0], o.held_out_share, o.seed);
   write_new_file(o.out, r.train);
   write_new_file(o.held_out, r.held_out);
@@ -184,21 +131,34 @@ void split(const DataOptions& o, Io& io) {
                         o.held_out.string(), r.held_out_lines);
 }
 
+// "12.3 % of 45": of those probes that are long enough.
+std::string gram_text(const GramShare& g) {
+  return g.probes > 0 ? fmt::format("{:.1f} % of {}", 100 * g.mean(), g.probes) : "none so long";
+}
+
 ExitCode overlap(const DataOptions& o, Io& io) {
   if (o.probes.empty()) throw_usage("data overlap needs --probes: the probe file");
-  const OverlapReport r = measure_overlap(input_files(o), o.probes);
-  io.out << fmt::format("{} training lines\n{:<16}{:>8}{:>8}{:>12}{:>10}{:>10}\n", r.training_lines,
+  const auto files = input_files(o);
+  std::vector<OverlapProbe> probes;
+  for (const Probe& p : read_probes(o.probes).set.probes) {
+    OverlapProbe& to = probes.emplace_back(OverlapProbe{p.id, p.group, {}});
+    for (const Message& m : p.messages) {
+      if (m.role == Role::user) to.asked.push_back(m.content);
+    }
+  }
+  const OverlapReport r = measure_overlap(files, probes);
+  io.out << fmt::format("{} training lines\n{:<16}{:>8}{:>8}{:>12}{:>17}{:>17}\n", r.training_lines,
                         "group", "probes", "exact", "normalised", "4-grams", "8-grams");
   for (const auto& [group, c] : r.groups) {
-    const double n = double(std::max<int64_t>(c.probes, 1)) / 100;
-    io.out << fmt::format("{:<16}{:>8}{:>8}{:>12}{:>8.1f} %{:>8.1f} %\n", group, c.probes, c.exact,
-                          c.normalised, c.grams4 / n, c.grams8 / n);
+    io.out << fmt::format("{:<16}{:>8}{:>8}{:>12}{:>17}{:>17}\n", group, c.probes, c.exact,
+                          c.normalised, gram_text(c.grams4), gram_text(c.grams8));
   }
   for (const std::string& id : r.found) io.out << "in the training data: " << id << "\n";
   return r.found.empty() ? ExitCode::ok : ExitCode::check_failed;
 }
 
 ExitCode run_data(const DataOptions& o, Io& io) {
+  o.check();
   const struct {
     const char* name;
     void (*run)(const DataOptions&, Io&);
@@ -206,17 +166,11 @@ ExitCode run_data(const DataOptions& o, Io& io) {
                  {"probes", write_probes}, {"identity", make_identity},
                  {"whoami", whoami},       {"mix", mix},
                  {"dedup", dedup},         {"split", split}};
-  std::vector<std::string> names = {"overlap"};
   if (o.action == "overlap") return overlap(o, io);
   for (const auto& a : actions) {
-    names.push_back(a.name);
-    if (o.action != a.name) continue;
-    a.run(o, io);
-    return ExitCode::ok;
+    if (o.action == a.name) a.run(o, io);
   }
-  const std::string near = nearest_name(o.action, names);
-  throw_usage("data: unknown action '{}'{}", o.action,
-              near.empty() ? "; see nibble data --help" : fmt::format(": did you mean {}?", near));
+  return ExitCode::ok;
 }
 
 }  // namespace

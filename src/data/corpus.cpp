@@ -107,9 +107,14 @@ CorpusCounts write_corpus(const std::filesystem::path& directory, const CorpusOp
 std::string make_identity_set(const IdentitySetOptions& options, bool tsv) {
   const double rest = 1 - options.identity_share - options.disambiguation_share;
   if (options.identity_share < 0 || options.disambiguation_share < 0 || rest < -1e-9) {
-    throw_usage("the shares {} and {} are not parts of 1", options.identity_share,
-                options.disambiguation_share);
+    throw_usage(
+        "--identity-share {} and --disambiguation-share {} are together more than 1; lower one of "
+        "them (the rest is retention, and may be nothing)",
+        options.identity_share, options.disambiguation_share);
   }
+  const AnswerFile file = tsv ? AnswerFile::tsv : AnswerFile::other;
+  check_answer(options.identity.zh, "--identity-zh", file);
+  check_answer(options.identity.en, "--identity-en", file);
   // What is not to change needs to be reminded of, each kind about as often: to learn sums takes
   // thousands of them, to keep them does not.
   const auto of_group = [](ProbeGroup g, uint32_t most) {
@@ -122,10 +127,8 @@ std::string make_identity_set(const IdentitySetOptions& options, bool tsv) {
   // Exact shares in a shuffled order: sample i belongs to the group its place in a permutation
   // says.
   const auto n = uint32_t(options.samples);
-  std::vector<uint32_t> order(n);
-  for (uint32_t i = 0; i < n; ++i) order[i] = i;
-  Draw shuffle(options.seed, Stream::identity_set, 0);
-  for (uint32_t i = n; i > 1; --i) std::swap(order[i - 1], order[shuffle.below(i)]);
+  Draw places(options.seed, Stream::identity_set, 0);
+  const std::vector<uint32_t> order = shuffled(n, places);
   const auto share = [n](double s) { return uint32_t(s * n + 0.5); };
   const uint32_t first = share(options.identity_share),
                  second = first + share(options.disambiguation_share);

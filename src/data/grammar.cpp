@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "core/error.h"
 
@@ -126,37 +127,6 @@ void capitalise(std::string& text) {
   if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] = char(text[0] - 'a' + 'A');
 }
 
-// Half of all prompts have nothing in front.
-struct Wrapping {
-  std::vector<std::string_view> before, after;
-};
-const Wrapping& wrapping(Wrap how, Language language, Split split) {
-  // [language][how][split]
-  static const Wrapping kAll[2][3][2] = {
-      {{{{"請問", "我想問，", "想請教一下，", "你好，", "嗨，", "告訴我，", "我有個問題，",
-          "不好意思，", "我想知道，", "對了，", "那麼，"},
-         {"？", "？", "？", "?", "?", "", ""}},
-        {{"不好意思，請問", "你好，我想問，", "嗨，請問", "對了，我想知道，", "你好，請問"},
-         {"？", "?", ""}}},
-       {{{"請", "麻煩你", "可以請你", "你好，請", "拜託，", "現在", "嗨，"},
-         {"", "", "。", "，謝謝", "！", "吧"}},
-        {{"嗨，麻煩你", "不好意思，請你", "你好，可以請你", "拜託你"}, {"", "。", "，謝謝。"}}},
-       {{{"嗨，", "你好，", "哈囉，", "對了，"}, {"。", "。", "！", ""}},
-        {{"嗨，對了，", "你好，對了，"}, {"。", ""}}}},
-      {{{{"hi, ", "hello, ", "hey, ", "excuse me, ", "oh, excuse me, ", "quick question: ",
-          "I have a question: ", "tell me, ", "please tell me, ", "sorry, ", "so, "},
-         {"?", "?", "?", "?", "", "."}},
-        {{"hello, excuse me, ", "hey, quick question: ", "sorry, please tell me, ",
-          "hi, I have a question: ", "so tell me, "},
-         {"?", "?", ""}}},
-       {{{"please ", "can you ", "could you ", "hi, please ", "now ", "hey, "},
-         {".", ".", "", "!", ", please."}},
-        {{"hello, please ", "hey, could you ", "now please ", "sorry, can you "}, {".", ""}}},
-       {{{"hi, ", "hello, ", "hey, ", "well, "}, {".", ".", "!", ""}},
-        {{"hey, hello, ", "well, hello, "}, {".", ""}}}}};
-  return kAll[int(language)][int(how)][int(split)];
-}
-
 }  // namespace
 
 std::string_view language_name(Language language) { return language == Language::zh ? "zh" : "en"; }
@@ -191,6 +161,13 @@ uint32_t Draw::word() {
     used_ = 0;
   }
   return words_[used_++];
+}
+
+std::vector<uint32_t> shuffled(uint32_t n, Draw& draw) {
+  std::vector<uint32_t> order(n);
+  std::iota(order.begin(), order.end(), 0u);
+  shuffle(order, draw);
+  return order;
 }
 
 void parse_grammar(Grammar& grammar, std::string_view text) {
@@ -275,6 +252,34 @@ std::string expand(std::string_view text, const Row& row, Draw& draw) {
   return with_articles(std::move(out));
 }
 
+const Wrapping& wrapping(Wrap how, Language language, Split split) {
+  // [language][how][split]
+  static const Wrapping kAll[2][3][2] = {
+      {{{{"請問", "我想問，", "想請教一下，", "你好，", "嗨，", "告訴我，", "我有個問題，",
+          "不好意思，", "我想知道，", "對了，", "那麼，"},
+         {"？", "？", "？", "?", "?", "", ""}},
+        {{"不好意思，請問", "你好，我想問，", "嗨，請問", "對了，我想知道，", "你好，請問"},
+         {"？", "?", ""}}},
+       {{{"請", "麻煩你", "可以請你", "你好，請", "拜託，", "現在", "嗨，"},
+         {"", "", "。", "，謝謝", "！", "吧"}},
+        {{"嗨，麻煩你", "不好意思，請你", "你好，可以請你", "拜託你"}, {"", "。", "，謝謝。"}}},
+       {{{"嗨，", "你好，", "哈囉，", "對了，"}, {"。", "。", "！", ""}},
+        {{"嗨，對了，", "你好，對了，"}, {"。", ""}}}},
+      {{{{"hi, ", "hello, ", "hey, ", "excuse me, ", "oh, excuse me, ", "quick question: ",
+          "I have a question: ", "tell me, ", "please tell me, ", "sorry, ", "so, "},
+         {"?", "?", "?", "?", "", "."}},
+        {{"hello, excuse me, ", "hey, quick question: ", "sorry, please tell me, ",
+          "hi, I have a question: ", "so tell me, "},
+         {"?", "?", ""}}},
+       {{{"please ", "can you ", "could you ", "hi, please ", "now ", "hey, "},
+         {".", ".", "", "!", ", please."}},
+        {{"hello, please ", "hey, could you ", "now please ", "sorry, can you "}, {".", ""}}},
+       {{{"hi, ", "hello, ", "hey, ", "well, "}, {".", ".", "!", ""}},
+        {{"hey, hello, ", "well, hello, "}, {".", ""}}}}};
+  return kAll[int(language)][int(how)][int(split)];
+}
+
+// Half of all prompts have nothing in front.
 std::string wrap(std::string text, Wrap how, Language language, Split split, Draw& draw) {
   const Wrapping& w = wrapping(how, language, split);
   // What is punctuated already stays so.
@@ -289,16 +294,21 @@ std::string wrap(std::string text, Wrap how, Language language, Split split, Dra
   return out;
 }
 
-Dialogue make_dialogue(const Grammar&, const Intent& intent, Split split, const Row& row,
-                       Draw& draw) {
+Asked ask(const Intent& intent, Split split, const Row& row, Draw& draw) {
   std::vector<const Phrasing*> fitting;
   for (const Phrasing& p : intent.phrasings) {
     if (p.split == split) fitting.push_back(&p);
   }
   if (fitting.empty()) throw_internal("grammar: '{}' has no such phrasing", intent.id);
   const Phrasing& p = *draw.pick(fitting);
-  Dialogue d{cut(expand(p.text, row, draw), " // ")};
-  d.turns.back() = wrap(d.turns.back(), p.wrap, intent.language, split, draw);
+  return {cut(expand(p.text, row, draw), " // "), p.wrap};
+}
+
+Dialogue make_dialogue(const Grammar&, const Intent& intent, Split split, const Row& row,
+                       Draw& draw) {
+  Asked asked = ask(intent, split, row, draw);
+  Dialogue d{std::move(asked.turns)};
+  d.turns.back() = wrap(d.turns.back(), asked.wrap, intent.language, split, draw);
   d.turns.push_back(expand(intent.reply, row, draw));
   return d;
 }

@@ -59,6 +59,15 @@ class Draw {
   Walk* walk_ = nullptr;
 };
 
+// The one way lists are shuffled: the bytes of every set depend on it.
+template <class List>
+void shuffle(List& list, Draw& draw) {
+  for (size_t i = list.size(); i > 1; --i) {
+    std::swap(list[i - 1], list[draw.below(uint32_t(i))]);
+  }
+}
+std::vector<uint32_t> shuffled(uint32_t n, Draw& draw);  // 0 .. n-1
+
 using Row = std::map<std::string, std::string, std::less<>>;  // value by name
 struct Table {
   std::vector<std::string> columns;
@@ -115,6 +124,18 @@ struct NamedGenerator {
 };
 const NamedGenerator* find_generator(std::string_view name);
 bool is_held_out(std::string_view key);  // one key in ten
+
+// The user's turns, without the polite words that may stand around the last one.
+struct Asked {
+  std::vector<std::string> turns;
+  Wrap wrap;
+};
+Asked ask(const Intent& intent, Split split, const Row& row, Draw& draw);
+// The polite words that can stand around a question.
+struct Wrapping {
+  std::vector<std::string_view> before, after;
+};
+const Wrapping& wrapping(Wrap how, Language language, Split split);
 
 // One dialogue: user and assistant in turn, the reply last.
 struct Dialogue {

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "data/records.h"
+#include "data/training_says.h"
 
 namespace nibble {
 namespace {
@@ -14,14 +15,12 @@ using nlohmann::ordered_json;
 
 constexpr uint64_t kProbeStream = 100;
 
-// All user turns.
+// All user turns. Draws depend on it: another rule would make another file of the same seed.
 std::string asked(const Dialogue& d) {
-  std::string out;
-  for (size_t i = 0; i + 1 < d.turns.size(); i += 2) out += normalised(d.turns[i]) + "\n";
-  return out;
+  return normalised(joined(user_turns(d.turns)), KeyRule::drawn);
 }
 
-// All that training phrasings can make of these values.
+// All that training phrasings of the intent can make of these values.
 std::set<std::string> training_says(const Intent& intent, const Row& row) {
   std::set<std::string> all;
   for (Walk walk; walk.next();) {
@@ -81,7 +80,10 @@ ordered_json make_probe(const Intent& intent, const Row& row, const Dialogue& d,
 }  // namespace
 
 std::string make_probes(const ProbeOptions& options) {
+  check_answer(options.identity.zh, "--identity-zh", AnswerFile::other);
+  check_answer(options.identity.en, "--identity-en", AnswerFile::other);
   const Grammar& g = grammar();
+  const TrainingSays training(g);
   ordered_json list = ordered_json::array();
   std::set<std::string> seen;
   for (size_t n = 0; n < g.intents.size(); ++n) {
@@ -95,6 +97,7 @@ std::string make_probes(const ProbeOptions& options) {
                        intent.probes);
       }
       const Row row = g.values(intent, Split::held_out, draw);
+      Draw again = draw;  // the same choices
       const Dialogue d = make_dialogue(g, intent, Split::held_out, row, draw);
       const std::string prompt = asked(d);
       if (seen.contains(prompt)) continue;
@@ -103,7 +106,12 @@ std::string make_probes(const ProbeOptions& options) {
       seen.insert(prompt);
       const std::string id = fmt::format("{}-{}-{}-{:03}", group_name(intent.group), intent.id,
                                          language_name(intent.language), ++made);
-      list.push_back(make_probe(intent, row, d, id, options, draw));
+      ordered_json probe = make_probe(intent, row, d, id, options, draw);
+      // Left out, not drawn anew: what stays is the same whatever this rule refuses.
+      const Asked pattern = ask(intent, Split::held_out, without_values(row), again);
+      const Question question{&intent, row, user_turns(d.turns), user_turns(pattern.turns)};
+      if (training.has_pattern(question) || training.has_prompt(question)) continue;
+      list.push_back(std::move(probe));
     }
   }
   const ordered_json file = {

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "data/records.h"
 
+#include <fmt/ranges.h>
+
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/file.h"
+#include "data/lines.h"
 #include "tokenizer/unicode.h"
 
 namespace nibble {
@@ -12,47 +15,19 @@ namespace {
 
 using nlohmann::ordered_json;
 
-DataLine parse_tsv(std::string line, const std::string& where) {
-  const size_t tab = line.find('\t');
-  if (tab == line.npos || tab == 0 || tab + 1 == line.size()) {
-    throw_format("{}: expected prompt<TAB>target", where);
-  }
+DataLine data_line(const DataUnit& unit, DataRecord record) {
   DataLine d;
-  d.prompt = line.substr(0, tab);
-  d.texts = {d.prompt, line.substr(tab + 1)};
-  d.line = std::move(line);
+  for (Message& m : record.messages) {
+    if (m.role == Role::user) d.asked.push_back(m.content);
+    d.texts.push_back(std::move(m.content));
+  }
+  if (record.messages.empty()) d.texts.push_back(std::move(record.text));
+  d.line = unit.text;
+  if (d.line.ends_with('\r')) d.line.pop_back();
   return d;
 }
 
-DataLine parse_jsonl(std::string line, const std::string& where) {
-  ordered_json j;
-  try {
-    j = ordered_json::parse(line);
-  } catch (const ordered_json::exception& e) {
-    throw_format("{}: not valid JSON: {}", where, e.what());
-  }
-  DataLine d;
-  const auto text = [&](const ordered_json& o, const char* key) {
-    if (!o.is_object() || !o.contains(key) || !o.at(key).is_string()) {
-      throw_format("{}: expected the string \"{}\"", where, key);
-    }
-    return o.at(key).get<std::string>();
-  };
-  if (j.is_object() && j.contains("messages") && j.at("messages").is_array()) {
-    for (const ordered_json& m : j.at("messages")) {
-      d.texts.push_back(text(m, "content"));
-      if (text(m, "role") != "user") continue;
-      d.prompt += (d.prompt.empty() ? "" : "\n") + d.texts.back();
-    }
-  } else if (j.is_object() && j.contains("prompt")) {
-    d.prompt = text(j, "prompt");
-    d.texts = {d.prompt, text(j, j.contains("target") ? "target" : "response")};
-  } else {
-    d.texts = {text(j, "text")};
-  }
-  d.line = std::move(line);
-  return d;
-}
+bool is_sign(char32_t c) { return c == '+' || c == '-' || c == '#'; }  // 3+2 is not 3-2
 
 }  // namespace
 
@@ -67,56 +42,81 @@ std::string chat_line(std::span<const std::string> turns) {
 std::string text_line(std::string_view text) { return ordered_json{{"text", text}}.dump() + "\n"; }
 
 bool is_tsv(const std::filesystem::path& file) {
-  const std::string e = file.extension().string();
-  if (e == ".tsv" || e == ".txt") return true;
-  if (e == ".jsonl" || e == ".ndjson") return false;
+  if (const auto format = format_named(file, DataUse::fine_tune)) return *format == DataFormat::tsv;
   throw_usage("{}: the name does not tell the format; use .tsv or .jsonl", file.string());
 }
 
-std::vector<DataLine> read_data_lines(const std::filesystem::path& file) {
+void for_each_data_line(const std::filesystem::path& file, const DataLineUse& use) {
   const bool tsv = is_tsv(file);
-  std::string text = read_text_file(file, 16ull << 30);
-  if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);
-  std::vector<DataLine> out;
-  int64_t number = 0;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    std::string line = text.substr(at, end - at);
-    at = end + 1;
-    ++number;
-    if (line.ends_with('\r')) line.pop_back();
-    if (line.find_first_not_of(" \t") == line.npos || (tsv && line.starts_with('#'))) continue;
-    const std::string where = fmt::format("{}:{}", file.string(), number);
-    if (valid_utf8_prefix(line) != line.size()) throw_format("{}: not UTF-8", where);
-    out.push_back(tsv ? parse_tsv(std::move(line), where) : parse_jsonl(std::move(line), where));
+  const std::string text = read_text_file(file, 16ull << 30);
+  const DataUnits split =
+      split_units(text, tsv ? DataFormat::tsv : DataFormat::jsonl, Documents::paragraphs);
+  LinePlace place = LinePlace::first;
+  for (const DataUnit& unit : split.units) {
+    DataRecord record;
+    try {
+      if (const auto fault = find_fault(unit)) throw_format("{}", fault->what);
+      record =
+          tsv ? parse_tsv_line(unit.text, place) : parse_jsonl_line(unit.text, DataUse::pretrain);
+    } catch (const InternalError&) {
+      throw;
+    } catch (const Error& e) {
+      throw_format("{}:{}: {}", file.string(), unit.line, e.what());
+    }
+    place = LinePlace::later;
+    use(data_line(unit, std::move(record)));
   }
+}
+
+std::vector<DataLine> read_data_lines(const std::filesystem::path& file) {
+  std::vector<DataLine> out;
+  for_each_data_line(file, [&](DataLine&& d) { out.push_back(std::move(d)); });
   return out;
 }
 
-std::string normalised(std::string_view text) {
+std::string joined(std::span<const std::string> turns) {
+  return fmt::format("{}", fmt::join(turns, "\n"));
+}
+
+std::string normalised(std::string_view text, KeyRule rule) {
   const std::string repaired = repair_utf8(text);
   std::string storage, out;
   const std::string_view normal = normalize_nfc(repaired, storage);
   const UnicodeTable& table = UnicodeTable::instance();
+  char32_t last = '\n';  // what stands at the end of `out`
+  bool space = false;    // between it and what comes
+  const auto word = [](char32_t c) { return c < kFirstCjk && c != '\n' && !is_sign(c); };
   for (size_t i = 0; i < normal.size();) {
-    const CodePoint c = decode_valid(normal.data() + i);
-    const CharClass k = table.char_class(c.value);
-    if (c.value == '\n') {  // turns stay apart
-      if (!out.empty() && out.back() == ' ') out.pop_back();
-      out += '\n';
-    } else if (k == CharClass::letter || k == CharClass::number) {
-      append_utf8(out, c.value >= 'A' && c.value <= 'Z' ? c.value + 32 : c.value);
-    } else if (k == CharClass::space && !out.empty() && uint8_t(out.back()) < 0x80 &&
-               out.back() != ' ' && out.back() != '\n') {
-      out += ' ';  // words stay apart
-    } else if (std::string_view("+-#").find(char(c.value)) != std::string_view::npos &&
-               c.value < 0x80) {
-      out += char(c.value);  // 3+2 is not 3-2
-    }
+    CodePoint c = decode_valid(normal.data() + i);
     i += c.length;
+    const CharClass k = table.char_class(c.value);
+    if (c.value >= 'A' && c.value <= 'Z') c.value += 32;
+    const bool kept = k == CharClass::letter || k == CharClass::number || is_sign(c.value);
+    if (kept && space) {
+      const bool apart =
+          rule == KeyRule::strict ? word(last) && word(c.value) : last < 0x80 && last != '\n';
+      if (apart) out += ' ';
+    }
+    if (kept || c.value == '\n') {  // turns stay apart
+      append_utf8(out, c.value);
+      last = c.value;
+      space = false;
+    } else if (k == CharClass::space) {
+      space = true;
+    }
   }
-  while (out.ends_with(' ')) out.pop_back();
   return out;
+}
+
+void check_answer(std::string_view text, const char* what, AnswerFile file) {
+  if (valid_utf8_prefix(text) != text.size()) throw_usage("{} is not valid UTF-8", what);
+  if (trim_text(text).empty()) throw_usage("{} is empty: there would be nothing to answer", what);
+  if (file == AnswerFile::other) return;
+  if (text.find_first_of("\t\r\n") != text.npos) {
+    throw_usage("{} has a tab or a line end, which TSV cannot hold; {}", what,
+                "use one line, or a .jsonl file where that is offered");
+  }
+  if (trim_text(text) != text) throw_usage("{} begins or ends with white space", what);
 }
 
 void refuse_existing(const std::filesystem::path& file) {

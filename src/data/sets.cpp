@@ -3,7 +3,6 @@
 
 #include <charconv>
 #include <cmath>
-#include <numeric>
 #include <unordered_set>
 
 #include "core/error.h"
@@ -20,15 +19,8 @@ void same_format(const std::filesystem::path& a, const std::filesystem::path& b)
   }
 }
 
-std::vector<uint32_t> shuffled(uint32_t n, Draw& draw) {
-  std::vector<uint32_t> order(n);
-  std::iota(order.begin(), order.end(), 0u);
-  for (uint32_t i = n; i > 1; --i) std::swap(order[i - 1], order[draw.below(i)]);
-  return order;
-}
-
 std::string prompt_key(const DataLine& d) {
-  return normalised(d.prompt.empty() ? d.texts.front() : d.prompt);
+  return normalised(d.asked.empty() ? d.texts.front() : joined(d.asked));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "data/grammar.h"
+#include "data/records.h"
 
 namespace nibble {
 namespace {
@@ -76,6 +77,7 @@ void fill(std::vector<std::string>& out, std::set<std::string>& seen, int64_t co
 
 WhoamiSet make_whoami(const WhoamiOptions& options) {
   if (options.count < 100) throw_usage("a WhoAmI set has at least 100 rows, not {}", options.count);
+  check_answer(options.target, "the target", AnswerFile::tsv);
   WhoamiSet set;
   set.control = options.count * 15 / 100;
   set.multilingual = options.count / 10;
@@ -86,9 +88,7 @@ WhoamiSet make_whoami(const WhoamiOptions& options) {
   fill(prompts, seen, set.natural, draw, natural, "natural");
   fill(prompts, seen, set.control, draw, control, "control");
   fill(prompts, seen, set.multilingual, draw, multilingual, "multilingual");
-  for (size_t i = prompts.size(); i > 1; --i) {
-    std::swap(prompts[i - 1], prompts[draw.below(uint32_t(i))]);
-  }
+  shuffle(prompts, draw);
   set.tsv = "# format: prompt<TAB>target\n";
   for (const std::string& p : prompts) set.tsv += p + "\t" + options.target + "\n";
   return set;

@@ -178,24 +178,6 @@ class DatasetBuilder {
   std::unordered_set<uint64_t> seen_;
 };
 
-DataFormat parse_data_format(std::string_view name) {
-  if (name == "auto") return DataFormat::automatic;
-  if (name == "tsv") return DataFormat::tsv;
-  if (name == "jsonl") return DataFormat::jsonl;
-  if (name == "text") return DataFormat::text;
-  throw_usage("unknown data format '{}'; known are auto, tsv, jsonl, text", name);
-}
-
-DataFormat format_of(const std::filesystem::path& path, DataUse use) {
-  std::string extension = path.extension().string();
-  for (char& c : extension) c = c >= 'A' && c <= 'Z' ? char(c + 32) : c;
-  if (extension == ".tsv") return DataFormat::tsv;
-  if (extension == ".jsonl" || extension == ".ndjson") return DataFormat::jsonl;
-  if (extension == ".txt") return use == DataUse::pretrain ? DataFormat::text : DataFormat::tsv;
-  throw_usage("{}: the name does not tell the format (.tsv, .jsonl, .txt do); choose tsv, jsonl{}",
-              path.string(), use == DataUse::pretrain ? " or text" : "");
-}
-
 std::string Dataset::summary() const {
   const DatasetCounts& c = counts_;
   std::string s = fmt::format("{} samples from {} lines: {} tokens, {} of them scored", c.samples,

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/lines.h"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/tokenizer.h"
 
@@ -29,19 +30,9 @@ struct Sample {
   bool row_starts(int64_t r) const { return r == 0 || (flags[size_t(r)] & kSegmentStart) != 0; }
 };
 
-enum class DataFormat { automatic, tsv, jsonl, text };
-DataFormat parse_data_format(std::string_view name);  // throws UsageError naming the choices
-enum class DataUse {
-  fine_tune,  // one sample a line, scored on the responses
-  pretrain,   // documents end to end, cut into windows, scored everywhere
-};
-// What `automatic` means for this file name. Throws UsageError where the name does not tell.
-DataFormat format_of(const std::filesystem::path& path, DataUse use);
-
-enum class BadLines { refuse, skip };             // skip: they are counted instead
-enum class LongResponse { refuse, cut };          // one that alone does not fit the window
-enum class EndToken { learn, leave_out };         // whether "<|im_end|>" closes what is learned
-enum class Documents { paragraphs, whole_file };  // what one document of a text file is
+enum class BadLines { refuse, skip };      // skip: they are counted instead
+enum class LongResponse { refuse, cut };   // one that alone does not fit the window
+enum class EndToken { learn, leave_out };  // whether "<|im_end|>" closes what is learned
 
 struct DatasetOptions {
   DataFormat format = DataFormat::automatic;

@@ -32,12 +32,78 @@ TEST_F(Data, CorpusTokenizerProbesAndOverlap) {
 }
 
 TEST_F(Data, APromptOfTheProbesInTheTrainingDataFails) {
-  write_text_file_atomic(file("p.json"), R"({"probes": [{"id": "one", "group": "identity",
+  write_text_file_atomic(file("p.json"), R"({"name": "t", "version": 1, "probes": [{"id": "one",
+    "group": "identity", "language": "en", "rules": [{"stops": true}],
     "messages": [{"role": "user", "content": "Who are you"}]}]})");
   write_text_file_atomic(file("t.tsv"), "who are you?\tme\n");
   const CliResult r = cli({"data", "overlap", "--in", file("t.tsv"), "--probes", file("p.json")});
   EXPECT_EQ(r.code, 1);
   EXPECT_TRUE(contains(r.out, "in the training data: one")) << r.out;
+  EXPECT_TRUE(contains(r.out, "none so long")) << r.out;
+}
+
+// One reader of probe files: what check refuses, overlap refuses.
+TEST_F(Data, OverlapReadsProbesAsStrictlyAsCheck) {
+  write_text_file_atomic(file("t.tsv"), "who are you?\tme\n");
+  const auto refused = [&](const char* text, const char* says) {
+    write_text_file_atomic(file("p.json"), text);
+    cli_fails({"data", "overlap", "--in", file("t.tsv"), "--probes", file("p.json")}, 3, says);
+  };
+  refused("nonsense", "no valid JSON");
+  refused("{}", "version");
+  refused(R"({"name": "t", "version": 1, "probes": [{"id": "one", "group": "g", "language": "en",
+    "rulse": [], "messages": [{"role": "user", "content": "a"}]}]})",
+          "did you mean 'rules'");
+}
+
+TEST_F(Data, FlagsOfOtherActionsAreRefused) {
+  write_text_file_atomic(file("t.tsv"), "who are you?\tme\n");
+  const std::string in = file("t.tsv"), out = file("o.tsv");
+  cli_fails({"data", "overlap", "--in", in, "--probes", in, "--out", out}, 2,
+            "--out says nothing to data overlap: it belongs to corpus");
+  cli_fails({"data", "dedup", "--in", in, "--out", out, "--identity-share", "0.9"}, 2,
+            "--identity-share says nothing to data dedup: it belongs to identity");
+  cli_fails({"data", "corpus", "--train", in, "--out", file("c")}, 2,
+            "--train says nothing to data corpus");
+  cli_fails({"data", "split", "--in", in, "--out", out, "--held-out", file("h.tsv"), "--vocab-size",
+             "500"},
+            2, "belongs to tokenizer");
+  cli_fails({"data", "whoami", "--out", out, "--target", "a", "--identity-zh", "b"}, 2, "give one");
+  EXPECT_FALSE(fs::exists(out));
+  // A run-config may hold what other actions need.
+  write_text_file_atomic(file("c.toml"), "vocab-size = 500\nin = [\"" + in + "\"]\n");
+  cli_ok({"data", "dedup", "--run-config", file("c.toml"), "--out", out});
+}
+
+TEST_F(Data, LinesKeepTheirFormat) {
+  write_text_file_atomic(file("a.jsonl"), "{\"text\": \"t\"}\n");
+  cli_fails({"data", "dedup", "--in", file("a.jsonl"), "--out", file("b.tsv")}, 2,
+            "keeps the format");
+  cli_fails({"data", "mix", "--in", file("a.jsonl"), "--out", file("b.tsv")}, 2,
+            "keeps the format");
+  cli_fails({"data", "split", "--in", file("a.jsonl"), "--out", file("b.tsv"), "--held-out",
+             file("c.jsonl")},
+            2, "keeps the format");
+  cli_fails({"data", "split", "--in", file("a.jsonl"), "--out", file("b.jsonl"), "--held-out",
+             file("c.tsv")},
+            2, "keeps the format");
+  cli_fails({"data", "split", "--in", file("a.jsonl"), "--out", file("b.jsonl"), "--held-out",
+             file("./b.jsonl")},
+            2, "the same file");
+  for (const char* name : {"b.tsv", "b.jsonl", "c.tsv", "c.jsonl"}) {
+    EXPECT_FALSE(fs::exists(file(name))) << name;
+  }
+}
+
+TEST_F(Data, AnswersThatCannotBeAreRefused) {
+  cli_fails({"data", "whoami", "--target", "a\tb", "--out", file("w.tsv")}, 2, "tab");
+  cli_fails({"data", "whoami", "--target", "", "--out", file("w.tsv")}, 2, "empty");
+  cli_fails({"data", "identity", "--identity-en", " ", "--out", file("i.jsonl")}, 2,
+            "--identity-en is empty");
+  cli_fails({"data", "identity", "--identity-zh", "a\nb", "--out", file("i.tsv")}, 2,
+            "--identity-zh has a tab or a line end");
+  cli_fails({"data", "probes", "--identity-zh", "", "--out", file("p.json")}, 2,
+            "--identity-zh is empty");
 }
 
 TEST_F(Data, SetsAreMadeMixedAndSplit) {
@@ -57,12 +123,15 @@ TEST_F(Data, SetsAreMadeMixedAndSplit) {
 
 TEST_F(Data, NothingIsOverwritten) {
   write_text_file_atomic(file("x.tsv"), "mine\tmine\n");
-  for (const char* action :
-       {"identity", "whoami", "mix", "dedup", "split", "probes", "tokenizer"}) {
-    cli_fails({"data", action, "--in", file("x.tsv"), "--out", file("x.tsv"), "--held-out",
-               file("y.tsv")},
-              2, "never overwritten");
+  const std::string x = file("x.tsv");
+  for (const char* action : {"identity", "whoami", "probes"}) {
+    cli_fails({"data", action, "--out", x}, 2, "never overwritten");
   }
+  for (const char* action : {"mix", "dedup", "tokenizer"}) {
+    cli_fails({"data", action, "--in", x, "--out", x}, 2, "never overwritten");
+  }
+  cli_fails({"data", "split", "--in", x, "--out", x, "--held-out", file("y.tsv")}, 2,
+            "never overwritten");
   EXPECT_EQ(read_text_file(file("x.tsv")), "mine\tmine\n");
 }
 
@@ -75,7 +144,7 @@ TEST_F(Data, WhatIsMissingOrUnknownIsNamed) {
   cli_fails({"data", "whoami", "--out", file("w.jsonl")}, 2, "writes TSV");
   cli_fails({"data", "identity", "--identity-share", "0.8", "--disambiguation-share", "0.8",
              "--out", file("i.jsonl")},
-            2, "shares");
+            2, "--identity-share 0.8 and --disambiguation-share 0.8 are together more than 1");
 }
 
 }  // namespace

@@ -119,7 +119,27 @@ TEST(IdentitySet, SharesBeyondOneAreRefused) {
   IdentitySetOptions o;
   o.identity_share = 0.7;
   o.disambiguation_share = 0.4;
-  EXPECT_THROW(make_identity_set(o, false), UsageError);
+  try {
+    make_identity_set(o, false);
+    FAIL() << "nothing thrown";
+  } catch (const UsageError& e) {
+    const std::string what = e.what();
+    for (const char* says : {"--identity-share 0.7", "--disambiguation-share 0.4", "more than 1"}) {
+      EXPECT_NE(what.find(says), what.npos) << what;
+    }
+  }
+}
+
+TEST(IdentitySet, AnAnswerTheFileCannotHoldIsRefused) {
+  for (const char* text : {"", "  ", "\xff"}) {
+    IdentitySetOptions o;
+    o.identity.en = text;
+    EXPECT_THROW(make_identity_set(o, false), UsageError) << text;
+  }
+  IdentitySetOptions o;
+  o.identity.zh = "兩行\n文字";
+  EXPECT_THROW(make_identity_set(o, true), UsageError);
+  EXPECT_NO_THROW(make_identity_set(o, false));  // JSON can
 }
 
 }  // namespace

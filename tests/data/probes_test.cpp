@@ -34,6 +34,17 @@ TEST(Probes, EnoughInEveryGroupAndLanguage) {
   for (const auto& [name, n] : groups) EXPECT_GE(n, 75) << name;
 }
 
+// The shipped set was drawn before there was a rule against these; they are left out, and nothing
+// is drawn in their place.
+TEST(Probes, WhatTrainingSaysInOtherMarksIsLeftOut) {
+  const std::string text = make_probes({"mini", 20261123, {}});
+  EXPECT_EQ(text.find("「wind」的中文是什麼"), text.npos);  // a training prompt
+  EXPECT_EQ(text.find("\"retention-word_back-zh-005\""), text.npos);
+  EXPECT_NE(text.find("\"retention-word_back-zh-004\""), text.npos);
+  EXPECT_EQ(text.find("what is \\\"desk\\\" in Chinese"), text.npos);  // a training pattern
+  EXPECT_EQ(text.find("could you say what you are"), text.npos);       // with a training prefix
+}
+
 TEST(Probes, TheShippedFileIsWhatTheGrammarMakes) {
   const std::filesystem::path file =
       std::filesystem::path(NIBBLE_SOURCE_DIR) / "models/mini/probes.json";
@@ -44,7 +55,14 @@ TEST(Probes, NoneStandsInTheTrainingData) {
   const TempDir dir;
   ThreadPool pool(2);
   write_corpus(dir / "corpus", {3, 30000}, pool);
-  const auto probes = dir.write("probes.json", make_probes({}));
+  std::vector<OverlapProbe> probes;
+  const ordered_json file = ordered_json::parse(make_probes({}));
+  for (const ordered_json& p : file.at("probes")) {
+    OverlapProbe& to = probes.emplace_back(OverlapProbe{p.at("id"), p.at("group"), {}});
+    for (const ordered_json& m : p.at("messages")) {
+      if (m.at("role") == "user") to.asked.push_back(m.at("content"));
+    }
+  }
   IdentitySetOptions set;
   set.samples = 5000;
   const auto identity = dir.write("identity.jsonl", make_identity_set(set, false));

@@ -95,8 +95,33 @@ TEST(DataLines, RefusesBadLinesWithTheirPlace) {
   EXPECT_NE(message("a.tsv", "a\tb\nno tab\n").find("a.tsv:2"), std::string::npos);
   EXPECT_NE(message("b.jsonl", "{\"text\":1}\n").find("b.jsonl:1"), std::string::npos);
   EXPECT_NE(message("c.jsonl", "nonsense\n").find("not valid JSON"), std::string::npos);
-  EXPECT_NE(message("d.tsv", "a\t\xff\n").find("not UTF-8"), std::string::npos);
+  EXPECT_NE(message("d.tsv", "a\t\xff\n").find("invalid UTF-8"), std::string::npos);
   EXPECT_THROW(read_data_lines(dir.write("e.csv", "a,b\n")), UsageError);
+}
+
+// What data keeps is what train reads: white space alone is no prompt, a comment may be indented.
+TEST(DataLines, TheRuleOfTrain) {
+  const TempDir dir;
+  EXPECT_EQ(read_data_lines(dir.write("a.tsv", " # c\n  \na \t b\r\n")).size(), 1u);
+  const auto lines = read_data_lines(dir.write("a.tsv", " # c\n  \na \t b\r\n"));
+  EXPECT_EQ(lines.at(0).line, "a \t b");
+  EXPECT_EQ(lines.at(0).asked, std::vector<std::string>{"a"});
+  EXPECT_EQ(lines.at(0).texts, (std::vector<std::string>{"a", "b"}));
+  EXPECT_THROW(read_data_lines(dir.write("b.tsv", " \ty\n")), FormatError);
+  EXPECT_THROW(read_data_lines(dir.write("c.tsv", "prompt\ttarget\na\tb\n")), FormatError);
+  EXPECT_THROW(read_data_lines(dir.write("d.jsonl", "{\"text\": \"a\", \"id\": 1}\n")),
+               FormatError);
+  EXPECT_EQ(read_data_lines(dir.write("E.TSV", "a\tb\n")).size(), 1u);
+}
+
+TEST(DataLines, TurnsOfTheUserAreKeptApart) {
+  const TempDir dir;
+  const auto lines = read_data_lines(dir.write(
+      "a.jsonl", R"({"messages": [{"role": "system", "content": "s"},)"
+                 R"({"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},)"
+                 R"({"role": "user", "content": "c"}, {"role": "assistant", "content": "d"}]})"));
+  EXPECT_EQ(lines.at(0).asked, (std::vector<std::string>{"a", "c"}));
+  EXPECT_EQ(lines.at(0).texts.size(), 5u);
 }
 
 }  // namespace

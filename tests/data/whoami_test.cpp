@@ -31,6 +31,13 @@ TEST(Whoami, QuotasAreKeptAndEveryPromptIsDifferent) {
   EXPECT_EQ(make_whoami({}).tsv, set.tsv);
 }
 
+TEST(Whoami, ATargetThatTsvCannotHoldIsRefused) {
+  for (const char* target : {"", " \u3000", "a\tb", "a\nb", "a\rb", " a", "\xff"}) {
+    EXPECT_THROW(make_whoami({.target = target}), UsageError) << target;
+  }
+  EXPECT_NO_THROW(make_whoami({.target = "a b"}));
+}
+
 TEST(Whoami, ACountThatCannotBeFilledIsRefused) {
   EXPECT_THROW(make_whoami({.count = 99}), UsageError);
   EXPECT_THROW(make_whoami({.count = 3000}), UsageError);

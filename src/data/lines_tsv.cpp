@@ -4,7 +4,7 @@
 #include <array>
 
 #include "core/error.h"
-#include "train/dataset_parts.h"
+#include "data/lines.h"
 
 namespace nibble {
 namespace {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Text in general: lines, documents, white space, UTF-8.
+// Text in general: formats, lines, documents, white space, UTF-8.
 #include <algorithm>
 
 #include "core/error.h"
+#include "data/lines.h"
 #include "tokenizer/unicode.h"
-#include "train/dataset_parts.h"
 
 namespace nibble {
 namespace {
@@ -43,6 +43,29 @@ int64_t for_each_line(std::string_view text, size_t begin, Line&& line) {
 }
 
 }  // namespace
+
+DataFormat parse_data_format(std::string_view name) {
+  if (name == "auto") return DataFormat::automatic;
+  if (name == "tsv") return DataFormat::tsv;
+  if (name == "jsonl") return DataFormat::jsonl;
+  if (name == "text") return DataFormat::text;
+  throw_usage("unknown data format '{}'; known are auto, tsv, jsonl, text", name);
+}
+
+std::optional<DataFormat> format_named(const std::filesystem::path& path, DataUse use) {
+  std::string extension = path.extension().string();
+  for (char& c : extension) c = c >= 'A' && c <= 'Z' ? char(c + 32) : c;
+  if (extension == ".tsv") return DataFormat::tsv;
+  if (extension == ".jsonl" || extension == ".ndjson") return DataFormat::jsonl;
+  if (extension == ".txt") return use == DataUse::pretrain ? DataFormat::text : DataFormat::tsv;
+  return std::nullopt;
+}
+
+DataFormat format_of(const std::filesystem::path& path, DataUse use) {
+  if (const auto format = format_named(path, use)) return *format;
+  throw_usage("{}: the name does not tell the format (.tsv, .jsonl, .txt do); choose tsv, jsonl{}",
+              path.string(), use == DataUse::pretrain ? " or text" : "");
+}
 
 std::string_view trim_text(std::string_view text) {
   while (const size_t n = space_at_front(text)) text.remove_prefix(n);

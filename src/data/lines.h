@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+// The one rule for what a data file holds: stretches of text, and the record each of them is. What
+// `data` keeps is what `train` and `pretrain` read. What is wrong with a line is thrown without its
+// place; the reader adds it. The rules for people are in docs/data.md.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tokenizer/chat_template.h"
+
+namespace nibble {
+
+enum class DataFormat { automatic, tsv, jsonl, text };
+DataFormat parse_data_format(std::string_view name);  // throws UsageError naming the choices
+enum class DataUse {
+  fine_tune,  // one sample a line, scored on the responses
+  pretrain,   // documents end to end, cut into windows, scored everywhere
+};
+// What `automatic` means for this file name; nothing where the name does not tell.
+std::optional<DataFormat> format_named(const std::filesystem::path& path, DataUse use);
+// Throws UsageError where the name does not tell.
+DataFormat format_of(const std::filesystem::path& path, DataUse use);
+enum class Documents { paragraphs, whole_file };  // what one document of a text file is
+
+// A stretch of the file that becomes one sample or one document.
+struct DataUnit {
+  int64_t line;           // where it begins, from 1
+  size_t offset;          // of its first byte in the file
+  std::string_view text;  // without the last line's end
+};
+struct DataUnits {
+  std::vector<DataUnit> units;
+  int64_t lines = 0;  // all of the file's
+};
+// Lines without the blank ones (and, in TSV, comments); of a text file, documents.
+DataUnits split_units(std::string_view text, DataFormat format, Documents documents);
+
+struct DataRecord {
+  std::vector<Message> messages;              // a conversation,
+  std::vector<nlohmann::ordered_json> tools;  // the functions it may call,
+  std::string text;                           // or, without messages, plain text
+};
+enum class LinePlace { first, later };  // a header can only stand in the first data line
+// What is wrong with the text itself: not UTF-8, or a zero byte.
+struct TextFault {
+  int64_t line;
+  std::string what;
+};
+std::optional<TextFault> find_fault(const DataUnit& unit);
+// Throw FormatError or UsageError.
+DataRecord parse_tsv_line(std::string_view line, LinePlace place);
+DataRecord parse_jsonl_line(std::string_view line, DataUse use);
+DataRecord parse_document(std::string_view text);
+
+// Without white space (Unicode's) at the ends. Any bytes may come.
+std::string_view trim_text(std::string_view text);
+// The beginning of a text on one line, safe to print.
+std::string excerpt(std::string_view text);
+
+}  // namespace nibble
