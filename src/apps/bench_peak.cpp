@@ -33,8 +33,11 @@ uint64_t sum_words(const uint64_t* p, size_t n) {
 float multiply_add(int64_t rounds, float x, double* operations) {
   const hn::ScalableTag<float> d;
   const auto m = hn::Set(d, x), k = hn::Set(d, 1e-6f);
-  auto a0 = k, a1 = k, a2 = k, a3 = k, a4 = k, a5 = k, a6 = k, a7 = k, a8 = k, a9 = k, a10 = k,
-       a11 = k;
+  // Each begins elsewhere: the compiler makes one of sums that are equal.
+  const auto begin = [&](float v) { return hn::Set(d, v); };
+  auto a0 = begin(1), a1 = begin(2), a2 = begin(3), a3 = begin(4), a4 = begin(5), a5 = begin(6),
+       a6 = begin(7), a7 = begin(8), a8 = begin(9), a9 = begin(10), a10 = begin(11),
+       a11 = begin(12);
   for (int64_t i = 0; i < rounds; ++i) {
     a0 = hn::MulAdd(a0, m, k);
     a1 = hn::MulAdd(a1, m, k);
