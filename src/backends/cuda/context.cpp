@@ -114,7 +114,8 @@ Context::Context(int index) : device(select_device(index)) {
   sm_count = attribute(cudaDevAttrMultiProcessorCount, device);
   shared_per_block = size_t(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
   l2_bytes = size_t(attribute(cudaDevAttrL2CacheSize, device));
-  scratch_ = allocate_device(kScratchBytes + kBlasBytes + kCounters * sizeof(unsigned), "scratch");
+  constexpr size_t kWords = kCounters + kBarrierWords;
+  scratch_ = allocate_device(kScratchBytes + kBlasBytes + kWords * sizeof(unsigned), "scratch");
   NIBBLE_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   const char* flag = std::getenv("NIBBLE_SYNC_EACH_OP");
   sync_each_op = flag && flag[0] == '1';

@@ -50,13 +50,18 @@ struct Context {
   static constexpr size_t kScratchBytes = size_t(96) << 20;
   // cuBLASLt's workspace and the counters, apart from it; 128 MiB in all.
   static constexpr size_t kCounters = 4096;
-  static constexpr size_t kBlasBytes = (size_t(32) << 20) - kCounters * sizeof(unsigned);
+  static constexpr size_t kBarrierWords = 1024;
+  static constexpr size_t kBlasBytes =
+      (size_t(32) << 20) - (kCounters + kBarrierWords) * sizeof(unsigned);
   std::byte* scratch() const { return scratch_.data(); }
   std::byte* blas_workspace() const { return scratch_.data() + kScratchBytes; }
   // Zero between ops: who counts with them leaves them so.
   unsigned* counters() const {
     return reinterpret_cast<unsigned*>(scratch_.data() + kScratchBytes + kBlasBytes);
   }
+
+  // decode/grid_barrier.cuh: a word a block; whoever uses them leaves them equal.
+  unsigned* barrier_words() const { return counters() + kCounters; }
 
   // After the launches of an op: throws what went wrong; waits with NIBBLE_SYNC_EACH_OP=1.
   void finish(const char* op) const;

@@ -2,6 +2,10 @@
 // A barrier of all blocks of a grid that is resident as a whole (cooperative launch), in two
 // halves: what a thread wrote before its block arrived is seen by all threads after they have
 // waited. What lies between the halves runs while others arrive.
+//
+// Every block has a word of its own, which counts its arrivals, and waits for those of all blocks:
+// no word is written by two, so nothing queues. Words are never set back: at the end of a kernel
+// all are equal, and the next one goes on from there.
 #pragma once
 #include <cstdint>
 
@@ -9,48 +13,42 @@ namespace nibble::cuda {
 
 class GridBarrier {
  public:
-  // counters[0] and counters[32]: zero before the kernel, and after it once every block has left.
-  __device__ explicit GridBarrier(unsigned* counters) : counters_(counters) {}
+  // words: one a block, equal when the kernel begins.
+  __device__ __forceinline__ explicit GridBarrier(unsigned* words)
+      : words_(words), arrivals_(words[blockIdx.x]) {}
 
   __device__ __forceinline__ void arrive() {
     __syncthreads();
-    target_ += gridDim.x;
+    ++arrivals_;
     if (threadIdx.x == 0) {
-      asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counters_) : "memory");
+      asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(words_ + blockIdx.x), "r"(arrivals_)
+                   : "memory");
     }
   }
 
   __device__ __forceinline__ void wait() {
-    if (threadIdx.x == 0) {
+    for (unsigned block = threadIdx.x; block < gridDim.x; block += blockDim.x) {
       unsigned polls = 0;
-      while (int(arrived() - target_) < 0) {
+      while (int(arrivals_of(block) - arrivals_) < 0) {
         if ((++polls & 0xfffffu) == 0) watch(polls);
       }
     }
     __syncthreads();
   }
 
-  // The last block to leave makes the counters zero again. Nothing may wait after it.
-  __device__ __forceinline__ void leave() {
-    __syncthreads();
-    if (threadIdx.x == 0 && atomicAdd(counters_ + 32, 1u) == gridDim.x - 1) {
-      counters_[0] = 0, counters_[32] = 0;
-    }
-  }
-
  private:
-  __device__ __forceinline__ unsigned arrived() const {
+  __device__ __forceinline__ unsigned arrivals_of(unsigned block) const {
     unsigned v;
-    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(counters_) : "memory");
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(words_ + block) : "memory");
     return v;
   }
-  // A block that never arrives would be a hang: after minutes of a million polls each, an error.
+  // A block that never arrives would be a hang: after minutes of polls, an error.
   __device__ __noinline__ void watch(unsigned polls) const {
     if (polls > 0x40000000u) __trap();
   }
 
-  unsigned* counters_;
-  unsigned target_ = 0;
+  unsigned* words_;
+  unsigned arrivals_;
 };
 
 }  // namespace nibble::cuda

@@ -131,7 +131,6 @@ __global__ void __launch_bounds__(kTokenThreads, 1)
   multiply_strips(Product<false>(layers[a.layers].qkv, a.width, a.vocab), stream, UnitRange(), x,
                   sums_behind(a.width), [&](int row, float v) { a.logits.set(row, v); });
   clock.add(Mark::head);
-  grid.leave();
   clock.print();
 }
 
@@ -175,7 +174,7 @@ bool launch_with(const Context& c, TokenArgs& a) {
   a.share_stats =
       reinterpret_cast<float2*>(a.share_sums + int64_t(a.kv_heads) * a.splits * group * kHead);
   a.share_done = c.counters();
-  a.barrier = c.counters() + Context::kCounters - 64;
+  a.barrier = c.barrier_words();
   a.scale = kLog2E / std::sqrt(float(kHead));
   a.ahead = kAhead;
   if (const char* ahead = std::getenv("NIBBLE_TOKEN_AHEAD")) a.ahead = unsigned(std::atoi(ahead));
