@@ -117,10 +117,13 @@ Context::Context(int index) : device(select_device(index)) {
   constexpr size_t kWords = kCounters + kBarrierWords;
   scratch_ = allocate_device(kScratchBytes + kBlasBytes + kWords * sizeof(unsigned), "scratch");
   NIBBLE_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  const char* flag = std::getenv("NIBBLE_SYNC_EACH_OP");
-  sync_each_op = flag && flag[0] == '1';
-  const char* one_launch = std::getenv("NIBBLE_ONE_LAUNCH");
-  one_launch_a_token = one_launch && one_launch[0] == '1';
+  const auto is_on = [](const char* name) {
+    const char* flag = std::getenv(name);
+    return flag && flag[0] == '1';
+  };
+  sync_each_op = is_on("NIBBLE_SYNC_EACH_OP");
+  one_launch_a_token = is_on("NIBBLE_ONE_LAUNCH");
+  wgmma_attention = is_on("NIBBLE_WGMMA_ATTENTION");
 }
 
 Context::~Context() {

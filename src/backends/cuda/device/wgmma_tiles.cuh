@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+// Tiles of 16-bit rows of 128 elements in shared memory for wgmma with the 128-byte swizzle,
+// barriers between the warps that fill them and those that multiply, and the products on them.
+//
+// A tile [rows][128] lies as two halves of 64 columns, each [rows][128 bytes], whose 16-byte chunks
+// are permuted by the row's number. The same bytes are an operand along the columns (queries and
+// keys: products over the 128 elements) and, transposed, along the rows (values: products over
+// rows). Rows are multiples of 8, the tile begins at a multiple of 1024 bytes.
+#pragma once
+#include "backends/cuda/device/wgmma.cuh"
+
+namespace nibble::cuda {
+
+template <int kRows>
+struct WgmmaTile {
+  static constexpr uint32_t kHalfBytes = uint32_t(kRows) * 128, kBytes = 2 * kHalfBytes;
+  uint32_t base;  // in shared memory
+
+  // Where chunk `chunk` (of 16) of a row lies.
+  __device__ __forceinline__ uint32_t at(int row, int chunk) const {
+    return base + uint32_t(chunk / 8) * kHalfBytes +
+           uint32_t(row * 128 + ((chunk % 8) ^ (row & 7)) * 16);
+  }
+  // Rows from `row` on (a multiple of 8), columns 16 step ..: A or B of a product over the columns.
+  __device__ __forceinline__ uint64_t along_columns(int row, int step) const {
+    return describe(
+        base + uint32_t(step / 4) * kHalfBytes + uint32_t(row) * 128 + uint32_t(step % 4) * 32, 16);
+  }
+  // Rows 16 step .. + 15, all columns: B of a product over the rows.
+  __device__ __forceinline__ uint64_t along_rows(int step) const {
+    return describe(base + uint32_t(step) * 16 * 128, kHalfBytes);
+  }
+
+ private:
+  // leading: bytes between the two halves where the operand is transposed; else without meaning.
+  static __device__ __forceinline__ uint64_t describe(uint32_t address, uint32_t leading) {
+    return uint64_t((address & 0x3ffffu) >> 4) | uint64_t(leading >> 4) << 16 |
+           uint64_t(1024 >> 4) << 32 | uint64_t(1) << 62;
+  }
+};
+
+#if defined(NIBBLE_HAS_WGMMA)
+
+#define NIBBLE_A4(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define NIBBLE_A16(d, i) \
+  NIBBLE_A4(d, i), NIBBLE_A4(d, i + 4), NIBBLE_A4(d, i + 8), NIBBLE_A4(d, i + 12)
+#define NIBBLE_A64(d) NIBBLE_A16(d, 0), NIBBLE_A16(d, 16), NIBBLE_A16(d, 32), NIBBLE_A16(d, 48)
+#define NIBBLE_R64                                                                           \
+  "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,"  \
+  "%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45," \
+  "%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}"
+
+// d = a b (or += where `add`), 64 x 128, both along their columns.
+__device__ __forceinline__ void wgmma_64x128(float (&d)[64], uint64_t a, uint64_t b, int add) {
+  asm volatile(
+      "{.reg .pred p; setp.ne.b32 p, %66, 0;"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " NIBBLE_R64
+      ", %64, %65, p, 1, 1, 0, 0;}"
+      : NIBBLE_A64(d)
+      : "l"(a), "l"(b), "r"(add));
+}
+// d += a b with a in registers and b along its rows.
+__device__ __forceinline__ void wgmma_64x128_rows(float (&d)[64], const uint32_t (&a)[4],
+                                                  uint64_t b) {
+  asm volatile(
+      "{.reg .pred p; setp.eq.b32 p, 0, 0;"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " NIBBLE_R64
+      ", {%64,%65,%66,%67}, %68, p, 1, 1, 1;}"
+      : NIBBLE_A64(d)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+
+#undef NIBBLE_A4
+#undef NIBBLE_A16
+#undef NIBBLE_A64
+#undef NIBBLE_R64
+
+template <int kRegisters>
+__device__ __forceinline__ void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+__device__ __forceinline__ void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+#endif
+
+// A barrier in shared memory that `count` arrivals complete; its phases are counted by who waits.
+struct PhaseBarrier {
+  uint32_t address;
+  __device__ __forceinline__ void init(unsigned count) const {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address), "r"(count) : "memory");
+  }
+  __device__ __forceinline__ void arrive() const {
+    asm volatile("{.reg .b64 state; mbarrier.arrive.shared::cta.b64 state, [%0];}" ::"r"(address)
+                 : "memory");
+  }
+  // Until phase `phase` (0, 1, ...) is complete.
+  __device__ __forceinline__ void wait(unsigned phase) const {
+    asm volatile(
+        "{.reg .pred done;\n"
+        "again:\n"
+        " mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+        " @done bra over;\n"
+        " bra again;\n"
+        "over:}" ::"r"(address),
+        "r"(phase & 1)
+        : "memory");
+  }
+};
+
+}  // namespace nibble::cuda

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: MIT
+// Attention for many queries a sequence with the warpgroup products of compute capability 9.0:
+// bf16, heads of 128. A block takes 128 queries of one head; one group of four warps fills tiles of
+// 128 keys and values, two groups of 64 queries each multiply. The products with the values of one
+// tile run while the scores of the next are computed; what one group does outside of the tensor
+// cores (maxima, exponentials) the other hides.
+//
+// The arithmetic is that of attention_flash.cu, in tiles of 128 keys instead of 64.
+#include <cmath>
+
+#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/wgmma_tiles.cuh"
+#include "backends/cuda/kernels/attention_mma.cuh"
+#include "backends/cuda/kernels/attention_paths.h"
+#include "backends/cuda/launch.h"
+
+namespace nibble::cuda {
+namespace {
+
+constexpr int kGroupThreads = 128, kGroups = 2, kThreads = (1 + kGroups) * kGroupThreads;
+constexpr int kRows = 64, kQueries = kGroups * kRows, kKeys = 128, kWidth = 128, kStages = 2;
+using QueryTile = WgmmaTile<kQueries>;
+using KeyTile = WgmmaTile<kKeys>;
+constexpr size_t kSharedBytes = QueryTile::kBytes + kStages * 2 * KeyTile::kBytes + 1024;
+
+template <class K>
+struct WgmmaArgs {
+  Heads<bf16> out;
+  LogSums lse;
+  Heads<const bf16> q;
+  Heads<const K> k, v;
+  Sequences sequences;
+  int group;
+  float scale;  // with log2 e
+};
+
+#if defined(NIBBLE_HAS_WGMMA)
+
+// A group of four warps copies rows of 128 elements; those from `limit` on become zero. e4m3 is
+// widened on the way, and then it is there on return; bf16 is there when copies are done.
+template <class K, int kTileRows>
+__device__ __forceinline__ void fill(const WgmmaTile<kTileRows>& tile, const K* from,
+                                     int64_t stride, int limit) {
+  constexpr int kPieces = kWidth * int(sizeof(K)) / 16, kTogether = kGroupThreads / kPieces;
+  const int t = int(threadIdx.x) % kGroupThreads, piece = t % kPieces;
+#pragma unroll 4
+  for (int row = t / kPieces; row < kTileRows; row += kTogether) {
+    const bool wanted = row < limit;
+    const K* p = from + (wanted ? row * stride : 0) + piece * (16 / int(sizeof(K)));
+    if constexpr (std::is_same_v<K, bf16>) {
+      copy_async(tile.at(row, piece), p, wanted);
+    } else {
+      uint4 raw = {0, 0, 0, 0};
+      if (wanted) raw = *reinterpret_cast<const uint4*>(p);
+      const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        uint32_t w[4];
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          w[j] = widen_pair<bf16>(words[2 * half + j / 2] >> (16 * (j % 2)));
+        }
+        store_chunk(tile.at(row, 2 * piece + half), w[0], w[1], w[2], w[3]);
+      }
+    }
+  }
+}
+
+// 64 queries, their running softmax and sums. Lane (r, c) has rows 16 warp + r and 8 further.
+struct Rows {
+  float sums[64], largest[2], total[2];
+};
+
+// Scores become weights of the next product; returns the factors of the sums so far.
+__device__ __forceinline__ void soften(float (&p)[64], Rows& rows, float scale,
+                                       float (&factor)[2]) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    float m = -INFINITY;
+#pragma unroll
+    for (int n = 0; n < kKeys / 8; ++n) m = fmaxf(m, fmaxf(p[4 * n + 2 * h], p[4 * n + 2 * h + 1]));
+    m = fmaxf(m, __shfl_xor_sync(0xffffffffu, m, 1));
+    m = fmaxf(m, __shfl_xor_sync(0xffffffffu, m, 2));
+    m = fmaxf(rows.largest[h], m * scale);  // the first key is seen by all: never -inf
+    factor[h] = exp2_fast(rows.largest[h] - m);
+    rows.largest[h] = m;
+    float sum = 0;
+#pragma unroll
+    for (int n = 0; n < kKeys / 8; ++n) {
+#pragma unroll
+      for (int i = 4 * n + 2 * h; i < 4 * n + 2 * h + 2; ++i) {
+        p[i] = exp2_fast(fmaf(p[i], scale, -m));
+        sum += p[i];
+      }
+    }
+    rows.total[h] = fmaf(rows.total[h], factor[h], sum);
+  }
+}
+
+// What a group of queries needs to know of its place.
+struct Place {
+  int row, count;           // of the block's queries: the group's first, and how many there are
+  int all_see, any_sees;    // row i of the group sees min(all_see + i, any_sees) keys
+  int tiles, last_of_keys;  // of the block; the number of the last tile the group sees
+};
+
+__device__ __forceinline__ void mask(float (&p)[64], const Place& at, int key, int warp) {
+  const int lane = int(threadIdx.x) % 32, r = lane / 4, c = lane % 4;
+  if (key + kKeys <= at.all_see) return;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int seen = min(at.all_see + 16 * warp + r + 8 * h, at.any_sees) - key;
+#pragma unroll
+    for (int n = 0; n < kKeys / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        if (8 * n + 2 * c + i >= seen) p[4 * n + 2 * h + i] = -INFINITY;
+      }
+    }
+  }
+}
+
+// Of the stage of tile t: it is there; both groups have read it.
+struct Barriers {
+  uint32_t first;
+  __device__ __forceinline__ PhaseBarrier full(int t) const {
+    return {first + uint32_t(t % kStages) * 8};
+  }
+  __device__ __forceinline__ PhaseBarrier empty(int t) const {
+    return {first + uint32_t(kStages + t % kStages) * 8};
+  }
+};
+
+// All tiles for one group of queries.
+template <class Stage>
+__device__ __forceinline__ void attend(Rows& rows, const QueryTile& q, const Place& at, float scale,
+                                       int warp, const Stage& stage, const Barriers& barriers) {
+#pragma unroll
+  for (int i = 0; i < 64; ++i) rows.sums[i] = 0;
+  rows.largest[0] = rows.largest[1] = -INFINITY;
+  rows.total[0] = rows.total[1] = 0;
+  const auto release = [&](int t) {
+    if (threadIdx.x % 32 == 0) barriers.empty(t).arrive();
+  };
+  float p[64];
+  const auto score = [&](int t) {
+    barriers.full(t).wait(unsigned(t / kStages));
+    const KeyTile k = stage(t, 0);
+    wgmma_fence();
+#pragma unroll
+    for (int s = 0; s < kWidth / 16; ++s) {
+      wgmma_64x128(p, q.along_columns(at.row, s), k.along_columns(0, s), s > 0);
+    }
+    wgmma_commit();
+  };
+  score(0);
+  wgmma_wait<0>();
+  for (int t = 0; t <= at.last_of_keys; ++t) {
+    float factor[2];
+    mask(p, at, t * kKeys, warp);
+    soften(p, rows, scale, factor);
+    uint32_t weights[kKeys / 16][4];
+#pragma unroll
+    for (int s = 0; s < kKeys / 16; ++s) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int from = 4 * (2 * s + i / 2) + 2 * (i % 2);
+        weights[s][i] = pack_pair<bf16>(p[from], p[from + 1]);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < 64; ++i) rows.sums[i] *= factor[i / 2 % 2];
+    const KeyTile v = stage(t, 1);
+    wgmma_fence();
+#pragma unroll
+    for (int s = 0; s < kKeys / 16; ++s) {
+      wgmma_64x128_rows(rows.sums, weights[s], v.along_rows(s));
+    }
+    wgmma_commit();
+    if (t < at.last_of_keys) {
+      score(t + 1);
+      wgmma_wait<1>();  // the values have been read
+      release(t);
+    }
+    wgmma_wait<0>();
+  }
+  for (int t = at.last_of_keys; t < at.tiles; ++t) {
+    if (t > at.last_of_keys) barriers.full(t).wait(unsigned(t / kStages));
+    release(t);
+  }
+}
+
+// The group's rows by way of its queries' place in shared memory, which nobody else reads.
+template <class K>
+__device__ __forceinline__ void write(const WgmmaArgs<K>& a, const Rows& rows, const QueryTile& q,
+                                      const Place& at, int64_t first, int head, int group,
+                                      int warp) {
+  const int lane = int(threadIdx.x) % 32, r = lane / 4, c = lane % 4;
+  float total[2], inverse[2];
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    total[h] = rows.total[h] + __shfl_xor_sync(0xffffffffu, rows.total[h], 1);
+    total[h] += __shfl_xor_sync(0xffffffffu, total[h], 2);
+    inverse[h] = 1.0f / total[h];
+    const int row = at.row + 16 * warp + r + 8 * h;
+    if (c == 0 && row < at.count) {
+      a.lse.set(first + row, head, (rows.largest[h] + log2f(total[h])) * kLn2);
+    }
+  }
+  asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "n"(kGroupThreads) : "memory");
+#pragma unroll
+  for (int n = 0; n < kWidth / 8; ++n) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      store_word(q.at(at.row + 16 * warp + r + 8 * h, n) + 4 * c,
+                 pack_pair<bf16>(rows.sums[4 * n + 2 * h] * inverse[h],
+                                 rows.sums[4 * n + 2 * h + 1] * inverse[h]));
+    }
+  }
+  __syncwarp();
+#pragma unroll
+  for (int i = lane; i < 16 * (kWidth / 8); i += 32) {
+    const int row = at.row + 16 * warp + i / (kWidth / 8), chunk = i % (kWidth / 8);
+    if (row < at.count) {
+      *reinterpret_cast<uint4*>(a.out.at(first + row, head, kWidth) + chunk * 8) =
+          load_chunk(q.at(row, chunk));
+    }
+  }
+}
+
+#endif
+
+template <class K>
+__global__ void __launch_bounds__(kThreads, 1) wgmma_kernel(WgmmaArgs<K> a) {
+#if defined(NIBBLE_HAS_WGMMA)
+  enter();
+  extern __shared__ unsigned char shared[];
+  __shared__ __align__(8) uint64_t barrier_words[2 * kStages];
+  const int all_warps = __shfl_sync(0xffffffffu, int(threadIdx.x) / 32, 0);
+  const int group = all_warps / 4 - 1, warp = all_warps % 4;  // group -1 fills
+  const Tile tile = find_tile(a.sequences, kQueries, int(blockIdx.y));
+  if (tile.sequence < 0) return;
+  const Sequence s = a.sequences.p[tile.sequence];
+  // Late queries see the most keys and go first.
+  const int first = (tile.tiles - 1 - tile.tile) * kQueries, count = min(kQueries, s.q_len - first);
+  const int head = int(blockIdx.x), kv_head = head / a.group;
+  const int before = s.kv_len - s.q_len + 1;  // keys that query 0 sees
+  const int keys = before + first + count - 1, tiles = (keys + kKeys - 1) / kKeys;
+
+  const uint32_t base = (shared_address(shared) + 1023) / 1024 * 1024;
+  const QueryTile q_tile{base};
+  const auto stage = [&](int t, int which) {
+    return KeyTile{base + QueryTile::kBytes + uint32_t(t % kStages * 2 + which) * KeyTile::kBytes};
+  };
+  const Barriers barriers{shared_address(barrier_words)};
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < kStages; ++i) {
+      barriers.full(i).init(kGroupThreads);
+      barriers.empty(i).init(4 * kGroups);
+    }
+  }
+  __syncthreads();
+
+  if (group < 0) {
+    give_registers<56>();
+    const K* k = a.k.at(s.kv_begin, kv_head, kWidth);
+    const K* v = a.v.at(s.kv_begin, kv_head, kWidth);
+    fill(q_tile, a.q.at(int64_t(s.q_begin) + first, head, kWidth), a.q.stride, count);
+    for (int t = 0; t < tiles; ++t) {
+      if (t >= kStages) barriers.empty(t).wait(unsigned(t / kStages - 1));
+      const int there = keys - t * kKeys;
+      fill(stage(t, 0), k + int64_t(t) * kKeys * a.k.stride, a.k.stride, there);
+      fill(stage(t, 1), v + int64_t(t) * kKeys * a.v.stride, a.v.stride, there);
+      asm volatile("cp.async.commit_group;" ::: "memory");
+      if (t == 0) continue;  // one stage stays on its way
+      asm volatile("cp.async.wait_group 1;" ::: "memory");
+      fence_for_wgmma();
+      barriers.full(t - 1).arrive();
+    }
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
+    fence_for_wgmma();
+    barriers.full(tiles - 1).arrive();
+    return;
+  }
+  take_registers<224>();
+  const int row = group * kRows;
+  Place at;
+  at.row = row, at.count = count, at.tiles = tiles;
+  at.all_see = before + first + min(row, count - 1);
+  at.any_sees = before + first + min(row + kRows, count) - 1;
+  at.last_of_keys = (max(at.any_sees, 1) - 1) / kKeys;
+  Rows rows;
+  attend(rows, q_tile, at, a.scale, warp, stage, barriers);
+  write(a, rows, q_tile, at, int64_t(s.q_begin) + first, head, group, warp);
+#endif
+}
+
+template <class K>
+void run(const Context& c, const AttentionCall& call) {
+  const auto kernel = wgmma_kernel<K>;
+  allow_shared(c, kernel);
+  const WgmmaArgs<K> args{heads<bf16>(call.out),     log_sums(call.lse),
+                          heads<const bf16>(call.q), heads<const K>(call.kv.k),
+                          heads<const K>(call.kv.v), sequences_of(call.sequences),
+                          int(call.group()),         kLog2E / std::sqrt(float(kWidth))};
+  const unsigned tiles = tile_limit(call.tokens(), call.sequences.dim(0), kQueries);
+  launch(c, {dim3(unsigned(call.q_heads()), tiles), dim3(kThreads), kSharedBytes}, kernel, args);
+}
+
+}  // namespace
+
+bool attention_wgmma(const Context& c, const AttentionCall& a) {
+  if (c.capability != 90 || a.q.dtype != DType::bf16 || a.width() != kWidth ||
+      !tensor_core_types(a) || tile_limit(a.tokens(), a.sequences.dim(0), kQueries) > 65535 ||
+      c.shared_per_block < kSharedBytes + 64 || !heads_aligned(a.out, a.q, a.kv.k, a.kv.v)) {
+    return false;
+  }
+  if (a.kv.k.dtype == DType::f8_e4m3) {
+    run<f8>(c, a);
+  } else {
+    run<bf16>(c, a);
+  }
+  return true;
+}
+
+}  // namespace nibble::cuda
