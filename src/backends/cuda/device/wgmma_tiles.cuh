@@ -59,6 +59,16 @@ __device__ __forceinline__ void wgmma_64x128(float (&d)[64], uint64_t a, uint64_
       : NIBBLE_A64(d)
       : "l"(a), "l"(b), "r"(add));
 }
+// The same, 64 x 64.
+__device__ __forceinline__ void wgmma_64x64(float (&d)[32], uint64_t a, uint64_t b, int add) {
+  asm volatile(
+      "{.reg .pred p; setp.ne.b32 p, %34, 0;"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+      "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,"
+      "%24,%25,%26,%27,%28,%29,%30,%31}, %32, %33, p, 1, 1, 0, 0;}"
+      : NIBBLE_A16(d, 0), NIBBLE_A16(d, 16)
+      : "l"(a), "l"(b), "r"(add));
+}
 // d += a b with a in registers and b along its rows.
 __device__ __forceinline__ void wgmma_64x128_rows(float (&d)[64], const uint32_t (&a)[4],
                                                   uint64_t b) {

@@ -33,5 +33,7 @@ bool attention_flash(const Context& c, const AttentionCall& a);
 bool attention_wgmma(const Context& c, const AttentionCall& a);
 // attention_back_flash.cu; delta f32 [N, Hq] is dout . out.
 bool attention_back_flash(const Context& c, const AttentionBackCall& a, const float* delta);
+// attention_back_wgmma.cu: the same on compute capability 9.0, bf16, heads of 128.
+bool attention_back_wgmma(const Context& c, const AttentionBackCall& a, const float* delta);
 
 }  // namespace nibble::cuda

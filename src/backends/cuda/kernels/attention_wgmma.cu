@@ -9,16 +9,15 @@
 #include <cmath>
 
 #include "backends/cuda/device/dependency.cuh"
-#include "backends/cuda/device/wgmma_tiles.cuh"
-#include "backends/cuda/kernels/attention_mma.cuh"
+#include "backends/cuda/kernels/attention_groups.cuh"
 #include "backends/cuda/kernels/attention_paths.h"
 #include "backends/cuda/launch.h"
 
 namespace nibble::cuda {
 namespace {
 
-constexpr int kGroupThreads = 128, kGroups = 2, kThreads = (1 + kGroups) * kGroupThreads;
-constexpr int kRows = 64, kQueries = kGroups * kRows, kKeys = 128, kWidth = 128, kStages = 2;
+constexpr int kGroups = 2, kThreads = (1 + kGroups) * kGroupThreads;
+constexpr int kRows = 64, kQueries = kGroups * kRows, kKeys = 128, kStages = 2;
 using QueryTile = WgmmaTile<kQueries>;
 using KeyTile = WgmmaTile<kKeys>;
 constexpr size_t kSharedBytes = QueryTile::kBytes + kStages * 2 * KeyTile::kBytes + 1024;
@@ -35,36 +34,6 @@ struct WgmmaArgs {
 };
 
 #if defined(NIBBLE_HAS_WGMMA)
-
-// A group of four warps copies rows of 128 elements; those from `limit` on become zero. e4m3 is
-// widened on the way, and then it is there on return; bf16 is there when copies are done.
-template <class K, int kTileRows>
-__device__ __forceinline__ void fill(const WgmmaTile<kTileRows>& tile, const K* from,
-                                     int64_t stride, int limit) {
-  constexpr int kPieces = kWidth * int(sizeof(K)) / 16, kTogether = kGroupThreads / kPieces;
-  const int t = int(threadIdx.x) % kGroupThreads, piece = t % kPieces;
-#pragma unroll 4
-  for (int row = t / kPieces; row < kTileRows; row += kTogether) {
-    const bool wanted = row < limit;
-    const K* p = from + (wanted ? row * stride : 0) + piece * (16 / int(sizeof(K)));
-    if constexpr (std::is_same_v<K, bf16>) {
-      copy_async(tile.at(row, piece), p, wanted);
-    } else {
-      uint4 raw = {0, 0, 0, 0};
-      if (wanted) raw = *reinterpret_cast<const uint4*>(p);
-      const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        uint32_t w[4];
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          w[j] = widen_pair<bf16>(words[2 * half + j / 2] >> (16 * (j % 2)));
-        }
-        store_chunk(tile.at(row, 2 * piece + half), w[0], w[1], w[2], w[3]);
-      }
-    }
-  }
-}
 
 // 64 queries, their running softmax and sums. Lane (r, c) has rows 16 warp + r and 8 further.
 struct Rows {
@@ -120,21 +89,11 @@ __device__ __forceinline__ void mask(float (&p)[64], const Place& at, int key, i
   }
 }
 
-// Of the stage of tile t: it is there; both groups have read it.
-struct Barriers {
-  uint32_t first;
-  __device__ __forceinline__ PhaseBarrier full(int t) const {
-    return {first + uint32_t(t % kStages) * 8};
-  }
-  __device__ __forceinline__ PhaseBarrier empty(int t) const {
-    return {first + uint32_t(kStages + t % kStages) * 8};
-  }
-};
-
 // All tiles for one group of queries.
 template <class Stage>
 __device__ __forceinline__ void attend(Rows& rows, const QueryTile& q, const Place& at, float scale,
-                                       int warp, const Stage& stage, const Barriers& barriers) {
+                                       int warp, const Stage& stage,
+                                       const Barriers<kStages>& barriers) {
 #pragma unroll
   for (int i = 0; i < 64; ++i) rows.sums[i] = 0;
   rows.largest[0] = rows.largest[1] = -INFINITY;
@@ -207,25 +166,9 @@ __device__ __forceinline__ void write(const WgmmaArgs<K>& a, const Rows& rows, c
       a.lse.set(first + row, head, (rows.largest[h] + log2f(total[h])) * kLn2);
     }
   }
-  asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "n"(kGroupThreads) : "memory");
-#pragma unroll
-  for (int n = 0; n < kWidth / 8; ++n) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      store_word(q.at(at.row + 16 * warp + r + 8 * h, n) + 4 * c,
-                 pack_pair<bf16>(rows.sums[4 * n + 2 * h] * inverse[h],
-                                 rows.sums[4 * n + 2 * h + 1] * inverse[h]));
-    }
-  }
-  __syncwarp();
-#pragma unroll
-  for (int i = lane; i < 16 * (kWidth / 8); i += 32) {
-    const int row = at.row + 16 * warp + i / (kWidth / 8), chunk = i % (kWidth / 8);
-    if (row < at.count) {
-      *reinterpret_cast<uint4*>(a.out.at(first + row, head, kWidth) + chunk * 8) =
-          load_chunk(q.at(row, chunk));
-    }
-  }
+  write_rows<kQueries>(q, at.row, rows.sums, inverse[0], inverse[1],
+                       a.out.at(first + at.row, head, kWidth), a.out.stride, at.count - at.row,
+                       group);
 }
 
 #endif
@@ -252,7 +195,7 @@ __global__ void __launch_bounds__(kThreads, 1) wgmma_kernel(WgmmaArgs<K> a) {
   const auto stage = [&](int t, int which) {
     return KeyTile{base + QueryTile::kBytes + uint32_t(t % kStages * 2 + which) * KeyTile::kBytes};
   };
-  const Barriers barriers{shared_address(barrier_words)};
+  const Barriers<kStages> barriers{shared_address(barrier_words)};
   if (threadIdx.x == 0) {
     for (int i = 0; i < kStages; ++i) {
       barriers.full(i).init(kGroupThreads);

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: MIT
+// Gradient of attention with the warpgroup products of compute capability 9.0: bf16, heads of 128.
+// Two kernels as in attention_back_flash.cu, whose arithmetic it is, so that nothing is added
+// across blocks: one for the queries' gradient, which walks over tiles of keys, and one for those
+// of keys and values, which walks over tiles of queries of all heads that share the key head.
+//
+// A block keeps 128 rows, 64 for each of two groups of four warps that multiply; a third group
+// fills tiles of 64 rows of the other side. The products with one tile's weights run while the next
+// tile's are computed.
+#include <cmath>
+
+#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/kernels/attention_groups.cuh"
+#include "backends/cuda/kernels/attention_paths.h"
+#include "backends/cuda/launch.h"
+
+namespace nibble::cuda {
+namespace {
+
+constexpr int kGroups = 2, kThreads = (1 + kGroups) * kGroupThreads;
+constexpr int kRows = 64, kKept = kGroups * kRows, kTile = 64, kStages = 4;
+using KeptTile = WgmmaTile<kKept>;
+using PassingTile = WgmmaTile<kTile>;
+constexpr size_t kStatsBytes = size_t(kStages) * 2 * kTile * sizeof(float);
+constexpr size_t kSharedBytes =
+    2 * KeptTile::kBytes + kStages * 2 * PassingTile::kBytes + kStatsBytes + 1024;
+
+struct BackArgs {
+  Heads<bf16> dq, dk, dv;
+  Heads<const bf16> dout, q, k, v;
+  const float* lse;
+  int64_t lse_stride;
+  const float* delta;  // [N, Hq]
+  Sequences sequences;
+  int q_heads, group;
+  float scale;
+};
+
+#if defined(NIBBLE_HAS_WGMMA)
+
+// Where everything lies in shared memory.
+struct Memory {
+  uint32_t base;
+  Barriers<kStages> barriers;
+
+  __device__ __forceinline__ KeptTile kept(int which) const {
+    return {base + uint32_t(which) * KeptTile::kBytes};
+  }
+  __device__ __forceinline__ PassingTile stage(int t, int which) const {
+    return {base + 2 * KeptTile::kBytes + uint32_t(t % kStages * 2 + which) * PassingTile::kBytes};
+  }
+  // Log-sums (0) and deltas (1) of the stage's queries.
+  __device__ __forceinline__ uint32_t stats(int t, int which) const {
+    return base + 2 * KeptTile::kBytes + kStages * 2 * PassingTile::kBytes +
+           uint32_t((t % kStages * 2 + which) * kTile) * 4;
+  }
+};
+
+// The group that fills: fetch(t) starts the copies of stage t, the first together with what is
+// kept.
+template <class Fetch>
+__device__ __forceinline__ void fill_stages(const Memory& m, int count, Fetch&& fetch) {
+  for (int t = 0; t < count; ++t) {
+    if (t >= kStages) m.barriers.empty(t).wait(unsigned(t / kStages - 1));
+    fetch(t);
+    asm volatile("cp.async.commit_group;" ::: "memory");
+    if (t == 0) continue;  // one stage stays on its way
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
+    fence_for_wgmma();
+    m.barriers.full(t - 1).arrive();
+  }
+  asm volatile("cp.async.wait_group 0;" ::: "memory");
+  fence_for_wgmma();
+  m.barriers.full(count - 1).arrive();
+}
+
+// sums = rows of `kept` from `row` on times rows of `passing`, over their columns.
+__device__ __forceinline__ void product(float (&sums)[32], const KeptTile& kept, int row,
+                                        const PassingTile& passing) {
+#pragma unroll
+  for (int s = 0; s < kWidth / 16; ++s) {
+    wgmma_64x64(sums, kept.along_columns(row, s), passing.along_columns(0, s), s > 0);
+  }
+}
+
+// A of a product over 64 rows.
+struct Factors {
+  uint32_t a[kTile / 16][4];
+  __device__ __forceinline__ void pack(const float (&w)[32]) {
+#pragma unroll
+    for (int s = 0; s < kTile / 16; ++s) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int from = 4 * (2 * s + i / 2) + 2 * (i % 2);
+        a[s][i] = pack_pair<bf16>(w[from], w[from + 1]);
+      }
+    }
+  }
+};
+__device__ __forceinline__ void accumulate(float (&sums)[64], const Factors& f,
+                                           const PassingTile& passing) {
+#pragma unroll
+  for (int s = 0; s < kTile / 16; ++s) wgmma_64x128_rows(sums, f.a[s], passing.along_rows(s));
+}
+
+__device__ __forceinline__ float2 load_pair(uint32_t from) {
+  float2 v;
+  asm volatile("ld.shared.v2.f32 {%0,%1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(from) : "memory");
+  return v;
+}
+
+__device__ __forceinline__ void release(const Memory& m, int t) {
+  if (threadIdx.x % 32 == 0) m.barriers.empty(t).arrive();
+}
+
+// Sets up barriers and registers; group -1 fills, the others multiply.
+__device__ __forceinline__ Memory prepare(unsigned char* shared, uint64_t* barrier_words) {
+  const Memory m{(shared_address(shared) + 1023) / 1024 * 1024, {shared_address(barrier_words)}};
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < kStages; ++i) {
+      m.barriers.full(i).init(kGroupThreads);
+      m.barriers.empty(i).init(4 * kGroups);
+    }
+  }
+  __syncthreads();
+  return m;
+}
+
+#endif
+
+__global__ void __launch_bounds__(kThreads, 1) back_queries_kernel(BackArgs a) {
+#if defined(NIBBLE_HAS_WGMMA)
+  enter();
+  extern __shared__ unsigned char shared[];
+  __shared__ __align__(8) uint64_t barrier_words[2 * kStages];
+  const int all_warps = __shfl_sync(0xffffffffu, int(threadIdx.x) / 32, 0);
+  const int group = all_warps / 4 - 1, warp = all_warps % 4;
+  const int lane = int(threadIdx.x) % 32, r = lane / 4, c = lane % 4;
+  const Tile tile = find_tile(a.sequences, kKept, int(blockIdx.y));
+  if (tile.sequence < 0) return;
+  const Sequence s = a.sequences.p[tile.sequence];
+  // Late queries see the most keys and go first.
+  const int first = (tile.tiles - 1 - tile.tile) * kKept, count = min(kKept, s.q_len - first);
+  const int head = int(blockIdx.x), kv_head = head / a.group;
+  const int64_t token = int64_t(s.q_begin) + first;
+  const int tiles = (first + count + kTile - 1) / kTile;
+  const Memory m = prepare(shared, barrier_words);
+
+  if (group < 0) {
+    give_registers<40>();
+    const bf16* k = a.k.at(s.q_begin, kv_head, kWidth);
+    const bf16* v = a.v.at(s.q_begin, kv_head, kWidth);
+    fill(m.kept(0), a.q.at(token, head, kWidth), a.q.stride, count);
+    fill(m.kept(1), a.dout.at(token, head, kWidth), a.dout.stride, count);
+    fill_stages(m, tiles, [&](int t) {
+      const int64_t key = int64_t(t) * kTile;
+      const int there = s.q_len - t * kTile;
+      fill(m.stage(t, 0), k + key * a.k.stride, a.k.stride, there);
+      fill(m.stage(t, 1), v + key * a.v.stride, a.v.stride, there);
+    });
+    return;
+  }
+  take_registers<232>();
+  const int row = group * kRows, query = row + 16 * warp + r;  // the lane's first
+  float lse[2] = {}, delta[2] = {};                            // of it and of 8 further
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int at = query + 8 * h;
+    if (at >= count) continue;
+    lse[h] = a.lse[(token + at) * a.lse_stride + head] * kLog2E;
+    delta[h] = a.delta[(token + at) * a.q_heads + head];
+  }
+  const float scale = a.scale * kLog2E;
+  float dq[64], p[32], ds[32];
+#pragma unroll
+  for (int i = 0; i < 64; ++i) dq[i] = 0;
+  const auto begin = [&](int t) {
+    m.barriers.full(t).wait(unsigned(t / kStages));
+    wgmma_fence();
+    product(p, m.kept(0), row, m.stage(t, 0));
+    product(ds, m.kept(1), row, m.stage(t, 1));
+    wgmma_commit();
+  };
+  begin(0);
+  wgmma_wait<0>();
+  Factors factors;
+  for (int t = 0; t < tiles; ++t) {
+    const bool masked = t * kTile + kTile - 1 > first + row;
+#pragma unroll
+    for (int i = 0; i < 32; ++i) {
+      const int h = i / 2 % 2;
+      const float weight = exp2_fast(fmaf(p[i], scale, -lse[h]));
+      ds[i] = weight * (ds[i] - delta[h]);
+      if (masked && t * kTile + i / 4 * 8 + 2 * c + i % 2 > first + query + 8 * h) ds[i] = 0;
+    }
+    factors.pack(ds);
+    wgmma_fence();
+    accumulate(dq, factors, m.stage(t, 0));
+    wgmma_commit();
+    if (t + 1 < tiles) {
+      begin(t + 1);
+      wgmma_wait<1>();
+      release(m, t);
+    }
+    wgmma_wait<0>();
+  }
+  write_rows<kKept>(m.kept(0), row, dq, a.scale, a.scale, a.dq.at(token + row, head, kWidth),
+                    a.dq.stride, count - row, group);
+#endif
+}
+
+__global__ void __launch_bounds__(kThreads, 1) back_keys_kernel(BackArgs a) {
+#if defined(NIBBLE_HAS_WGMMA)
+  enter();
+  extern __shared__ unsigned char shared[];
+  __shared__ __align__(8) uint64_t barrier_words[2 * kStages];
+  const int all_warps = __shfl_sync(0xffffffffu, int(threadIdx.x) / 32, 0);
+  const int group = all_warps / 4 - 1, warp = all_warps % 4;
+  const int lane = int(threadIdx.x) % 32, r = lane / 4, c = lane % 4;
+  const Tile tile = find_tile(a.sequences, kKept, int(blockIdx.y));
+  if (tile.sequence < 0) return;
+  const Sequence s = a.sequences.p[tile.sequence];
+  const int first = tile.tile * kKept, count = min(kKept, s.q_len - first);
+  const int kv_head = int(blockIdx.x);
+  const int64_t token = int64_t(s.q_begin) + first;
+  // The tiles of queries from the keys' own on, of each head in turn.
+  const int tiles = (s.q_len - first + kTile - 1) / kTile, turns = tiles * a.group;
+  const Memory m = prepare(shared, barrier_words);
+
+  if (group < 0) {
+    give_registers<24>();
+    fill(m.kept(0), a.k.at(token, kv_head, kWidth), a.k.stride, count);
+    fill(m.kept(1), a.v.at(token, kv_head, kWidth), a.v.stride, count);
+    int head = kv_head * a.group, t = 0;
+    fill_stages(m, turns, [&](int i) {
+      const int64_t query = token + t * kTile;
+      const int there = s.q_len - first - t * kTile;
+      fill(m.stage(i, 0), a.q.at(query, head, kWidth), a.q.stride, there);
+      fill(m.stage(i, 1), a.dout.at(query, head, kWidth), a.dout.stride, there);
+      const int which = int(threadIdx.x) / kTile, j = int(threadIdx.x) % kTile;
+      const bool wanted = j < there;
+      const int64_t n = query + (wanted ? j : 0);
+      const float* from = which ? a.delta + n * a.q_heads + head : a.lse + n * a.lse_stride + head;
+      copy_async_word(m.stats(i, which) + uint32_t(j) * 4, from, wanted);
+      if (++t == tiles) t = 0, ++head;
+    });
+    return;
+  }
+  take_registers<240>();
+  const int row = group * kRows, key = row + 16 * warp + r;  // the lane's first
+  const float scale = a.scale * kLog2E;
+  float dk[64], dv[64], p[32], ds[32];
+#pragma unroll
+  for (int i = 0; i < 64; ++i) dk[i] = dv[i] = 0;
+  const auto begin = [&](int i) {
+    m.barriers.full(i).wait(unsigned(i / kStages));
+    wgmma_fence();
+    product(p, m.kept(0), row, m.stage(i, 0));
+    product(ds, m.kept(1), row, m.stage(i, 1));
+    wgmma_commit();
+  };
+  begin(0);
+  wgmma_wait<0>();
+  Factors weights, gradients;
+  for (int i = 0, t = 0; i < turns; ++i, t = t + 1 == tiles ? 0 : t + 1) {
+    const uint32_t lse = m.stats(i, 0) + 8 * c, delta = m.stats(i, 1) + 8 * c;
+    // Rows are keys, columns queries.
+#pragma unroll
+    for (int n = 0; n < kTile / 8; ++n) {
+      const float2 shift = load_pair(lse + 32 * n), less = load_pair(delta + 32 * n);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        float& x = p[4 * n + e];
+        x = exp2_fast(fmaf(x, scale, (e % 2 ? shift.y : shift.x) * -kLog2E));
+        if (t < 2 && t * kTile + 8 * n + 2 * c + e % 2 < key + 8 * (e / 2)) x = 0;
+        ds[4 * n + e] = x * (ds[4 * n + e] - (e % 2 ? less.y : less.x));
+      }
+    }
+    weights.pack(p);
+    gradients.pack(ds);
+    wgmma_fence();
+    accumulate(dv, weights, m.stage(i, 1));
+    accumulate(dk, gradients, m.stage(i, 0));
+    wgmma_commit();
+    wgmma_wait<0>();
+    if (i + 1 == turns) break;
+    // Only now: registers are not enough for both. The other group's products fill the gap.
+    release(m, i);
+    begin(i + 1);
+    wgmma_wait<0>();
+  }
+  write_rows<kKept>(m.kept(0), row, dk, a.scale, a.scale, a.dk.at(token + row, kv_head, kWidth),
+                    a.dk.stride, count - row, group);
+  write_rows<kKept>(m.kept(1), row, dv, 1.0f, 1.0f, a.dv.at(token + row, kv_head, kWidth),
+                    a.dv.stride, count - row, group);
+#endif
+}
+
+}  // namespace
+
+bool attention_back_wgmma(const Context& c, const AttentionBackCall& a, const float* delta) {
+  if (c.capability != 90 || a.q.dtype != DType::bf16 || a.kv.k.dtype != DType::bf16 ||
+      a.width() != kWidth || a.lse.dtype != DType::f32 || c.shared_per_block < kSharedBytes + 128 ||
+      tile_limit(a.tokens(), a.sequences.dim(0), kKept) > 65535 ||
+      !heads_aligned(a.dq, a.dk, a.dv, a.dout, a.q, a.kv.k, a.kv.v)) {
+    return false;
+  }
+  const BackArgs args{heads<bf16>(a.dq),
+                      heads<bf16>(a.dk),
+                      heads<bf16>(a.dv),
+                      heads<const bf16>(a.dout),
+                      heads<const bf16>(a.q),
+                      heads<const bf16>(a.kv.k),
+                      heads<const bf16>(a.kv.v),
+                      ptr<const float>(a.lse),
+                      a.lse.row_stride,
+                      delta,
+                      sequences_of(a.sequences),
+                      int(a.q_heads()),
+                      int(a.group()),
+                      1.0f / std::sqrt(float(kWidth))};
+  const unsigned tiles = tile_limit(a.tokens(), a.sequences.dim(0), kKept);
+  allow_shared(c, back_keys_kernel);
+  allow_shared(c, back_queries_kernel);
+  launch(c, {dim3(unsigned(a.kv_heads()), tiles), dim3(kThreads), kSharedBytes}, back_keys_kernel,
+         args);
+  launch(c, {dim3(unsigned(a.q_heads()), tiles), dim3(kThreads), kSharedBytes}, back_queries_kernel,
+         args);
+  return true;
+}
+
+}  // namespace nibble::cuda
