@@ -19,7 +19,7 @@ namespace {
 constexpr size_t kBlock = 16;          // bytes of one Philox call
 constexpr size_t kPiece = 256 * 1024;  // bytes a thread makes at a time
 
-enum class Content { codes, scales, bf16_values, f32_ones };
+enum class Content { codes, scales, bf16_values, f32_norms };
 
 struct Entry {
   Content content;
@@ -56,7 +56,7 @@ Layout layout_of(const Config& config, TiedHead head) {
     } else if (p.is_matrix()) {
       l.add(p.name, DType::bf16, p.shape, {Content::bf16_values});
     } else {
-      l.add(p.name, DType::f32, p.shape, {Content::f32_ones});
+      l.add(p.name, DType::f32, p.shape, {Content::f32_norms});
     }
   }
   return l;
@@ -68,6 +68,13 @@ void make_block(const Entry& e, const std::array<uint32_t, 4>& random, std::byte
   if (e.content == Content::codes) return;
   if (e.content == Content::scales) {
     for (size_t i = 0; i < kBlock; ++i) out[i] = std::byte(e.scale + (uint8_t(out[i]) & 1));
+    return;
+  }
+  if (e.content == Content::f32_norms) {
+    for (size_t i = 0; i < 4; ++i) {  // uniform in [0.75, 1.25): no two norms are alike
+      const float v = 0.75f + float(random[i] >> 8) * 0x1p-25f;
+      std::memcpy(out + 4 * i, &v, 4);
+    }
     return;
   }
   for (size_t i = 0; i < kBlock; i += 2) {  // uniform in +-0.035: standard deviation 0.02
@@ -101,13 +108,6 @@ class RandomSource final : public TensorSource {
  private:
   void fill(size_t index, uint64_t begin, std::span<std::byte> out) const {
     const Entry& e = entries_[index];
-    if (e.content == Content::f32_ones) {
-      const float one = 1;
-      for (size_t i = 0; i < out.size(); ++i) {
-        out[i] = reinterpret_cast<const std::byte*>(&one)[(begin + i) % sizeof one];
-      }
-      return;
-    }
     std::byte block[kBlock];
     for (size_t done = 0; done < out.size();) {
       const uint64_t at = begin + done;

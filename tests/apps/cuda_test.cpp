@@ -138,13 +138,28 @@ TEST_F(Cuda, ReplayHasTheBitsOfLaunches) {
     Config config;
     DType cache;
     int64_t sequences, prompt;
+    bool row_scales = false;
   };
   const auto run = [&](const Case& k, const char* sync_each_op, const char* one_launch) {
     // Read when a backend is made; NIBBLE_SYNC_EACH_OP=1: nothing is recorded.
     ::setenv("NIBBLE_SYNC_EACH_OP", sync_each_op, 1);
     ::setenv("NIBBLE_ONE_LAUNCH", one_launch, 1);
     const auto backend = make_cuda_backend();
-    const Model model = load_model(*backend, k.config, *make_random_source(k.config, 1, 4), {});
+    Model model = load_model(*backend, k.config, *make_random_source(k.config, 1, 4), {});
+    std::vector<Buffer> scales;
+    const auto add_scales = [&](LinearWeight& w) {
+      std::vector<float> values;
+      for (int64_t i = 0; i < w.out; ++i) values.push_back(0.5f + float(i * 7919 % 1009) / 1009);
+      scales.push_back(backend->allocate(size_t(w.out) * 4, "row scales"));
+      w.row_scale = make_tensor(scales.back().data(), DType::f32, {w.out});
+      backend->upload(w.row_scale, values.data());
+    };
+    if (k.row_scales) {
+      for (BlockWeights& b : model.weights.block) {
+        for (LinearWeight* w : {&b.qkv, &b.attn_out, &b.gate_up, &b.down}) add_scales(*w);
+      }
+      add_scales(model.weights.head);
+    }
     BatchEngine engine(*backend, model, gpu_options(2100, k.cache), k.sequences);
     std::vector<DecodeStep> steps;
     for (int64_t s = 0; s < k.sequences; ++s) {
@@ -171,7 +186,9 @@ TEST_F(Cuda, ReplayHasTheBitsOfLaunches) {
   Config eight_heads = wide_config(), very_wide = wide_config();
   eight_heads.Hq = 32, eight_heads.Hkv = 4, eight_heads.L = 2;
   very_wide.C = 5120, very_wide.Hq = 40, very_wide.L = 2;
-  std::vector<Case> cases = {{eight_heads, DType::bf16, 1, 300}, {very_wide, DType::bf16, 1, 20}};
+  std::vector<Case> cases = {{eight_heads, DType::bf16, 1, 300},
+                             {very_wide, DType::bf16, 1, 20},
+                             {wide_config(), DType::bf16, 1, 100, true}};
   for (const DType cache : {DType::bf16, DType::f8_e4m3}) {
     for (const int64_t prompt : {1, 63, 2000}) cases.push_back({wide_config(), cache, 1, prompt});
     for (const int64_t n : {4, 33}) cases.push_back({wide_config(), cache, n, 2000});

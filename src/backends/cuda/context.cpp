@@ -112,6 +112,7 @@ Context::Context(int index) : device(select_device(index)) {
                       attribute(cudaDevAttrComputeCapabilityMinor, device);
   capability = std::min(device_capability, compiled_capability());
   sm_count = attribute(cudaDevAttrMultiProcessorCount, device);
+  cooperative = attribute(cudaDevAttrCooperativeLaunch, device) != 0;
   shared_per_block = size_t(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
   l2_bytes = size_t(attribute(cudaDevAttrL2CacheSize, device));
   constexpr size_t kWords = kCounters + kBarrierWords;

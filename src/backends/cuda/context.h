@@ -39,6 +39,7 @@ struct Context {
   // from older code, which has no clusters and no dependent launches then.
   int capability = 0;
   int sm_count = 0;
+  bool cooperative = false;     // can keep all blocks of a grid resident
   size_t shared_per_block = 0;  // with opt-in
   size_t l2_bytes = 0;
   cudaStream_t stream = nullptr;

@@ -18,6 +18,7 @@ class CudaBackend final : public Backend {
   CudaBackend(const CudaDevice& device, const CudaOptions& options)
       : device_(device), c_(device.index) {
     c_.require_native_fp4 = options.require_native_fp4;
+    if (c_.one_launch_a_token) cuda::prepare_token(c_);
   }
   std::string name() const override {
     return fmt::format("cuda ({}, compute capability {}.{})", device_.name, device_.major,
@@ -95,7 +96,7 @@ class CudaBackend final : public Backend {
   }
   void do_sync() override { NIBBLE_CUDA(cudaStreamSynchronize(c_.stream)); }
   void do_repeat(std::unique_ptr<Recording>& recording, const std::function<void()>& ops) override {
-    held_.forget();  // of a sequence that ended with an error
+    if (!c_.capturing) held_.forget();  // of a sequence that ended with an error
     cuda::repeat(c_, recording, [&] {
       ops();
       held_.release(c_);

@@ -8,6 +8,7 @@
 // all are equal, and the next one goes on from there.
 #pragma once
 #include <cstdint>
+#include <cstdio>
 
 namespace nibble::cuda {
 
@@ -30,7 +31,7 @@ class GridBarrier {
     for (unsigned block = threadIdx.x; block < gridDim.x; block += blockDim.x) {
       unsigned polls = 0;
       while (int(arrivals_of(block) - arrivals_) < 0) {
-        if ((++polls & 0xfffffu) == 0) watch(polls);
+        if (++polls == kMostPolls) give_up(block);
       }
     }
     __syncthreads();
@@ -42,9 +43,12 @@ class GridBarrier {
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(words_ + block) : "memory");
     return v;
   }
-  // A block that never arrives would be a hang: after minutes of polls, an error.
-  __device__ __noinline__ void watch(unsigned polls) const {
-    if (polls > 0x40000000u) __trap();
+  // A block that never arrives would be a hang: after some seconds of polls it becomes an error.
+  static constexpr unsigned kMostPolls = 0x800000;
+  __device__ __noinline__ void give_up(unsigned block) const {
+    printf("block %u waits for arrival %u of block %u, which is at %u\n", blockIdx.x, arrivals_,
+           block, arrivals_of(block));
+    __trap();
   }
 
   unsigned* words_;

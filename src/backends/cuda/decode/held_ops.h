@@ -75,5 +75,8 @@ class HeldOps {
 // match_token.cu: launches the ops as one kernel where they are a whole token and this device can
 // run it. Its results are those that outlive a token: the cache and the logits.
 bool launch_as_token(const Context& c, std::span<const held::Op> ops);
+// token_kernel.cu: loads the kernel, which nothing launches before it is recorded, and while a
+// sequence is recorded nothing may be loaded.
+void prepare_token(const Context& c);
 
 }  // namespace nibble::cuda

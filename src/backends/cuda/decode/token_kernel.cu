@@ -5,13 +5,14 @@
 // A layer has five phases: qkv, attention, attn_out, gate_up with swiglu, down. Norms are computed
 // by every block for itself before its product, and heads (norm, rotation, cache) by every team
 // that attends with them: equal values cost less than a barrier. The residual never leaves a
-// block's registers. A warp asks for its first weights of the next phase as soon as its registers
+// block. A warp asks for its first weights of the next phase as soon as its registers
 // are free, so that memory works while blocks wait for each other.
 //
 // Sums are those of the kernels of single ops, in the same order: the results are theirs, bit for
 // bit (gemv.cu, norm.cu, heads.cu, attention_decode.cu).
 #include <cstdlib>
 
+#include "backends/cuda/decode/held_ops.h"
 #include "backends/cuda/decode/token_attention.cuh"
 #include "backends/cuda/decode/token_product.cuh"
 #include "backends/cuda/decode/token_residual.cuh"
@@ -35,7 +36,7 @@ __global__ void __launch_bounds__(kTokenThreads, 1)
   extern __shared__ __align__(16) std::byte shared[];
   __shared__ uint4 zeros[2];
   TokenLayer* const layers = reinterpret_cast<TokenLayer*>(shared);
-  std::byte* const area = shared + table_bytes(a);
+  std::byte* const area = shared + table_bytes(a) + Residual<kPacks>::bytes(a.width);
   bf16* const token = reinterpret_cast<bf16*>(area);
   const int t = int(threadIdx.x), lane = t % 32, warp = t / 32;
   for (int i = t; i < int(table_bytes(a) / 4); i += kTokenThreads) {
@@ -49,7 +50,7 @@ __global__ void __launch_bounds__(kTokenThreads, 1)
   const Sequence sequence = *a.sequence;
   const int slot = *a.slot;
   GridBarrier grid(a.barrier);
-  Residual<kPacks> residual;
+  const Residual<kPacks> residual(shared + table_bytes(a), a.width);
   Stream stream;
   Marks<kClock> clock;
   clock.start();
@@ -65,11 +66,11 @@ __global__ void __launch_bounds__(kTokenThreads, 1)
   };
 
   begin(Product<false>(layers[0].qkv, a.width, qkv_rows));
-  residual.ask_weight(layers[0].attn_norm, a.width);
-  residual.read(a.x, a.width);
+  residual.ask_weight(layers[0].attn_norm);
+  residual.read(a.x);
   for (int l = 0; l < a.layers; ++l) {
     const TokenLayer& layer = layers[l];
-    residual.normalise(token, a.width, a.eps);
+    residual.normalise(token, layer.attn_norm.type, a.eps);
     clock.add(Mark::norm);
     multiply_strips(Product<false>(layer.qkv, a.width, qkv_rows), stream, UnitRange(), x,
                     sums_behind(a.width),
@@ -86,9 +87,9 @@ __global__ void __launch_bounds__(kTokenThreads, 1)
     const Product<false> attn_out(layer.attn_out, att, a.width);
     const Product<true> gate_up(layer.gate_up, a.width, 2 * a.ffn);
     const Product<false> down(layer.down, a.ffn, a.width);
-    residual.ask_weight(layer.ffn_norm, a.width);
     clock.add(Mark::attend);
     grid.arrive();
+    residual.ask_weight(layer.ffn_norm);
     grid.wait();
     clock.add(Mark::attend_wait);
 
@@ -104,16 +105,16 @@ __global__ void __launch_bounds__(kTokenThreads, 1)
     const Product<false> next(layers[l + 1].qkv, a.width, l + 1 < a.layers ? qkv_rows : a.vocab);
     if (warp == kTokenWarps - 1 && (a.ahead & 4)) down.fetch_ahead();
     if (warp == kTokenWarps - 1 && (a.ahead & 8) && l + 1 < a.layers) next.fetch_ahead();
-    residual.add(a.sum, a.width);
-    residual.normalise(token, a.width, a.eps);
+    residual.add(a.sum);
+    residual.normalise(token, layer.ffn_norm.type, a.eps);
     clock.add(Mark::norm);
     multiply_strips(gate_up, stream, down.task(warp), x, sums_behind(a.width),
                     [&](int row, float gate, float up) {
                       a.act[row] = swiglu_of(from_f32<bf16>(gate), from_f32<bf16>(up));
                     });
-    residual.ask_weight(layers[l + 1].attn_norm, a.width);
     clock.add(Mark::up);
     grid.arrive();
+    residual.ask_weight(layers[l + 1].attn_norm);
     grid.wait();
     clock.add(Mark::up_wait);
 
@@ -125,9 +126,9 @@ __global__ void __launch_bounds__(kTokenThreads, 1)
     grid.arrive();
     grid.wait();
     clock.add(Mark::down_wait);
-    residual.add(a.sum, a.width);
+    residual.add(a.sum);
   }
-  residual.normalise(token, a.width, a.eps);
+  residual.normalise(token, layers[a.layers].attn_norm.type, a.eps);
   multiply_strips(Product<false>(layers[a.layers].qkv, a.width, a.vocab), stream, UnitRange(), x,
                   sums_behind(a.width), [&](int row, float v) { a.logits.set(row, v); });
   clock.add(Mark::head);
@@ -139,7 +140,8 @@ template <class K>
 size_t area_bytes(const Context& c, const TokenArgs& a) {
   const auto product = [&](int64_t in, int64_t strips, int halves) {
     const int64_t units = in / kUnitCols, count = (strips + c.sm_count - 1) / c.sm_count;
-    return size_t(in) * 2 + size_t(halves * count * parts_of(int(units)) * kUnitRows) * 4;
+    // Sums of all parts, and scales.
+    return size_t(in) * 2 + size_t(halves * count * (parts_of(int(units)) + 1) * kUnitRows) * 4;
   };
   return std::max({product(a.width, strips_of((a.q_heads + 2 * a.kv_heads) * kHead), 1),
                    product(a.q_heads * kHead, strips_of(a.width), 1),
@@ -150,9 +152,13 @@ size_t area_bytes(const Context& c, const TokenArgs& a) {
 template <class K, int kPacks, bool kClock = false>
 bool launch_as(const Context& c, const TokenArgs& a) {
   const auto kernel = token_kernel<K, kPacks, kClock>;
-  const size_t bytes = table_bytes(a) + area_bytes<K>(c, a);
-  if (bytes + 1024 > c.shared_per_block) return false;
+  const size_t bytes = table_bytes(a) + Residual<kPacks>::bytes(a.width) + area_bytes<K>(c, a);
+  if (bytes + 1024 > c.shared_per_block || a.kv_heads > kTeams<K> * c.sm_count) return false;
   allow_shared(c, kernel);
+  int resident_blocks = 0;
+  NIBBLE_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident_blocks, kernel, kTokenThreads,
+                                                            bytes));
+  if (resident_blocks < 1 || !c.cooperative) return false;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(unsigned(c.sm_count));
   config.blockDim = dim3(kTokenThreads);
@@ -186,6 +192,14 @@ bool launch_with(const Context& c, TokenArgs& a) {
 }
 
 }  // namespace
+
+void prepare_token(const Context& c) {
+  allow_shared(c, token_kernel<bf16, 1, false>);
+  allow_shared(c, token_kernel<bf16, 2, false>);
+  allow_shared(c, token_kernel<f8, 1, false>);
+  allow_shared(c, token_kernel<f8, 2, false>);
+  allow_shared(c, token_kernel<bf16, 1, true>);
+}
 
 bool launch_token(const Context& c, TokenArgs& a, bool f8_cache) {
   return f8_cache ? launch_with<f8>(c, a) : launch_with<bf16>(c, a);

@@ -16,6 +16,17 @@ __device__ __forceinline__ void fetch_to_l2(const void* p, unsigned bytes) {
 #endif
 }
 
+// Four bytes to shared memory, without waiting for them.
+__device__ __forceinline__ void copy_word_async(float* to, const float* from) {
+  asm volatile(
+      "cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(uint32_t(__cvta_generic_to_shared(to))),
+      "l"(from)
+      : "memory");
+}
+__device__ __forceinline__ void wait_for_word_copies() {
+  asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
 // This block's strips of a product: neighbours, so that their weights and rows lie together.
 template <bool kSwiglu>
 struct Product {
@@ -39,9 +50,6 @@ struct Product {
     r.count = part_begin(units, parts, part + 1) - r.first;
     r.p = w.packed + (int64_t(strip) * units + r.first) * kUnitBytes;
     return r;
-  }
-  __device__ __forceinline__ float row_scale(int row) const {
-    return w.row_scale ? w.row_scale[row] : 1.0f;
   }
   // Asks for all of the block's weights to come to the L2 cache; by one warp.
   __device__ __forceinline__ void fetch_ahead() const {
@@ -69,13 +77,15 @@ __device__ __forceinline__ void multiply_strips(const Product<kSwiglu>& p, Strea
                                                 UnitRange next, const TokenLane& x, float* sums,
                                                 Write&& write) {
   const int t = int(threadIdx.x), lane = t % 32;
-  // Row scales are asked for before the sums are there.
   const int row0 = p.first * int(kUnitRows), rows = p.count * int(kUnitRows);
-  const int up = p.strips * int(kUnitRows);
-  float scale = 1, up_scale = 1;
-  if (t < rows) {
-    scale = p.row_scale(row0 + t);
-    if (kSwiglu) up_scale = p.row_scale(row0 + t + up);
+  // Row scales go to shared memory, behind the sums: a load into registers would be waited for
+  // together with the weights that are asked for after it.
+  float* const scales = sums + (kSwiglu ? 2 : 1) * rows * p.parts;
+  if (p.w.row_scale) {
+    for (int i = t; i < (kSwiglu ? 2 : 1) * rows; i += kTokenThreads) {
+      const int row = i < rows ? row0 + i : row0 + i - rows + p.strips * int(kUnitRows);
+      copy_word_async(scales + i, p.w.row_scale + row);
+    }
   }
   if (s.part.count == 0) request(s.units, next, lane);
   for (int task = t / 32; s.part.count > 0; task += kTokenWarps) {
@@ -86,17 +96,17 @@ __device__ __forceinline__ void multiply_strips(const Product<kSwiglu>& p, Strea
     s.part = following;
   }
   s.part = next;
+  wait_for_word_copies();
   __syncthreads();
   const float* const up_sums = sums + p.count * p.parts * int(kUnitRows);
   for (int i = t; i < rows; i += kTokenThreads) {
-    if (i != t) {
-      scale = p.row_scale(row0 + i);
-      if (kSwiglu) up_scale = p.row_scale(row0 + i + up);
-    }
     const int at = i / int(kUnitRows) * p.parts * int(kUnitRows), row = i % int(kUnitRows);
-    const float v = add_parts<bf16>(sums + at, p.parts, row) * scale;
+    float v = add_parts<bf16>(sums + at, p.parts, row);
+    if (p.w.row_scale) v *= scales[i];
     if constexpr (kSwiglu) {
-      write(row0 + i, v, add_parts<bf16>(up_sums + at, p.parts, row) * up_scale);
+      float up = add_parts<bf16>(up_sums + at, p.parts, row);
+      if (p.w.row_scale) up *= scales[rows + i];
+      write(row0 + i, v, up);
     } else {
       write(row0 + i, v);
     }

@@ -285,7 +285,7 @@ __device__ __forceinline__ void merge(const DecodeArgs<T, K>& a, int64_t token, 
   using Columns = std::conditional_t<kColumns == 4, float4, float2>;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-#pragma unroll 8
+#pragma unroll 16
     for (int part = 32 * h; part < min(parts, 32 * h + 32); ++part) {
       const float w = __shfl_sync(0xffffffffu, weight[h], part % 32);
       const Columns x = __ldcg(reinterpret_cast<const Columns*>(
@@ -301,10 +301,14 @@ __device__ __forceinline__ void merge(const DecodeArgs<T, K>& a, int64_t token, 
   if (lane == 0) a.lse.set(token, head, (largest + log2f(total)) * kLn2);
 }
 
+// Between the sums of two heads, so that the lanes' banks differ.
+template <int D>
+constexpr int kSumStride = D + 1;
+
 template <class K, int D>
 constexpr size_t shared_bytes() {
   return std::max(size_t(kWarps) * kStages * Stage<K, D>::kBytes,
-                  size_t(kWarps) * kGroup * (D * sizeof(float) + sizeof(float2)));
+                  size_t(kWarps) * kGroup * (kSumStride<D> * sizeof(float) + sizeof(float2)) + 16);
 }
 
 // One share: keys begin .. end of those the token sees.
@@ -388,7 +392,7 @@ __device__ __forceinline__ void finish_share(const DecodeArgs<T, K>& a, const Sh
   // What is still on its way are the empty groups behind the end.
   team.sync();  // the memory of keys and values becomes that of the sums
   float* const sums = reinterpret_cast<float*>(memory);  // [kWarps][kGroup][D]
-  float2* const stats = reinterpret_cast<float2*>(sums + kWarps * kGroup * D);
+  float2* const stats = reinterpret_cast<float2*>(sums + kWarps * kGroup * kSumStride<D>);
   int* const last = reinterpret_cast<int*>(stats + kWarps * kGroup);
   if (r == 0) {
 #pragma unroll
@@ -403,7 +407,7 @@ __device__ __forceinline__ void finish_share(const DecodeArgs<T, K>& a, const Sh
       // Element n of the lane's share: see `request`.
       const int n = m + i / 2 * (D / 16), head = 2 * c + i % 2;
       const int column = (n / VL::kElements * 8 + r) * VL::kElements + n % VL::kElements;
-      sums[(warp * kGroup + head) * D + column] = run.sums[m][i];
+      sums[(warp * kGroup + head) * kSumStride<D> + column] = run.sums[m][i];
     }
   }
   team.sync();
@@ -418,7 +422,7 @@ __device__ __forceinline__ void finish_share(const DecodeArgs<T, K>& a, const Sh
       const float2 of_warp = stats[w * kGroup + g];
       const float weight = exp2_fast(of_warp.x - largest);
       total = fmaf(of_warp.y, weight, total);
-      sum = fmaf(sums[(w * kGroup + g) * D + d], weight, sum);
+      sum = fmaf(sums[(w * kGroup + g) * kSumStride<D> + d], weight, sum);
     }
     if (s.parts > 1) {
       a.sums[((share0 + s.split) * a.group + g) * D + d] = sum;
@@ -430,13 +434,16 @@ __device__ __forceinline__ void finish_share(const DecodeArgs<T, K>& a, const Sh
     }
   }
   if (s.parts == 1) return;
-  __threadfence();  // the share is written before it is counted
-  team.sync();
+  team.sync();  // the share is written before it is counted
   if (thread == 0) {
     unsigned* const done = a.done + s.token * a.kv_heads + s.kv_head;
-    *last = atomicAdd(done, 1u) == unsigned(s.parts - 1);
+    unsigned before;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;"
+                 : "=r"(before)
+                 : "l"(done)
+                 : "memory");
+    *last = before == unsigned(s.parts - 1);
     if (*last) *done = 0;
-    __threadfence();
   }
   team.sync();
   if (!*last) return;
