@@ -85,6 +85,14 @@ __device__ __forceinline__ void wgmma_64x128_rows(float (&d)[64], const uint32_t
 #undef NIBBLE_A64
 #undef NIBBLE_R64
 
+// What is computed from these before stays before other such places and waits, what is computed
+// after stays after: the compiler does not know that a wait changes registers.
+template <int kCount>
+__device__ __forceinline__ void pin(float (&d)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(d[i])::"memory");
+}
+
 template <int kRegisters>
 __device__ __forceinline__ void give_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));

@@ -19,6 +19,8 @@ namespace {
 
 constexpr int kGroups = 2, kThreads = (1 + kGroups) * kGroupThreads;
 constexpr int kRows = 64, kKept = kGroups * kRows, kTile = 64, kStages = 4;
+// One stage is on its way, and one is given back only when the next is begun.
+static_assert(kStages >= 3);
 using KeptTile = WgmmaTile<kKept>;
 using PassingTile = WgmmaTile<kTile>;
 constexpr size_t kStatsBytes = size_t(kStages) * 2 * kTile * sizeof(float);
@@ -181,10 +183,11 @@ __global__ void __launch_bounds__(kThreads, 1) back_queries_kernel(BackArgs a) {
     product(ds, m.kept(1), row, m.stage(t, 1));
     wgmma_commit();
   };
-  begin(0);
-  wgmma_wait<0>();
+  // Of the block's tiles, those that the group's queries see; a group without queries sees none.
+  const int seen = row < count ? (first + min(row + kRows, count) + kTile - 1) / kTile : 0;
   Factors factors;
-  for (int t = 0; t < tiles; ++t) {
+  const auto weigh = [&](int t) {
+    pin(p), pin(ds);
     const bool masked = t * kTile + kTile - 1 > first + row;
 #pragma unroll
     for (int i = 0; i < 32; ++i) {
@@ -194,16 +197,33 @@ __global__ void __launch_bounds__(kThreads, 1) back_queries_kernel(BackArgs a) {
       if (masked && t * kTile + i / 4 * 8 + 2 * c + i % 2 > first + query + 8 * h) ds[i] = 0;
     }
     factors.pack(ds);
+  };
+  const auto multiply = [&](int t) {
     wgmma_fence();
     accumulate(dq, factors, m.stage(t, 0));
     wgmma_commit();
-    if (t + 1 < tiles) {
-      begin(t + 1);
-      wgmma_wait<1>();
-      release(m, t);
-    }
+  };
+  if (seen > 0) {
+    begin(0);
     wgmma_wait<0>();
+    weigh(0);
+    for (int t = 0; t + 1 < seen; ++t) {
+      multiply(t);
+      begin(t + 1);
+      wgmma_wait<0>();
+      release(m, t);
+      weigh(t + 1);
+    }
+    multiply(seen - 1);
+    wgmma_wait<0>();
+    release(m, seen - 1);
   }
+  for (int t = seen; t < tiles; ++t) {
+    m.barriers.full(t).wait(unsigned(t / kStages));
+    release(m, t);
+  }
+  if (row >= count) return;
+  pin(dq);
   write_rows<kKept>(m.kept(0), row, dq, a.scale, a.scale, a.dq.at(token + row, head, kWidth),
                     a.dq.stride, count - row, group);
 #endif
@@ -259,10 +279,18 @@ __global__ void __launch_bounds__(kThreads, 1) back_keys_kernel(BackArgs a) {
     product(ds, m.kept(1), row, m.stage(i, 1));
     wgmma_commit();
   };
-  begin(0);
-  wgmma_wait<0>();
   Factors weights, gradients;
+  // The first of a head's tiles holds queries that no key of the second group is seen by.
+  const int unseen = row < count ? row / kTile : tiles;
   for (int i = 0, t = 0; i < turns; ++i, t = t + 1 == tiles ? 0 : t + 1) {
+    if (t < unseen) {
+      m.barriers.full(i).wait(unsigned(i / kStages));
+      release(m, i);
+      continue;
+    }
+    begin(i);
+    wgmma_wait<0>();
+    pin(p), pin(ds);
     const uint32_t lse = m.stats(i, 0) + 8 * c, delta = m.stats(i, 1) + 8 * c;
     // Rows are keys, columns queries.
 #pragma unroll
@@ -272,23 +300,22 @@ __global__ void __launch_bounds__(kThreads, 1) back_keys_kernel(BackArgs a) {
       for (int e = 0; e < 4; ++e) {
         float& x = p[4 * n + e];
         x = exp2_fast(fmaf(x, scale, (e % 2 ? shift.y : shift.x) * -kLog2E));
-        if (t < 2 && t * kTile + 8 * n + 2 * c + e % 2 < key + 8 * (e / 2)) x = 0;
+        if (t == unseen && t * kTile + 8 * n + 2 * c + e % 2 < key + 8 * (e / 2)) x = 0;
         ds[4 * n + e] = x * (ds[4 * n + e] - (e % 2 ? less.y : less.x));
       }
     }
     weights.pack(p);
     gradients.pack(ds);
+    // Nothing of the next tile meanwhile: registers are not enough. The other group fills the gap.
     wgmma_fence();
     accumulate(dv, weights, m.stage(i, 1));
     accumulate(dk, gradients, m.stage(i, 0));
     wgmma_commit();
     wgmma_wait<0>();
-    if (i + 1 == turns) break;
-    // Only now: registers are not enough for both. The other group's products fill the gap.
     release(m, i);
-    begin(i + 1);
-    wgmma_wait<0>();
   }
+  if (row >= count) return;
+  pin(dk), pin(dv);
   write_rows<kKept>(m.kept(0), row, dk, a.scale, a.scale, a.dk.at(token + row, kv_head, kWidth),
                     a.dk.stride, count - row, group);
   write_rows<kKept>(m.kept(1), row, dv, 1.0f, 1.0f, a.dv.at(token + row, kv_head, kWidth),

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Attention for many queries a sequence with the warpgroup products of compute capability 9.0:
 // bf16, heads of 128. A block takes 128 queries of one head; one group of four warps fills tiles of
-// 128 keys and values, two groups of 64 queries each multiply. The products with the values of one
-// tile run while the scores of the next are computed; what one group does outside of the tensor
-// cores (maxima, exponentials) the other hides.
+// 128 keys and values, two groups of 64 queries each multiply. The scores of one tile become
+// weights (maxima, exponentials) while the values of the one before are multiplied.
 //
-// The arithmetic is that of attention_flash.cu, in tiles of 128 keys instead of 64.
+// The arithmetic is that of attention_flash.cu, in tiles of 128 keys instead of 64 (a NaN among
+// values of keys a query may not see shows in the tile's earlier queries).
 #include <cmath>
 
 #include "backends/cuda/device/dependency.cuh"
@@ -17,7 +17,9 @@ namespace nibble::cuda {
 namespace {
 
 constexpr int kGroups = 2, kThreads = (1 + kGroups) * kGroupThreads;
-constexpr int kRows = 64, kQueries = kGroups * kRows, kKeys = 128, kStages = 2;
+constexpr int kRows = 64, kQueries = kGroups * kRows, kKeys = 128, kStages = 3;
+// One stage is on its way, and one is given back only when the scores of the next are begun.
+static_assert(kStages >= 3);
 using QueryTile = WgmmaTile<kQueries>;
 using KeyTile = WgmmaTile<kKeys>;
 constexpr size_t kSharedBytes = QueryTile::kBytes + kStages * 2 * KeyTile::kBytes + 1024;
@@ -101,6 +103,13 @@ __device__ __forceinline__ void attend(Rows& rows, const QueryTile& q, const Pla
   const auto release = [&](int t) {
     if (threadIdx.x % 32 == 0) barriers.empty(t).arrive();
   };
+  const auto skip = [&](int first) {  // tiles that these queries do not see
+    for (int t = first; t < at.tiles; ++t) {
+      barriers.full(t).wait(unsigned(t / kStages));
+      release(t);
+    }
+  };
+  if (at.row >= at.count) return skip(0);
   float p[64];
   const auto score = [&](int t) {
     barriers.full(t).wait(unsigned(t / kStages));
@@ -112,13 +121,13 @@ __device__ __forceinline__ void attend(Rows& rows, const QueryTile& q, const Pla
     }
     wgmma_commit();
   };
-  score(0);
-  wgmma_wait<0>();
-  for (int t = 0; t <= at.last_of_keys; ++t) {
-    float factor[2];
+  uint32_t weights[kKeys / 16][4];
+  const auto soften_tile = [&](int t, float(&factor)[2]) {
+    pin(p);
     mask(p, at, t * kKeys, warp);
     soften(p, rows, scale, factor);
-    uint32_t weights[kKeys / 16][4];
+  };
+  const auto pack = [&] {
 #pragma unroll
     for (int s = 0; s < kKeys / 16; ++s) {
 #pragma unroll
@@ -127,8 +136,13 @@ __device__ __forceinline__ void attend(Rows& rows, const QueryTile& q, const Pla
         weights[s][i] = pack_pair<bf16>(p[from], p[from + 1]);
       }
     }
-#pragma unroll
-    for (int i = 0; i < 64; ++i) rows.sums[i] *= factor[i / 2 % 2];
+  };
+  float factor[2];
+  score(0);
+  wgmma_wait<0>();
+  soften_tile(0, factor);
+  pack();
+  const auto multiply = [&](int t) {
     const KeyTile v = stage(t, 1);
     wgmma_fence();
 #pragma unroll
@@ -136,17 +150,25 @@ __device__ __forceinline__ void attend(Rows& rows, const QueryTile& q, const Pla
       wgmma_64x128_rows(rows.sums, weights[s], v.along_rows(s));
     }
     wgmma_commit();
-    if (t < at.last_of_keys) {
-      score(t + 1);
-      wgmma_wait<1>();  // the values have been read
-      release(t);
-    }
+  };
+  for (int t = 0; t < at.last_of_keys; ++t) {
+    score(t + 1);
+    multiply(t);
+    wgmma_wait<1>();  // the scores are there; the values are multiplied meanwhile
+    soften_tile(t + 1, factor);
+    pin(p);
     wgmma_wait<0>();
-  }
-  for (int t = at.last_of_keys; t < at.tiles; ++t) {
-    if (t > at.last_of_keys) barriers.full(t).wait(unsigned(t / kStages));
+    pin(rows.sums);
     release(t);
+#pragma unroll
+    for (int i = 0; i < 64; ++i) rows.sums[i] *= factor[i / 2 % 2];
+    pack();
   }
+  multiply(at.last_of_keys);
+  wgmma_wait<0>();
+  pin(rows.sums);
+  release(at.last_of_keys);
+  skip(at.last_of_keys + 1);
 }
 
 // The group's rows by way of its queries' place in shared memory, which nobody else reads.
@@ -234,6 +256,7 @@ __global__ void __launch_bounds__(kThreads, 1) wgmma_kernel(WgmmaArgs<K> a) {
   at.last_of_keys = (max(at.any_sees, 1) - 1) / kKeys;
   Rows rows;
   attend(rows, q_tile, at, a.scale, warp, stage, barriers);
+  if (row >= count) return;
   write(a, rows, q_tile, at, int64_t(s.q_begin) + first, head, group, warp);
 #endif
 }
