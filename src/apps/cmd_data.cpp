@@ -5,6 +5,7 @@
 
 #include "apps/command.h"
 #include "apps/data_options.h"
+#include "apps/output_files.h"
 #include "apps/probe_file.h"
 #include "core/file.h"
 #include "core/log.h"
@@ -38,10 +39,6 @@ void keeps_format(const DataOptions& o, const fs::path& out, const fs::path& in)
   if (is_tsv(out) == is_tsv(in)) return;
   throw_usage("data {} keeps the format of its lines: {} and {} do not have the same", o.action,
               in.string(), out.string());
-}
-
-bool same_file(const fs::path& a, const fs::path& b) {
-  return fs::weakly_canonical(a) == fs::weakly_canonical(b);
 }
 
 void make_corpus(const DataOptions& o, Io& io) {
@@ -119,9 +116,7 @@ void split(const DataOptions& o, Io& io) {
   refuse_existing(o.held_out);
   const auto files = input_files(o);
   if (files.size() != 1) throw_usage("data split takes one --in");
-  if (same_file(o.out, o.held_out)) {
-    throw_usage("--out and --held-out are the same file, {}", o.out.string());
-  }
+  refuse_same_output({{"--out", o.out}, {"--held-out", o.held_out}});
   keeps_format(o, o.out, files[0]);
   keeps_format(o, o.held_out, files[0]);
   const SplitResult r = split_file(files[0], o.held_out_share, o.seed);

@@ -110,7 +110,7 @@ void DataOptions::check() const {
                   fmt::join(actions, ", "));
     }
   }
-  if (target && fields) {
+  if (target) {
     const auto both = std::ranges::find(fields->all(), "--identity-zh",
                                         [](const Field& f) { return f.info.flag; });
     if (both->given_as.starts_with("-")) {

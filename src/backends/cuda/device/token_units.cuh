@@ -15,6 +15,7 @@
 #pragma once
 #include "backends/cuda/device/dequantize.cuh"
 #include "backends/cuda/device/mma.cuh"
+#include "backends/cuda/device/packed_unit.cuh"
 
 namespace nibble::cuda {
 
@@ -31,17 +32,6 @@ NIBBLE_HOST_DEVICE constexpr int parts_of(int units) {
 NIBBLE_HOST_DEVICE constexpr int part_begin(int units, int parts, int part) {
   return units * part / parts;
 }
-
-struct Unit {
-  uint4 a0, a1;  // codes of rows g and g + 8
-  uint32_t scales;
-
-  __device__ __forceinline__ void load(const uint8_t* p, int lane) {
-    a0 = __ldcs(reinterpret_cast<const uint4*>(p) + lane);
-    a1 = __ldcs(reinterpret_cast<const uint4*>(p + 512) + lane);
-    scales = __ldcs(reinterpret_cast<const uint32_t*>(p + kUnitCodeBytes) + lane);
-  }
-};
 
 // One part of one strip.
 struct UnitRange {
@@ -97,6 +87,16 @@ __device__ __forceinline__ void multiply(const Unit& u, const uint4* even, const
   acc1 = fmaf(s8.y, e[3], acc1);
 }
 
+// The quarters of rows g (acc0) and g + 8 (acc1) of a warp, added, to sums[16].
+__device__ __forceinline__ void store_rows(float acc0, float acc1, int lane, float* sums) {
+  acc0 += __shfl_xor_sync(0xffffffffu, acc0, 1);
+  acc1 += __shfl_xor_sync(0xffffffffu, acc1, 1);
+  acc0 += __shfl_xor_sync(0xffffffffu, acc0, 2);
+  acc1 += __shfl_xor_sync(0xffffffffu, acc1, 2);
+  const int g = lane / 4, q = lane % 4;
+  if (q < 2) sums[g + 8 * q] = q ? acc1 : acc0;
+}
+
 // The sums of a part's 16 rows to sums[16]; each unit's registers are filled from `next` as soon as
 // they are free.
 template <class T>
@@ -112,12 +112,7 @@ __device__ __forceinline__ void sum_part(Unit (&units)[kUnitsInFlight], UnitRang
     }
     if (i < next.count) units[i].load(next.p + i * int(kUnitBytes), lane);
   }
-  acc0 += __shfl_xor_sync(0xffffffffu, acc0, 1);
-  acc1 += __shfl_xor_sync(0xffffffffu, acc1, 1);
-  acc0 += __shfl_xor_sync(0xffffffffu, acc0, 2);
-  acc1 += __shfl_xor_sync(0xffffffffu, acc1, 2);
-  const int g = lane / 4, q = lane % 4;
-  if (q < 2) sums[g + 8 * q] = q ? acc1 : acc0;
+  store_rows(acc0, acc1, lane, sums);
 }
 
 // One row of a strip from the sums of its parts.

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/kernels/attention_back_args.cuh"
 #include "backends/cuda/kernels/attention_mma.cuh"
 #include "backends/cuda/kernels/attention_paths.h"
 #include "backends/cuda/launch.h"
@@ -21,18 +22,6 @@ constexpr uint32_t kTileBytes = uint32_t(kTile) * D * 2;
 // Two resident tiles, two pairs that take turns, and log-sums and deltas with the latter.
 template <int D>
 constexpr size_t kBackShared = 6 * size_t(kTileBytes<D>) + 4 * kTile * sizeof(float);
-
-template <class T>
-struct FlashBackArgs {
-  Heads<T> dq, dk, dv;
-  Heads<const T> dout, q, k, v;
-  const float* lse;
-  int64_t lse_stride;
-  const float* delta;  // [N, Hq]
-  Sequences sequences;
-  int q_heads, group;
-  float scale;
-};
 
 // Sixteen rows of `a` times all rows of `b`.
 template <class T, int D>
@@ -221,20 +210,7 @@ __global__ void __launch_bounds__(kThreads, 2) flash_back_keys_kernel(FlashBackA
 
 template <class T, int D>
 void flash_back(const Context& c, const AttentionBackCall& call, const float* delta) {
-  const FlashBackArgs<T> args{heads<T>(call.dq),
-                              heads<T>(call.dk),
-                              heads<T>(call.dv),
-                              heads<const T>(call.dout),
-                              heads<const T>(call.q),
-                              heads<const T>(call.kv.k),
-                              heads<const T>(call.kv.v),
-                              ptr<const float>(call.lse),
-                              call.lse.row_stride,
-                              delta,
-                              sequences_of(call.sequences),
-                              int(call.q_heads()),
-                              int(call.group()),
-                              1.0f / std::sqrt(float(D))};
+  const auto args = flash_back_args<T>(call, delta);
   const unsigned tiles = tile_limit(call.tokens(), call.sequences.dim(0), kTile);
   const auto queries = flash_back_queries_kernel<T, D>;
   const auto keys = flash_back_keys_kernel<T, D>;

@@ -7,9 +7,8 @@
 // A block keeps 128 rows, 64 for each of two groups of four warps that multiply; a third group
 // fills tiles of 64 rows of the other side. The products with one tile's weights run while the next
 // tile's are computed.
-#include <cmath>
-
 #include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/kernels/attention_back_args.cuh"
 #include "backends/cuda/kernels/attention_groups.cuh"
 #include "backends/cuda/kernels/attention_paths.h"
 #include "backends/cuda/launch.h"
@@ -27,16 +26,7 @@ constexpr size_t kStatsBytes = size_t(kStages) * 2 * kTile * sizeof(float);
 constexpr size_t kSharedBytes =
     2 * KeptTile::kBytes + kStages * 2 * PassingTile::kBytes + kStatsBytes + 1024;
 
-struct BackArgs {
-  Heads<bf16> dq, dk, dv;
-  Heads<const bf16> dout, q, k, v;
-  const float* lse;
-  int64_t lse_stride;
-  const float* delta;  // [N, Hq]
-  Sequences sequences;
-  int q_heads, group;
-  float scale;
-};
+using BackArgs = FlashBackArgs<bf16>;
 
 #if defined(NIBBLE_HAS_WGMMA)
 
@@ -135,9 +125,7 @@ __global__ void __launch_bounds__(kThreads, 1) back_queries_kernel(BackArgs a) {
   enter();
   extern __shared__ unsigned char shared[];
   __shared__ __align__(8) uint64_t barrier_words[2 * kStages];
-  const int all_warps = __shfl_sync(0xffffffffu, int(threadIdx.x) / 32, 0);
-  const int group = all_warps / 4 - 1, warp = all_warps % 4;
-  const int lane = int(threadIdx.x) % 32, r = lane / 4, c = lane % 4;
+  const auto [group, warp, r, c] = GroupPlace();
   const Tile tile = find_tile(a.sequences, kKept, int(blockIdx.y));
   if (tile.sequence < 0) return;
   const Sequence s = a.sequences.p[tile.sequence];
@@ -234,9 +222,7 @@ __global__ void __launch_bounds__(kThreads, 1) back_keys_kernel(BackArgs a) {
   enter();
   extern __shared__ unsigned char shared[];
   __shared__ __align__(8) uint64_t barrier_words[2 * kStages];
-  const int all_warps = __shfl_sync(0xffffffffu, int(threadIdx.x) / 32, 0);
-  const int group = all_warps / 4 - 1, warp = all_warps % 4;
-  const int lane = int(threadIdx.x) % 32, r = lane / 4, c = lane % 4;
+  const auto [group, warp, r, c] = GroupPlace();
   const Tile tile = find_tile(a.sequences, kKept, int(blockIdx.y));
   if (tile.sequence < 0) return;
   const Sequence s = a.sequences.p[tile.sequence];
@@ -332,20 +318,7 @@ bool attention_back_wgmma(const Context& c, const AttentionBackCall& a, const fl
       !heads_aligned(a.dq, a.dk, a.dv, a.dout, a.q, a.kv.k, a.kv.v)) {
     return false;
   }
-  const BackArgs args{heads<bf16>(a.dq),
-                      heads<bf16>(a.dk),
-                      heads<bf16>(a.dv),
-                      heads<const bf16>(a.dout),
-                      heads<const bf16>(a.q),
-                      heads<const bf16>(a.kv.k),
-                      heads<const bf16>(a.kv.v),
-                      ptr<const float>(a.lse),
-                      a.lse.row_stride,
-                      delta,
-                      sequences_of(a.sequences),
-                      int(a.q_heads()),
-                      int(a.group()),
-                      1.0f / std::sqrt(float(kWidth))};
+  const BackArgs args = flash_back_args<bf16>(a, delta);
   const unsigned tiles = tile_limit(a.tokens(), a.sequences.dim(0), kKept);
   allow_shared(c, back_keys_kernel);
   allow_shared(c, back_queries_kernel);

@@ -1,156 +1,29 @@
 // SPDX-License-Identifier: MIT
-// Attention for few queries a sequence and long caches. A block takes one token, one key head with
-// all its query heads (so keys and values are read once) and a share of the keys; the block that is
-// done last merges the shares in order. The number of shares comes from tensor shapes, their size
-// from the lengths in device memory.
+// Attention for few queries a sequence and long caches: a block is one team (attention_shares.cuh).
 //
-// The query heads are the rows of A, of which there are 16 and at most 8 are used: the tensor cores
-// have time. Fragments come from global memory in pieces of 16 bytes: a product does not care in
-// which order it takes the columns, so a lane's share of them is what lies together. They wait in
-// shared memory, where each lane reads only what it has asked for itself.
-#include <algorithm>
-#include <cmath>
-
+// The kernel in use has the query heads as rows of A, of which there are 16 and at most 8 are used;
+// teams_kernel has the sums of decode/token_kernel.cu and goes with it.
 #include "backends/cuda/device/dependency.cuh"
-#include "backends/cuda/device/reduce.cuh"
-#include "backends/cuda/kernels/attention_mma.cuh"
-#include "backends/cuda/kernels/attention_paths.h"
+#include "backends/cuda/kernels/attention_shares.cuh"
 #include "backends/cuda/launch.h"
 
 namespace nibble::cuda {
 namespace {
 
-constexpr int kWarps = 4;
-constexpr int kThreads = 32 * kWarps;
-constexpr int kKeys = 16;           // a warp takes at a time
-constexpr int kStages = 3;          // of such keys on their way
-constexpr int kGroup = 8;           // query heads a key head, at most
-constexpr int kMaxSplits = 64;      // two a lane in the merge
+using namespace shares;
+
 constexpr int64_t kFewQueries = 8;  // a sequence, on average
-
-template <class T, class K>
-struct DecodeArgs {
-  Heads<T> out;
-  LogSums lse;
-  Heads<const T> q;
-  Heads<const K> k, v;
-  Sequences sequences;
-  float* sums;     // [tokens, Hkv, splits, group, D]
-  float2* stats;   // [tokens, Hkv, splits, group]: largest score, sum of weights
-  unsigned* done;  // [tokens, Hkv]: shares that have been written; zero before and after
-  int group, splits;
-  float scale;  // with log2 e
-};
-
-// Keys of one share; all but the last are full.
-__device__ __forceinline__ int share_of(int visible, int splits) {
-  constexpr int kStep = kKeys * kWarps;
-  return ((visible + splits - 1) / splits + kStep - 1) / kStep * kStep;
-}
-
-template <int kBytes>
-struct alignas(kBytes) Words {
-  uint32_t w[kBytes / 4];
-};
-
-// How a row of D elements of K is dealt out to `kLanes` lanes: pieces of E elements.
-template <class K, int D, int kLanes>
-struct Deal {
-  static constexpr int kFit = 16 / int(sizeof(K));
-  static constexpr int kElements = kFit < D / kLanes ? kFit : D / kLanes;
-  static constexpr int kPieces = D / (kLanes * kElements);
-  static constexpr int kBytes = kElements * int(sizeof(K));
-  using Piece = Words<kBytes>;
-};
-
-// B (and the rows of A in use) for all D columns, from this lane's share of one row.
-template <class T, class K, int D>
-__device__ __forceinline__ void column_fragments(uint32_t (&f)[D / 16][2],
-                                                 const typename Deal<K, D, 4>::Piece* raw) {
-  using L = Deal<K, D, 4>;
-#pragma unroll
-  for (int j = 0; j < L::kPieces; ++j) {
-#pragma unroll
-    for (int e = 0; e < L::kElements / 2; ++e) {  // pairs
-      const int pair = j * (L::kElements / 2) + e;
-      if constexpr (std::is_same_v<T, K>) {
-        f[pair / 2][pair % 2] = raw[j].w[e];
-      } else {
-        f[pair / 2][pair % 2] = widen_pair<T>(raw[j].w[e / 2] >> (16 * (e % 2)));
-      }
-    }
-  }
-}
 
 // One warp's running softmax over the rows of A in use: row lane / 4.
 template <int D>
-struct Running {
+struct QueryRows {
   float sums[D / 8][4] = {};
   float largest = -INFINITY, total = 0;
 };
 
-// What a warp holds of 16 keys and values: pieces of lane 0, of lane 1, ...
-template <class K, int D>
-struct Stage {
-  using KL = Deal<K, D, 4>;
-  using VL = Deal<K, D, 8>;
-  static constexpr int kValues = 2 * KL::kPieces * 32 * KL::kBytes;
-  static constexpr int kBytes = kValues + 4 * VL::kPieces * 32 * VL::kBytes;
-  static __device__ __forceinline__ int key_piece(int t, int j) {
-    return ((t * KL::kPieces + j) * 32 + int(threadIdx.x) % 32) * KL::kBytes;
-  }
-  static __device__ __forceinline__ int value_piece(int t, int j) {
-    return kValues + ((t * VL::kPieces + j) * 32 + int(threadIdx.x) % 32) * VL::kBytes;
-  }
-};
-
-template <int kBytes>
-__device__ __forceinline__ void copy_piece(std::byte* to, const void* from, bool wanted) {
-  if constexpr (kBytes == 16) {
-    copy_async(shared_address(to), from, wanted);
-  } else {
-    static_assert(kBytes == 8);
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared_address(to)),
-                 "l"(from), "r"(wanted ? 8 : 0)
-                 : "memory");
-  }
-}
-
-// Asks for keys and values. Those that are not there become zero, and nothing is read.
 template <class T, class K, int D>
-__device__ __forceinline__ void request(std::byte* stage, const DecodeArgs<T, K>& a, int64_t slot,
-                                        int kv_head, int count) {
-  using S = Stage<K, D>;
-  using KL = typename S::KL;
-  using VL = typename S::VL;
-  const int lane = int(threadIdx.x) % 32, r = lane / 4, c = lane % 4;
-  if (count > 0) {
-#pragma unroll
-    for (int t = 0; t < 2; ++t) {
-      const int key = 8 * t + r;
-      const K* p = a.k.at(slot + (key < count ? key : 0), kv_head, D) + c * KL::kElements;
-#pragma unroll
-      for (int j = 0; j < KL::kPieces; ++j) {
-        copy_piece<KL::kBytes>(stage + S::key_piece(t, j), p + j * 4 * KL::kElements, key < count);
-      }
-    }
-#pragma unroll
-    for (int t = 0; t < 4; ++t) {
-      const int key = t / 2 * 8 + 2 * c + t % 2;
-      const K* p = a.v.at(slot + (key < count ? key : 0), kv_head, D) + r * VL::kElements;
-#pragma unroll
-      for (int j = 0; j < VL::kPieces; ++j) {
-        copy_piece<VL::kBytes>(stage + S::value_piece(t, j), p + j * 8 * VL::kElements,
-                               key < count);
-      }
-    }
-  }
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
-
-template <class T, class K, int D>
-__device__ __forceinline__ void attend(Running<D>& run, const uint32_t (&q)[D / 16][2],
-                                       const std::byte* stage, float scale, int count) {
+__device__ __forceinline__ void attend_rows(QueryRows<D>& run, const uint32_t (&q)[D / 16][2],
+                                            const std::byte* stage, float scale, int count) {
   using S = Stage<K, D>;
   using KL = typename S::KL;
   using VL = typename S::VL;
@@ -231,50 +104,6 @@ __device__ __forceinline__ void attend(Running<D>& run, const uint32_t (&q)[D / 
   }
 }
 
-// The shares of one head of a token, by one warp; they may come from other blocks.
-template <class T, class K, int D>
-__device__ __forceinline__ void merge(const DecodeArgs<T, K>& a, int64_t token, int kv_head,
-                                      int64_t share0, int g, int parts) {
-  constexpr int kColumns = D / 32;
-  const int lane = int(threadIdx.x) % 32;
-  const int64_t first = share0 * a.group + g;
-  float2 mine[2];
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const int part = 32 * h + lane;
-    mine[h] = make_float2(-INFINITY, 0);
-    if (part < parts) mine[h] = __ldcg(a.stats + first + int64_t(part) * a.group);
-  }
-  const float largest = warp_reduce<Max>(fmaxf(mine[0].x, mine[1].x));
-  float weight[2], sum[kColumns] = {};
-#pragma unroll
-  for (int h = 0; h < 2; ++h) weight[h] = exp2_fast(mine[h].x - largest);
-  const float total = warp_reduce<Sum>(fmaf(mine[0].y, weight[0], mine[1].y * weight[1]));
-  using Columns = std::conditional_t<kColumns == 4, float4, float2>;
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-#pragma unroll 8
-    for (int part = 32 * h; part < min(parts, 32 * h + 32); ++part) {
-      const float w = __shfl_sync(0xffffffffu, weight[h], part % 32);
-      const Columns x = __ldcg(reinterpret_cast<const Columns*>(
-          a.sums + (first + int64_t(part) * a.group) * D + lane * kColumns));
-      sum[0] = fmaf(x.x, w, sum[0]), sum[1] = fmaf(x.y, w, sum[1]);
-      if constexpr (kColumns == 4) sum[2] = fmaf(x.z, w, sum[2]), sum[3] = fmaf(x.w, w, sum[3]);
-    }
-  }
-#pragma unroll
-  for (int i = 0; i < kColumns; ++i) sum[i] /= total;
-  const int64_t head = int64_t(kv_head) * a.group + g;
-  store_f32<kColumns>(a.out.at(token, head, D) + lane * kColumns, sum);
-  if (lane == 0) a.lse.set(token, head, (largest + log2f(total)) * kLn2);
-}
-
-template <class K, int D>
-constexpr size_t shared_bytes() {
-  return std::max(size_t(kWarps) * kStages * Stage<K, D>::kBytes,
-                  size_t(kWarps) * kGroup * (D * sizeof(float) + sizeof(float2)));
-}
-
 template <class T, class K, int D>
 __global__ void __launch_bounds__(kThreads) decode_kernel(DecodeArgs<T, K> a) {
   enter();
@@ -316,11 +145,11 @@ __global__ void __launch_bounds__(kThreads) decode_kernel(DecodeArgs<T, K> a) {
       }
     }
   }
-  Running<D> run;
+  QueryRows<D> run;
   int stage = 0;
   for (int key = begin + kKeys * warp; key < end; key += kStep) {
     asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 1) : "memory");
-    attend<T, K, D>(run, q, stages + stage * S::kBytes, a.scale, min(kKeys, end - key));
+    attend_rows<T, K, D>(run, q, stages + stage * S::kBytes, a.scale, min(kKeys, end - key));
     ask(stage, key + kStages * kStep);
     stage = stage + 1 == kStages ? 0 : stage + 1;
   }
@@ -338,7 +167,7 @@ __global__ void __launch_bounds__(kThreads) decode_kernel(DecodeArgs<T, K> a) {
     row[(2 * c + 1) * VL::kElements] = run.sums[t][1];
   }
   __syncthreads();
-  const int64_t share0 = (token * gridDim.y + kv_head) * a.splits;
+  const int64_t share0 = (token * a.kv_heads + kv_head) * a.splits;
   for (int i = int(threadIdx.x); i < a.group * D; i += kThreads) {
     const int g = i / D, d = i % D;
     float largest = stats[g].x, total = 0, sum = 0;
@@ -364,7 +193,7 @@ __global__ void __launch_bounds__(kThreads) decode_kernel(DecodeArgs<T, K> a) {
   __threadfence();  // the share is written before it is counted
   __syncthreads();
   if (threadIdx.x == 0) {
-    unsigned* const done = a.done + token * gridDim.y + kv_head;
+    unsigned* const done = a.done + token * a.kv_heads + kv_head;
     last = atomicAdd(done, 1u) == unsigned(parts - 1);
     if (last) *done = 0;
     __threadfence();
@@ -377,29 +206,29 @@ __global__ void __launch_bounds__(kThreads) decode_kernel(DecodeArgs<T, K> a) {
 }
 
 template <class T, class K, int D>
+__global__ void __launch_bounds__(kThreads) teams_kernel(DecodeArgs<T, K> a) {
+  enter();
+  extern __shared__ __align__(16) std::byte memory[];
+  const int64_t token = blockIdx.z;
+  const int kv_head = int(blockIdx.y), split = int(blockIdx.x);
+  const int found = sequence_of(a.sequences, token);
+  if (found < 0) return;
+  const Share share(token, kv_head, split, a.splits, a.sequences.p[found]);
+  if (share.begin >= share.end) return;
+  const WholeBlock team;
+  begin_share<T, K, D>(a, share, team, memory);
+  finish_share<T, K, D>(a, share, team, memory, a.q.at(token, int64_t(kv_head) * a.group, D),
+                        [](std::byte*, int) {});
+}
+
+template <class T, class K, int D>
 void decode(const Context& c, const AttentionCall& call) {
-  const int64_t tokens = call.tokens(), kv_heads = call.kv_heads(), group = call.group();
-  // So many blocks fit on a multiprocessor; a second round of them would be mostly empty.
-  constexpr int64_t kResident = shared_bytes<K, D>() > (64 << 10) ? 2 : 3;
-  const int64_t blocks = tokens * kv_heads;
-  const int splits = int(std::clamp<int64_t>(kResident * c.sm_count / blocks, 1, kMaxSplits));
-  float* sums = reinterpret_cast<float*>(c.scratch());
-  DecodeArgs<T, K> args{heads<T>(call.out),
-                        log_sums(call.lse),
-                        heads<const T>(call.q),
-                        heads<const K>(call.kv.k),
-                        heads<const K>(call.kv.v),
-                        sequences_of(call.sequences),
-                        sums,
-                        reinterpret_cast<float2*>(sums + blocks * splits * group * D),
-                        c.counters(),
-                        int(group),
-                        splits,
-                        kLog2E / std::sqrt(float(D))};
-  const auto kernel = decode_kernel<T, K, D>;
-  constexpr size_t kShared = shared_bytes<K, D>();
+  const auto args = decode_args<T, K, D>(c, call);
+  const auto kernel = c.one_launch_a_token ? teams_kernel<T, K, D> : decode_kernel<T, K, D>;
   allow_shared(c, kernel);
-  launch(c, {dim3(unsigned(splits), unsigned(kv_heads), unsigned(tokens)), dim3(kThreads), kShared},
+  launch(c,
+         {dim3(unsigned(args.splits), unsigned(args.kv_heads), unsigned(call.tokens())),
+          dim3(kThreads), shared_bytes<K, D>()},
          kernel, args);
 }
 
@@ -415,15 +244,11 @@ void decode(const Context& c, const AttentionCall& call) {
 }  // namespace
 
 bool attention_decode(const Context& c, const AttentionCall& a) {
-  if (c.one_launch_a_token) return attention_teams(c, a);
   if (!tensor_core_types(a) || a.group() > kGroup ||
       a.tokens() > kFewQueries * a.sequences.dim(0) || a.tokens() > 65535 ||
       !heads_aligned(a.out, a.q, a.kv.k, a.kv.v)) {
     return false;
   }
-  // Where there are several shares, three blocks a multiprocessor of group * (D + 2) floats.
-  static_assert(size_t(3) * 1024 * kGroup * 130 * sizeof(float) < Context::kScratchBytes);
-  static_assert(size_t(3) * 1024 / 2 <= Context::kCounters);
   with_attention_types(a, [&](auto t, auto k) { decode<decltype(t), decltype(k)>(c, a); });
   return true;
 }

@@ -9,6 +9,18 @@ namespace nibble::cuda {
 
 constexpr int kGroupThreads = 128, kWidth = 128;
 
+// A thread's place: group -1 fills, the others multiply. Lane = 4 r + c of warp `warp` of its
+// group.
+struct GroupPlace {
+  int group, warp, r, c;
+  __device__ __forceinline__ GroupPlace() {
+    // By a shuffle, so that branches around the products are seen to be a warp's, not a lane's.
+    const int all_warps = __shfl_sync(0xffffffffu, int(threadIdx.x) / 32, 0);
+    group = all_warps / 4 - 1, warp = all_warps % 4;
+    r = int(threadIdx.x) % 32 / 4, c = int(threadIdx.x) % 4;
+  }
+};
+
 // Of the stage of tile t: it is there; all have read it.
 template <int kStages>
 struct Barriers {

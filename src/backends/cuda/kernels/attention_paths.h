@@ -25,8 +25,6 @@ struct AttentionBackCall : AttentionInputs {
 
 // attention_decode.cu: few queries a sequence, split over the keys.
 bool attention_decode(const Context& c, const AttentionCall& a);
-// attention_teams.cu: the same with the sums of decode/token_kernel.cu.
-bool attention_teams(const Context& c, const AttentionCall& a);
 // attention_flash.cu: many queries a sequence, on tensor cores.
 bool attention_flash(const Context& c, const AttentionCall& a);
 // attention_wgmma.cu: the same on compute capability 9.0, bf16, heads of 128.

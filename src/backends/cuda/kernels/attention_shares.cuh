@@ -285,7 +285,7 @@ __device__ __forceinline__ void merge(const DecodeArgs<T, K>& a, int64_t token, 
   using Columns = std::conditional_t<kColumns == 4, float4, float2>;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-#pragma unroll 16
+#pragma unroll 8
     for (int part = 32 * h; part < min(parts, 32 * h + 32); ++part) {
       const float w = __shfl_sync(0xffffffffu, weight[h], part % 32);
       const Columns x = __ldcg(reinterpret_cast<const Columns*>(

@@ -201,8 +201,8 @@ __global__ void __launch_bounds__(kThreads, 1) wgmma_kernel(WgmmaArgs<K> a) {
   enter();
   extern __shared__ unsigned char shared[];
   __shared__ __align__(8) uint64_t barrier_words[2 * kStages];
-  const int all_warps = __shfl_sync(0xffffffffu, int(threadIdx.x) / 32, 0);
-  const int group = all_warps / 4 - 1, warp = all_warps % 4;  // group -1 fills
+  const GroupPlace place;
+  const int group = place.group, warp = place.warp;
   const Tile tile = find_tile(a.sequences, kQueries, int(blockIdx.y));
   if (tile.sequence < 0) return;
   const Sequence s = a.sequences.p[tile.sequence];

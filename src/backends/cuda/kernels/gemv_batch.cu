@@ -11,6 +11,7 @@
 #include "backends/cuda/device/dependency.cuh"
 #include "backends/cuda/device/dequantize.cuh"
 #include "backends/cuda/device/mma.cuh"
+#include "backends/cuda/device/packed_unit.cuh"
 #include "backends/cuda/kernels/few_tokens.cuh"
 #include "backends/cuda/launch.h"
 
@@ -30,21 +31,6 @@ struct Job : FewTokens {
   int slices = 0;
 };
 
-// Codes and scales of one unit for the lane's rows g and g + 8; zeros behind the last strip.
-struct Unit {
-  uint4 a0, a1;
-  uint32_t scales;
-
-  __device__ __forceinline__ void load(const uint8_t* p, int lane) {
-    a0 = a1 = make_uint4(0, 0, 0, 0);
-    scales = 0;
-    if (!p) return;
-    a0 = __ldcs(reinterpret_cast<const uint4*>(p) + lane);
-    a1 = __ldcs(reinterpret_cast<const uint4*>(p + 512) + lane);
-    scales = __ldcs(reinterpret_cast<const uint32_t*>(p + kUnitCodeBytes) + lane);
-  }
-};
-
 // 16 bytes to shared memory, the last 16 - bytes of them zeros.
 __device__ __forceinline__ void copy_async16(void* to, const void* from, int bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
@@ -53,10 +39,6 @@ __device__ __forceinline__ void copy_async16(void* to, const void* from, int byt
 }
 __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_all;" ::: "memory");
-}
-
-__device__ __forceinline__ uint32_t word_of(const uint4& v, int i) {
-  return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
 }
 
 // Tokens [n0, n0 + kTokens) of the slice. In a unit of 128 columns the 16-byte pieces are
@@ -183,7 +165,8 @@ __global__ void __launch_bounds__(kThreads, kGroups == 8 ? 1 : 2) gemv_batch_ker
   const auto load = [&](Unit(&u)[kStrips], int k) {
 #pragma unroll
     for (int s = 0; s < kStrips; ++s) {
-      u[s].load(w[s] ? w[s] + int64_t(k) * kUnitBytes : nullptr, lane);
+      u[s].clear();  // behind the last strip there is nothing
+      if (w[s]) u[s].load(w[s] + int64_t(k) * kUnitBytes, lane);
     }
   };
   // Weights may be read ahead of the kernel before; tokens may not.

@@ -13,6 +13,7 @@
 #include "backends/cuda/device/cluster.cuh"
 #include "backends/cuda/device/dependency.cuh"
 #include "backends/cuda/device/dequantize.cuh"
+#include "backends/cuda/device/packed_unit.cuh"
 #include "backends/cuda/device/wgmma.cuh"
 #include "backends/cuda/kernels/few_tokens.cuh"
 #include "backends/cuda/launch.h"
@@ -40,25 +41,6 @@ constexpr int half_bytes(int tokens) { return tokens * 16; }
 constexpr int piece_bytes(int tokens) { return 4 * half_bytes(tokens) + 32; }
 constexpr int unit_bytes(int tokens) { return 4 * piece_bytes(tokens); }
 constexpr int slot_bytes(int tokens) { return tokens * kSumStride * 4; }
-
-struct Unit {
-  uint4 a0, a1;  // codes of rows g and g + 8
-  uint32_t scales;
-
-  __device__ __forceinline__ void load(const uint8_t* p, int lane) {
-    a0 = __ldcs(reinterpret_cast<const uint4*>(p) + lane);
-    a1 = __ldcs(reinterpret_cast<const uint4*>(p + 512) + lane);
-    scales = __ldcs(reinterpret_cast<const uint32_t*>(p + kUnitCodeBytes) + lane);
-  }
-  __device__ __forceinline__ void clear() {
-    a0 = a1 = make_uint4(0, 0, 0, 0);
-    scales = 0;
-  }
-};
-
-__device__ __forceinline__ uint32_t word_of(const uint4& v, int i) {
-  return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
-}
 
 // All tokens, columns [begin, begin + count) in units; a warp takes a unit of two tokens at a time.
 template <class T, int kTokens>

@@ -32,10 +32,6 @@ void scale_columns(const Context& c, Tensor out, Tensor sums, const float* row_s
 // same order whatever N is.
 void linear_general(const Context& c, Tensor out, Tensor x, const LinearWeight& w);
 
-// gemv_parts.cu: as gemv.cu, with the sums of decode/token_kernel.cu.
-void gemv_parts(const Context& c, Tensor out, Tensor x, const LinearWeight& w);
-void gemv_parts_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x,
-                       const LinearWeight& w);
 // gemv.cu: packed weights times one token, bf16 or f16; gemv_batch.cu: times 2 .. kBatchTokens;
 // gemv_wgmma.cu: the same with instructions that only compute capability 9.0 has.
 constexpr int64_t kBatchTokens = 64;
