@@ -124,7 +124,6 @@ Context::Context(int index) : device(select_device(index)) {
   };
   sync_each_op = is_on("NIBBLE_SYNC_EACH_OP");
   one_launch_a_token = is_on("NIBBLE_ONE_LAUNCH");
-  wgmma_attention = is_on("NIBBLE_WGMMA_ATTENTION");
 }
 
 Context::~Context() {

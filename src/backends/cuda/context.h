@@ -70,7 +70,6 @@ struct Context {
   bool capturing = false;  // a graph is being recorded: nothing may wait
   // NIBBLE_ONE_LAUNCH=1: a recorded token may become one launch (docs/adr/0012).
   bool one_launch_a_token = false;
-  bool wgmma_attention = false;     // NIBBLE_WGMMA_ATTENTION=1: attention_wgmma.cu
   bool require_native_fp4 = false;  // W4A4 on FP4 tensor cores whatever the size, or an error
 
   KernelLimits& limits_of(const void* kernel) const { return limits_[kernel]; }

@@ -105,7 +105,7 @@ void attention(const Context& c, Tensor out, Tensor lse, Tensor q, KvView kv, Te
   const AttentionCall call{{q, kv, sequences}, out, lse};
   if (q.numel() == 0 || sequences.dim(0) == 0) return;
   if (attention_decode(c, call)) return;
-  if (c.wgmma_attention && attention_wgmma(c, call)) return;
+  if (attention_wgmma(c, call)) return;
   if (attention_flash(c, call)) return;
   attention_rows(c, call);
 }

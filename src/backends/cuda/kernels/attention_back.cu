@@ -163,7 +163,7 @@ void attention_back(const Context& c, Tensor dq, Tensor dk, Tensor dv, Tensor do
     using T = decltype(t);
     launch(c, {dim3(blocks_for(items, kRowWarps)), dim3(kRowThreads)}, delta_kernel<T>,
            arguments<T>(call, delta), items);
-    if (c.wgmma_attention && attention_back_wgmma(c, call, delta)) return;
+    if (attention_back_wgmma(c, call, delta)) return;
     if (!attention_back_flash(c, call, delta)) back_rows<T>(c, call, delta);
   });
 }

@@ -7,6 +7,10 @@
 // A block keeps 128 rows, 64 for each of two groups of four warps that multiply; a third group
 // fills tiles of 64 rows of the other side. The products with one tile's weights run while the next
 // tile's are computed.
+//
+// Measured on an H200, in TFLOP/s beside attention_back_flash.cu: 2048 tokens 223 (156), 8 x 2048
+// 332 (212). Scores and their gradient are computed twice, once for either kernel: seven products
+// for the five that are counted.
 #include "backends/cuda/device/dependency.cuh"
 #include "backends/cuda/kernels/attention_back_args.cuh"
 #include "backends/cuda/kernels/attention_groups.cuh"

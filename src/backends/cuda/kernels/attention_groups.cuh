@@ -33,47 +33,19 @@ struct Barriers {
   }
 };
 
-// A group of four warps copies rows of 128 elements; those from `limit` on become zero. e4m3 is
-// widened on the way, and then it is there on return; bf16 is there when copies are done.
-template <class K, int kTileRows>
-__device__ __forceinline__ void fill(const WgmmaTile<kTileRows>& tile, const K* from,
+// A group of four warps copies rows of 128 elements, which are there when its copies are done;
+// those from `limit` on become zero.
+template <int kTileRows>
+__device__ __forceinline__ void fill(const WgmmaTile<kTileRows>& tile, const bf16* from,
                                      int64_t stride, int limit) {
-  constexpr int kPieces = kWidth * int(sizeof(K)) / 16, kTogether = kGroupThreads / kPieces;
-  constexpr int kBatch = 4;  // loads before the first store
-  static_assert(kTileRows % (kTogether * kBatch) == 0);
+  constexpr int kPieces = kWidth * 2 / 16, kTogether = kGroupThreads / kPieces;
+  static_assert(kTileRows % (kTogether * 4) == 0);
   const int t = int(threadIdx.x) % kGroupThreads, piece = t % kPieces, first = t / kPieces;
-  from += piece * (16 / int(sizeof(K)));
-#pragma unroll 1
-  for (int i = 0; i < kTileRows / kTogether; i += kBatch) {
-    uint4 raw[kBatch];
-#pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int row = first + (i + b) * kTogether;
-      const bool wanted = row < limit;
-      const K* p = from + (wanted ? row * stride : 0);
-      if constexpr (std::is_same_v<K, bf16>) {
-        copy_async(tile.at(row, piece), p, wanted);
-      } else {
-        raw[b] = make_uint4(0, 0, 0, 0);
-        if (wanted) raw[b] = *reinterpret_cast<const uint4*>(p);
-      }
-    }
-    if constexpr (!std::is_same_v<K, bf16>) {
-#pragma unroll
-      for (int b = 0; b < kBatch; ++b) {
-        const uint32_t words[4] = {raw[b].x, raw[b].y, raw[b].z, raw[b].w};
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          uint32_t w[4];
-#pragma unroll
-          for (int j = 0; j < 4; ++j) {
-            w[j] = widen_pair<bf16>(words[2 * half + j / 2] >> (16 * (j % 2)));
-          }
-          store_chunk(tile.at(first + (i + b) * kTogether, 2 * piece + half), w[0], w[1], w[2],
-                      w[3]);
-        }
-      }
-    }
+  from += piece * 8;
+#pragma unroll 4
+  for (int row = first; row < kTileRows; row += kTogether) {
+    const bool wanted = row < limit;
+    copy_async(tile.at(row, piece), from + (wanted ? row * stride : 0), wanted);
   }
 }
 
