@@ -37,6 +37,28 @@ bool is_ids(const Tensor& t, int64_t n) {
   return t.dtype == DType::i32 && t.rank == 1 && t.dim(0) == n && t.contiguous();
 }
 
+void check_update(const AdamwUpdate& u) {
+  const Tensor &master = u.master, &grad = u.grad;
+  const Requantize& rq = u.requantize;
+  const int64_t n = master.numel();
+  require(master.dtype == DType::f32 || master.dtype == DType::bf16 || master.dtype == DType::f64,
+          "adamw_step", "type of", master);
+  require(grad.numel() == n && is_grad(grad, master) && master.contiguous() && grad.contiguous(),
+          "adamw_step", "shapes", master, grad);
+  require(u.m.dtype == DType::u8 && u.v.dtype == DType::u8 &&
+              u.m.bytes() == moment_bytes(u.format, n) && u.v.bytes() == u.m.bytes(),
+          "adamw_step", "moments", u.m, u.v, master);
+  require(u.begin >= 0 && u.count >= 0 && u.begin + u.count <= n && u.begin % kMomentBlock == 0 &&
+              ((u.begin + u.count) % kMomentBlock == 0 || u.begin + u.count == n),
+          "adamw_step", "the range must consist of whole blocks of", master);
+  require(!rq.weight || (rq.weight->is_packed() && rq.weight->in % kNvfp4Block == 0 &&
+                         n % rq.weight->in == 0 && rq.row_offset >= 0 &&
+                         rq.row_offset + n / rq.weight->in <= rq.weight->out),
+          "adamw_step", "packed copy of", master);
+  require(u.step.from == UpdateFrom::master || rq.weight, "adamw_step",
+          "an update from the packed copy needs one:", master);
+}
+
 }  // namespace
 
 Buffer Backend::allocate(size_t n_bytes, std::string_view what, Place place) {
@@ -430,27 +452,27 @@ void Backend::sum_squares(Tensor out, Tensor x) {
   do_sum_squares(out, x);
 }
 
-void Backend::adamw_step(Tensor master, Tensor grad, Tensor m, Tensor v, MomentFormat format,
-                         int64_t begin, int64_t count, const AdamwStep& step,
-                         const Requantize& rq) {
-  const int64_t n = master.numel();
-  require(master.dtype == DType::f32 || master.dtype == DType::bf16 || master.dtype == DType::f64,
-          "adamw_step", "type of", master);
-  require(grad.numel() == n && is_grad(grad, master) && master.contiguous() && grad.contiguous(),
-          "adamw_step", "shapes", master, grad);
-  require(m.dtype == DType::u8 && v.dtype == DType::u8 && m.bytes() == moment_bytes(format, n) &&
-              v.bytes() == m.bytes(),
-          "adamw_step", "moments", m, v, master);
-  require(begin >= 0 && count >= 0 && begin + count <= n && begin % kMomentBlock == 0 &&
-              ((begin + count) % kMomentBlock == 0 || begin + count == n),
-          "adamw_step", "the range must consist of whole blocks of", master);
-  require(!rq.weight || (rq.weight->is_packed() && rq.weight->in % kNvfp4Block == 0 &&
-                         n % rq.weight->in == 0 && rq.row_offset >= 0 &&
-                         rq.row_offset + n / rq.weight->in <= rq.weight->out),
-          "adamw_step", "packed copy of", master);
-  require(step.from == UpdateFrom::master || rq.weight, "adamw_step",
-          "an update from the packed copy needs one:", master);
-  do_adamw_step(master, grad, m, v, format, begin, count, step, rq);
+void Backend::sums_of_squares(Tensor out, std::span<const Tensor> x) {
+  require(out.dtype == DType::f64 && out.rank == 1 && out.numel() == int64_t(x.size()) &&
+              out.contiguous(),
+          "sum_squares", "shapes", out);
+  for (const Tensor& t : x) {
+    require(is_act(t) && t.contiguous(), "sum_squares", "shapes", out, t);
+  }
+  if (!x.empty()) do_sums_of_squares(out, x);
+}
+void Backend::do_sums_of_squares(Tensor out, std::span<const Tensor> x) {
+  for (size_t i = 0; i < x.size(); ++i) do_sum_squares(out.slice(int64_t(i), 1), x[i]);
+}
+
+void Backend::adamw_steps(std::span<const AdamwUpdate> updates) {
+  for (const AdamwUpdate& u : updates) check_update(u);
+  if (!updates.empty()) do_adamw_steps(updates);
+}
+void Backend::do_adamw_steps(std::span<const AdamwUpdate> updates) {
+  for (const AdamwUpdate& u : updates) {
+    do_adamw_step(u.master, u.grad, u.m, u.v, u.format, u.begin, u.count, u.step, u.requantize);
+  }
 }
 
 }  // namespace nibble

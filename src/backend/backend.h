@@ -87,6 +87,19 @@ struct Requantize {
   ScaleRule rule = ScaleRule::four_over_six;
 };
 
+// One AdamW update (quant/adamw.h) of elements [begin, begin + count) of a parameter, begin a
+// multiple of kMomentBlock; any division into such ranges gives the same bits. master f32 or bf16
+// (stochastically rounded), grad f32 or bf16, both contiguous and of one size; m, v u8
+// [moment_bytes(format, numel)]. NVFP4 blocks of `requantize` in which an element of the master
+// changed are made anew from it; the others keep their codes.
+struct AdamwUpdate {
+  Tensor master, grad, m, v;
+  MomentFormat format = MomentFormat::f32;
+  int64_t begin = 0, count = 0;
+  AdamwStep step;
+  Requantize requantize;
+};
+
 // Where memory is. host: the CPU's, which ops reach more slowly; the same thing where
 // memory_is_host().
 enum class Place { device, host };
@@ -234,16 +247,18 @@ class Backend {
   // out f64 [1] = sum of x^2 in double, in an order that depends on x's size only. x contiguous
   // f32, bf16 (or act); a NaN or an infinity makes the result one.
   void sum_squares(Tensor out, Tensor x);
-  // One AdamW update (quant/adamw.h) of elements [begin, begin + count) of a parameter, begin a
-  // multiple of kMomentBlock; any division into such ranges gives the same bits. master f32 or
-  // bf16 (stochastically rounded), grad f32 or bf16, both contiguous and of one size; m, v u8
-  // [moment_bytes(format, numel)]. NVFP4 blocks of `requantize` in which an element of the master
-  // changed are made anew from it; the others keep their codes.
-  // Master and moments in Place::host: the update may go on beside later ops, which must not write
-  // grad or read what it writes before await_updates.
+  // The same of many: out f64 [x.size()].
+  void sums_of_squares(Tensor out, std::span<const Tensor> x);
+  // Updates of different parameters or ranges, in any order; on a GPU many small ones cost what a
+  // large one does. Master and moments in Place::host: an update may go on beside later ops, which
+  // must not write its grad or read what it writes before await_updates.
+  void adamw_steps(std::span<const AdamwUpdate> updates);
   void adamw_step(Tensor master, Tensor grad, Tensor m, Tensor v, MomentFormat format,
                   int64_t begin, int64_t count, const AdamwStep& step,
-                  const Requantize& requantize);
+                  const Requantize& requantize) {
+    const AdamwUpdate one{master, grad, m, v, format, begin, count, step, requantize};
+    adamw_steps({&one, 1});
+  }
 
   // A number for all updates so far; later ops, and sync, wait for those up to such a number. At
   // most two marks are waited for later.
@@ -256,6 +271,8 @@ class Backend {
 
  protected:
   // For fused defaults and decorators.
+  virtual void do_sums_of_squares(Tensor out, std::span<const Tensor> x);
+  virtual void do_adamw_steps(std::span<const AdamwUpdate> updates);
   virtual void do_add_rms_norm(Tensor out, Tensor rstd, Tensor sum, Tensor a, Tensor b, Tensor w,
                                double eps);
   virtual void do_norm_rope(Tensor out, Tensor rstd, Tensor x, Tensor w, Tensor table, double eps);

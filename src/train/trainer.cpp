@@ -131,16 +131,15 @@ double Trainer::accumulate_gradients(std::span<const PackedBatch> micro_batches)
 
 // Sums of squared gradients by parameter. One download for all: on a GPU each one waits for it.
 std::vector<double> Trainer::squares_of(std::span<const size_t> params) {
-  const Tensor all = state_.tensors().squares;
+  std::vector<Tensor> grads;
   for (const size_t i : params) {
-    be_.sum_squares(all.slice(int64_t(i), 1),
-                    grad_of(state_.tensors().grads, state_.groups().table[i]));
+    grads.push_back(grad_of(state_.tensors().grads, state_.groups().table[i]));
   }
-  std::vector<double> host(size_t(all.dim(0)));
-  be_.download(host.data(), all);
-  std::vector<double> wanted;
-  for (const size_t i : params) wanted.push_back(host[i]);
-  return wanted;
+  const Tensor sums = state_.tensors().squares.slice(0, int64_t(params.size()));
+  be_.sums_of_squares(sums, grads);
+  std::vector<double> host(params.size());
+  be_.download(host.data(), sums);
+  return host;
 }
 
 // Those of a layer in the sense of PassHooks, or all.
@@ -155,7 +154,8 @@ std::vector<size_t> Trainer::trained_params(std::optional<int64_t> layer) const 
   return params;
 }
 
-void Trainer::update(size_t i, double lr, double grad_scale) {
+void Trainer::add_update(std::vector<AdamwUpdate>& all, size_t i, double lr,
+                         double grad_scale) const {
   const ParamGroups& g = state_.groups();
   const OptimizerSettings& o = state_.settings().optimizer;
   const ParamSpec& p = g.table[i];
@@ -190,7 +190,7 @@ void Trainer::update(size_t i, double lr, double grad_scale) {
     chunk = (o.chunk_rows * cols + kMomentBlock - 1) / kMomentBlock * kMomentBlock;
   }
   for (int64_t begin = 0; begin < n; begin += chunk) {
-    be_.adamw_step(master, grad, m.m, m.v, m.format, begin, std::min(chunk, n - begin), step, rq);
+    all.push_back({master, grad, m.m, m.v, m.format, begin, std::min(chunk, n - begin), step, rq});
   }
 }
 
@@ -207,7 +207,9 @@ bool Trainer::update_resident(StepResult& r) {
   const double limit = state_.settings().optimizer.grad_clip;
   // The usual 1e-6 keeps the clipped norm just below the limit.
   if (limit > 0) r.clip = std::min(1.0, limit / (r.grad_norm + 1e-6));
-  for (const size_t i : params) update(i, r.lr, r.clip / progress.loss_scale);
+  std::vector<AdamwUpdate> updates;
+  for (const size_t i : params) add_update(updates, i, r.lr, r.clip / progress.loss_scale);
+  be_.adamw_steps(updates);
   return true;
 }
 
@@ -215,16 +217,18 @@ void Trainer::release_layer(int64_t layer, StepResult& r, double clip, double& s
   const std::vector<size_t> params = trained_params(layer);
   // A frozen layer has nothing to update, but its turn in waiting for the updates before it.
   const std::vector<double> sums = params.empty() ? std::vector<double>() : squares_of(params);
+  std::vector<AdamwUpdate> updates;
   for (size_t k = 0; k < params.size(); ++k) {
     if (std::isfinite(sums[k])) {
       squares += sums[k];
-      update(params[k], r.lr, clip / progress.loss_scale);
+      add_update(updates, params[k], r.lr, clip / progress.loss_scale);
     } else {
       ++r.bad_tensors;
       r.problem = "the gradient of " + state_.groups().table[params[k]].name +
                   " is not finite; it was left as it is";
     }
   }
+  be_.adamw_steps(updates);
   // Where updates go on beside the backward: two layers' gradients exist, so it may run ahead of
   // the updates by one layer.
   be_.await_updates(std::exchange(running_updates_, be_.mark_updates()));

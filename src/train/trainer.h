@@ -67,7 +67,7 @@ class Trainer {
                           const GradStream& stream);
   void run_backward(StepTensors& t, const GradStream& stream, const PassHooks& hooks);
   GradStream grad_stream(bool first);
-  void update(size_t param, double lr, double grad_scale);
+  void add_update(std::vector<AdamwUpdate>& all, size_t param, double lr, double grad_scale) const;
   void finish_step(StepResult& r);
   bool update_resident(StepResult& r);
   void release_layer(int64_t layer, StepResult& r, double clip, double& squares);

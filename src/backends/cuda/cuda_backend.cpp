@@ -257,18 +257,27 @@ class CudaBackend final : public Backend {
   void do_scatter_rows(Tensor out, Tensor x, Tensor rows) override {
     run("scatter_rows", [&] { cuda::scatter_rows(c_, out, x, rows); });
   }
-  void do_sum_squares(Tensor out, Tensor x) override {
-    run("sum_squares", [&] { cuda::sum_squares(c_, out, x); });
+  void do_sum_squares(Tensor out, Tensor x) override { do_sums_of_squares(out, {&x, 1}); }
+  void do_sums_of_squares(Tensor out, std::span<const Tensor> x) override {
+    run("sum_squares", [&] { cuda::sums_of_squares(c_, out, x); });
   }
   void do_adamw_step(Tensor master, Tensor grad, Tensor m, Tensor v, MomentFormat format,
                      int64_t begin, int64_t count, const AdamwStep& step,
                      const Requantize& requantize) override {
+    const AdamwUpdate one{master, grad, m, v, format, begin, count, step, requantize};
+    do_adamw_steps({&one, 1});
+  }
+  void do_adamw_steps(std::span<const AdamwUpdate> updates) override {
     run("adamw_step", [&] {
-      if (cuda::is_pinned(master.data)) {
-        host_updates_->step(master, grad, m, v, format, begin, count, step, requantize);
-      } else {
-        cuda::adamw_step(c_, master, grad, m, v, format, begin, count, step, requantize);
+      std::vector<AdamwUpdate> here;
+      for (const AdamwUpdate& u : updates) {
+        if (cuda::is_pinned(u.master.data)) {
+          host_updates_->step(u);
+        } else {
+          here.push_back(u);
+        }
       }
+      cuda::adamw_steps(c_, here);
       if (c_.sync_each_op && host_updates_) host_updates_->await(host_updates_->mark());
     });
   }

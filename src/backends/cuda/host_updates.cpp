@@ -102,24 +102,25 @@ void HostUpdates::copy(const Piece& piece, Way way, cudaStream_t stream) {
   }
 }
 
-void HostUpdates::step(Tensor master, Tensor grad, Tensor m, Tensor v, MomentFormat format,
-                       int64_t begin, int64_t count, const AdamwStep& step, const Requantize& rq) {
+void HostUpdates::step(const AdamwUpdate& u) {
   // What is copied was written by the step before, which the main stream has waited for.
   NIBBLE_CUDA(cudaEventRecord(gradient_ready_, c_.stream));
   NIBBLE_CUDA(cudaStreamWaitEvent(in_, gradient_ready_));
-  const int64_t n = master.numel(), end = begin + count;
-  const size_t element = dtype_bytes(master.dtype);
+  const MomentFormat format = u.format;
+  const int64_t n = u.master.numel(), end = u.begin + u.count;
+  const size_t element = dtype_bytes(u.master.dtype);
   // Of one block, with room for the alignment of every part.
   const size_t block_bytes =
       kMomentBlock * element + 2 * (code_bytes(format, kMomentBlock) + 16 + 4);
-  const int64_t blocks_at_once = int64_t((kWindowBytes - 7 * 256) / block_bytes);
-  for (int64_t at = begin; at < end; at += blocks_at_once * kMomentBlock) {
+  // A multiple of eight: then scales of blocks keep their alignment (optimizer_short.cu).
+  const int64_t blocks_at_once = int64_t((kWindowBytes - 7 * 256) / block_bytes) / 8 * 8;
+  for (int64_t at = u.begin; at < end; at += blocks_at_once * kMomentBlock) {
     const int64_t elements = std::min(blocks_at_once * kMomentBlock, end - at);
     const int64_t block = at / kMomentBlock, blocks = (elements + kMomentBlock - 1) / kMomentBlock;
     Window& w = windows_[pieces_++ % kWindows];
     Piece piece{{}, 0, 0, w.memory};
     std::byte* const weights = piece.add(
-        static_cast<std::byte*>(master.data) + size_t(at) * element, size_t(elements) * element);
+        static_cast<std::byte*>(u.master.data) + size_t(at) * element, size_t(elements) * element);
     const auto moment = [&](void* memory) {
       MomentView view(format, memory, n);
       const size_t skip = code_bytes(format, at);
@@ -139,7 +140,7 @@ void HostUpdates::step(Tensor master, Tensor grad, Tensor m, Tensor v, MomentFor
       }
       return view;
     };
-    const MomentView first = moment(m.data), second = moment(v.data);
+    const MomentView first = moment(u.m.data), second = moment(u.v.data);
     // As if they lay at their places in the whole.
     const AdamwPlaces places{weights - size_t(at) * element, first, second};
 
@@ -149,7 +150,9 @@ void HostUpdates::step(Tensor master, Tensor grad, Tensor m, Tensor v, MomentFor
     NIBBLE_CUDA(cudaStreamWaitEvent(update_, w.loaded));
     {
       const OnStream aside(c_, update_);
-      adamw_at(c_, places, master.dtype, grad, format, at, elements, step, rq);
+      AdamwUpdate part = u;
+      part.begin = at, part.count = elements;
+      adamw_at(c_, places, part);
     }
     NIBBLE_CUDA(cudaEventRecord(w.updated, update_));
     NIBBLE_CUDA(cudaStreamWaitEvent(out_, w.updated));

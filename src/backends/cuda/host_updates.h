@@ -16,9 +16,8 @@ class HostUpdates {
   HostUpdates(const HostUpdates&) = delete;
   HostUpdates& operator=(const HostUpdates&) = delete;
 
-  // As Backend::adamw_step; the gradient and the NVFP4 copy are in device memory.
-  void step(Tensor master, Tensor grad, Tensor m, Tensor v, MomentFormat format, int64_t begin,
-            int64_t count, const AdamwStep& step, const Requantize& rq);
+  // As Backend::adamw_steps; the gradient and the NVFP4 copy are in device memory.
+  void step(const AdamwUpdate& update);
   // A number for all steps so far, and what makes the main stream wait for them.
   uint64_t mark();
   void await(uint64_t mark);

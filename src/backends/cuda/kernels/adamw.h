@@ -13,9 +13,7 @@ struct AdamwPlaces {
   MomentView m, v;
 };
 
-// As Backend::adamw_step on a parameter whose master is of `type`.
-void adamw_at(const Context& c, const AdamwPlaces& places, DType type, Tensor grad,
-              MomentFormat format, int64_t begin, int64_t count, const AdamwStep& step,
-              const Requantize& requantize);
+// As Backend::adamw_steps with one update, whose master and moments are elsewhere.
+void adamw_at(const Context& c, const AdamwPlaces& places, const AdamwUpdate& update);
 
 }  // namespace nibble::cuda

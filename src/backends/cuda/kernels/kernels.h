@@ -84,11 +84,9 @@ void norm_rope_back(const Context& c, Tensor dx, Tensor dw, Tensor dy, Tensor x,
                     Tensor w, Tensor table, Accumulate accumulate);
 
 // sum_squares.cu
-void sum_squares(const Context& c, Tensor out, Tensor x);
+void sums_of_squares(const Context& c, Tensor out, std::span<const Tensor> x);
 
 // optimizer.cu
-void adamw_step(const Context& c, Tensor master, Tensor grad, Tensor m, Tensor v,
-                MomentFormat format, int64_t begin, int64_t count, const AdamwStep& step,
-                const Requantize& requantize);
+void adamw_steps(const Context& c, std::span<const AdamwUpdate> updates);
 
 }  // namespace nibble::cuda

@@ -9,7 +9,7 @@
 namespace nibble::cuda {
 namespace {
 
-// Writes weights, so the next kernel may not start early.
+// Kernels here write weights, so the next one may not start early.
 template <class M, class G, bool kInt8>
 __global__ void __launch_bounds__(kAdamwThreads) adamw_kernel(const __grid_constant__ AdamwArgs a) {
   __shared__ Tables tables;
@@ -22,16 +22,57 @@ __global__ void __launch_bounds__(kAdamwThreads) adamw_kernel(const __grid_const
   step_any<M, G, kInt8>(a, tables,
                         a.begin + (int64_t(blockIdx.x) * kAdamwThreads + threadIdx.x) * kOwn);
 }
-// fp32 throughout and no copy: norms, which are small. Their time is that of fetching the code, so
-// it is short.
+
+// fp32 throughout and no copy: norms, which are many and small, so a launch has many of them.
+struct PlainTask {
+  float *master, *m, *v;
+  const float* grad;
+  int64_t begin, end;
+  AdamwTerms<float> terms{AdamwStep{}};
+};
+constexpr unsigned kPlainTasks = 40;
+struct PlainBatch {
+  PlainTask task[kPlainTasks];
+};
+static_assert(sizeof(PlainBatch) <= 4096);  // kernel arguments of every driver
+
+// A row of blocks for each task.
 __global__ void __launch_bounds__(kAdamwThreads)
-    adamw_plain_kernel(float* master, const float* grad, float* m, float* v, int64_t begin,
-                       int64_t end, AdamwTerms<float> terms) {
+    adamw_plain_kernel(const __grid_constant__ PlainBatch b) {
   wait_for_previous();
-  const int64_t i = begin + int64_t(blockIdx.x) * kAdamwThreads + threadIdx.x;
-  if (i < end) adamw_element(terms, grad[i], m[i], v[i], master[i]);
+  const PlainTask& k = b.task[blockIdx.y];
+  for (int64_t i = k.begin + int64_t(blockIdx.x) * kAdamwThreads + threadIdx.x; i < k.end;
+       i += int64_t(gridDim.x) * kAdamwThreads) {
+    adamw_element(k.terms, k.grad[i], k.m[i], k.v[i], k.master[i]);
+  }
 }
-bool aligned16(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
+
+void adamw_plain(const Context& c, std::vector<AdamwArgs>& all) {
+  PlainBatch b;
+  unsigned tasks = 0, blocks = 0;
+  const auto flush = [&] {
+    launch(c, {dim3(std::min(blocks, 4 * unsigned(c.sm_count)), tasks), dim3(kAdamwThreads)},
+           adamw_plain_kernel, b);
+    tasks = blocks = 0;
+  };
+  std::erase_if(all, [&](const AdamwArgs& a) {
+    if (a.format != MomentFormat::f32 || a.type != DType::f32 || a.grad_type != DType::f32 ||
+        a.packed) {
+      return false;
+    }
+    if (tasks == kPlainTasks) flush();
+    b.task[tasks++] = {static_cast<float*>(a.master),
+                       reinterpret_cast<float*>(a.m.codes),
+                       reinterpret_cast<float*>(a.v.codes),
+                       static_cast<const float*>(a.grad),
+                       a.begin,
+                       a.end,
+                       a.terms};
+    blocks = std::max(blocks, blocks_for(a.end - a.begin, kAdamwThreads));
+    return true;
+  });
+  flush();
+}
 
 template <class F>
 void with_state_type(DType t, F&& f) {
@@ -42,64 +83,67 @@ void with_state_type(DType t, F&& f) {
   }
 }
 
-}  // namespace
-
-void adamw_step(const Context& c, Tensor master, Tensor grad, Tensor m, Tensor v,
-                MomentFormat format, int64_t begin, int64_t count, const AdamwStep& step,
-                const Requantize& rq) {
-  const int64_t n = master.numel();
-  const AdamwPlaces places{master.data, MomentView(format, m.data, n),
-                           MomentView(format, v.data, n)};
-  adamw_at(c, places, master.dtype, grad, format, begin, count, step, rq);
+void adamw_general(const Context& c, const AdamwArgs& a) {
+  const Grid grid{dim3(blocks_for(a.end - a.begin, kAdamwThreads * kOwn)), dim3(kAdamwThreads)};
+  with_state_type(a.type, [&](auto mt) {
+    with_state_type(a.grad_type, [&](auto gt) {
+      using M = decltype(mt);
+      using G = decltype(gt);
+      launch(c, grid,
+             a.format == MomentFormat::int8 ? adamw_kernel<M, G, true> : adamw_kernel<M, G, false>,
+             a);
+    });
+  });
 }
 
-void adamw_at(const Context& c, const AdamwPlaces& at, DType type, Tensor grad, MomentFormat format,
-              int64_t begin, int64_t count, const AdamwStep& step, const Requantize& rq) {
+AdamwArgs args_of(const AdamwPlaces& at, const AdamwUpdate& u) {
   AdamwArgs a{at.master,
-              grad.data,
+              u.grad.data,
               at.m,
               at.v,
-              format,
-              begin,
-              begin + count,
-              AdamwTerms<float>(step),
-              step.seed,
-              step.stream,
+              u.format,
+              u.begin,
+              u.begin + u.count,
+              AdamwTerms<float>(u.step),
+              u.step.seed,
+              u.step.stream,
               nullptr,
               1,
               0,
               nullptr,
-              rq.rule,
-              step.from == UpdateFrom::quantised,
-              aligned16(at.master) && aligned16(grad.data) && aligned16(at.m.codes) &&
+              u.requantize.rule,
+              u.step.from == UpdateFrom::quantised,
+              aligned16(at.master) && aligned16(u.grad.data) && aligned16(at.m.codes) &&
                   aligned16(at.v.codes),
-              step.rounding};
-  if (rq.weight) {
-    a.packed = rq.weight->packed.as<uint8_t>();
-    a.in = rq.weight->in, a.row_offset = rq.row_offset;
-    a.row_scale = rq.weight->row_scale ? ptr<const float>(rq.weight->row_scale) : nullptr;
+              u.step.rounding,
+              u.master.dtype,
+              u.grad.dtype};
+  if (const LinearWeight* w = u.requantize.weight) {
+    a.packed = w->packed.as<uint8_t>();
+    a.in = w->in, a.row_offset = u.requantize.row_offset;
+    a.row_scale = w->row_scale ? ptr<const float>(w->row_scale) : nullptr;
   }
-  if (format == MomentFormat::int8 && type == DType::bf16 && grad.dtype == DType::bf16 &&
-      adamw_short(c, a)) {
-    return;
+  return a;
+}
+void run_all(const Context& c, std::vector<AdamwArgs> all) {
+  adamw_short(c, all);
+  adamw_plain(c, all);
+  for (const AdamwArgs& a : all) adamw_general(c, a);
+}
+}  // namespace
+
+void adamw_steps(const Context& c, std::span<const AdamwUpdate> all) {
+  std::vector<AdamwArgs> args;
+  for (const AdamwUpdate& u : all) {
+    const int64_t n = u.master.numel();
+    args.push_back(args_of(
+        {u.master.data, MomentView(u.format, u.m.data, n), MomentView(u.format, u.v.data, n)}, u));
   }
-  if (format == MomentFormat::f32 && type == DType::f32 && grad.dtype == DType::f32 && !rq.weight) {
-    launch(c, {dim3(blocks_for(count, kAdamwThreads)), dim3(kAdamwThreads)}, adamw_plain_kernel,
-           static_cast<float*>(a.master), ptr<const float>(grad),
-           reinterpret_cast<float*>(a.m.codes), reinterpret_cast<float*>(a.v.codes), begin,
-           begin + count, a.terms);
-    return;
-  }
-  const Grid grid{dim3(blocks_for(count, kAdamwThreads * kOwn)), dim3(kAdamwThreads)};
-  with_state_type(type, [&](auto mt) {
-    with_state_type(grad.dtype, [&](auto gt) {
-      using M = decltype(mt);
-      using G = decltype(gt);
-      launch(c, grid,
-             format == MomentFormat::int8 ? adamw_kernel<M, G, true> : adamw_kernel<M, G, false>,
-             a);
-    });
-  });
+  run_all(c, std::move(args));
+}
+
+void adamw_at(const Context& c, const AdamwPlaces& at, const AdamwUpdate& u) {
+  run_all(c, {args_of(at, u)});
 }
 
 }  // namespace nibble::cuda

@@ -5,6 +5,7 @@
 // quant/nvfp4_block.h, so the bits are the CPU's.
 #pragma once
 #include <algorithm>
+#include <vector>
 
 #include "backends/cuda/context.h"
 #include "backends/cuda/device/quantize_half.cuh"
@@ -29,9 +30,13 @@ struct AdamwArgs {
   ScaleRule rule;
   bool from_quantised, aligned;
   MasterRounding rounding;
+  DType type, grad_type;  // of the master and of the gradient
 };
-// optimizer_short.cu: bf16 master and gradient, int8 moments; false where its proofs do not hold.
-bool adamw_short(const Context& c, const AdamwArgs& a);
+inline bool aligned16(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
+
+// Each does what it can of `all` and takes it out.
+// optimizer_short.cu: bf16 masters and gradients, int8 moments, where its proofs hold.
+void adamw_short(const Context& c, std::vector<AdamwArgs>& all);
 
 namespace {  // each translation unit has its own device code
 

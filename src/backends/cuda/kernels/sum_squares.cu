@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The sum of squares of a gradient, in double.
+// Sums of squares of gradients, in double. A launch has many tensors: bound by memory.
 #include <algorithm>
 
 #include "backends/cuda/device/dependency.cuh"
@@ -16,6 +16,21 @@ constexpr int kThreads = 256, kWidth = 8;
 // kMaxPieces, so that their sums are few loads.
 constexpr int64_t kPieceStep = kThreads * kWidth, kMinPiece = 4 * kPieceStep, kMaxPieces = 1024;
 
+// A tensor, whose pieces are blocks [.., pieces_end) of the launch.
+struct SquaresTask {
+  const void* x;
+  int64_t n, piece;
+  uint32_t pieces_end, out;  // out: where the result goes
+};
+constexpr uint32_t kTasks = 120;
+struct SquaresBatch {
+  double *out, *partial;  // all results; a block's
+  unsigned* done;         // a task's counter
+  uint32_t tasks;
+  SquaresTask task[kTasks];
+};
+static_assert(sizeof(SquaresBatch) <= 4096);  // kernel arguments of every driver
+
 __device__ __forceinline__ double block_sum(double v) {
   __shared__ double part[kThreads];
   part[threadIdx.x] = v;
@@ -27,12 +42,10 @@ __device__ __forceinline__ double block_sum(double v) {
   return part[0];
 }
 
+// Of elements [begin, end), this thread's part.
 template <class T>
-__global__ void __launch_bounds__(kThreads)
-    squares_kernel(double* out, double* partial, unsigned* done, const T* x, int64_t n,
-                   int64_t piece, bool aligned) {
-  enter();
-  const int64_t begin = blockIdx.x * piece, end = min(n, begin + piece);
+__device__ __forceinline__ double piece_squares(const T* x, int64_t begin, int64_t end) {
+  const bool aligned = reinterpret_cast<uintptr_t>(x) % 16 == 0;
   double sum = 0;
   const auto add = [&](const float(&v)[kWidth]) {
 #pragma unroll
@@ -59,37 +72,83 @@ __global__ void __launch_bounds__(kThreads)
     }
     add(v);
   }
-  sum = block_sum(sum);
+  return sum;
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) squares_kernel(const __grid_constant__ SquaresBatch b) {
+  enter();
+  uint32_t id = 0;  // the task whose piece this is: the first one that ends behind it
+  for (uint32_t end = b.tasks - 1; id < end;) {
+    const uint32_t middle = (id + end) / 2;
+    if (blockIdx.x < b.task[middle].pieces_end) {
+      end = middle;
+    } else {
+      id = middle + 1;
+    }
+  }
+  const uint32_t first = id > 0 ? b.task[id - 1].pieces_end : 0;
+  const SquaresTask& k = b.task[id];
+  const uint32_t pieces = k.pieces_end - first;
+  const int64_t begin = (blockIdx.x - first) * k.piece;
+  double sum =
+      block_sum(piece_squares(static_cast<const T*>(k.x), begin, min(k.n, begin + k.piece)));
   __shared__ bool last;  // the block that ends last adds the pieces
   if (threadIdx.x == 0) {
-    (gridDim.x == 1 ? out : partial + blockIdx.x)[0] = sum;
+    (pieces == 1 ? b.out + k.out : b.partial + blockIdx.x)[0] = sum;
     __threadfence();
-    last = gridDim.x > 1 && atomicAdd(done, 1u) == gridDim.x - 1;
+    last = pieces > 1 && atomicAdd(b.done + id, 1u) == pieces - 1;
   }
   __syncthreads();
   if (!last) return;
   __threadfence();
   sum = 0;
 #pragma unroll
-  for (unsigned k = 0; k < unsigned(kMaxPieces); k += kThreads) {
-    const unsigned piece_of = k + threadIdx.x;
-    sum += piece_of < gridDim.x ? __ldcg(partial + piece_of) : 0.0;
+  for (unsigned i = 0; i < unsigned(kMaxPieces); i += kThreads) {
+    const unsigned piece = i + threadIdx.x;
+    sum += piece < pieces ? __ldcg(b.partial + first + piece) : 0.0;
   }
   sum = block_sum(sum);
-  if (threadIdx.x == 0) *out = sum, *done = 0;
+  if (threadIdx.x == 0) b.out[k.out] = sum, b.done[id] = 0;
 }
+
+// As many launches as tensors of a type need.
+template <class T>
+class Launches {
+ public:
+  Launches(const Context& c, double* out) : c_(c) {
+    b_.out = out, b_.partial = reinterpret_cast<double*>(c.scratch()), b_.done = c.counters();
+  }
+  void add(const Tensor& x, uint32_t out) {
+    static_assert(kTasks <= Context::kCounters);
+    static_assert(kTasks * kMaxPieces * sizeof(double) <= Context::kScratchBytes);
+    if (b_.tasks == kTasks) flush();
+    const int64_t n = x.numel(), steps = (n + kPieceStep - 1) / kPieceStep;
+    const int64_t piece = std::max(kMinPiece, (steps + kMaxPieces - 1) / kMaxPieces * kPieceStep);
+    pieces_ += uint32_t(std::max<int64_t>(1, (n + piece - 1) / piece));
+    b_.task[b_.tasks++] = {x.data, n, piece, pieces_, out};
+  }
+  void flush() {
+    launch(c_, {dim3(pieces_), dim3(kThreads)}, squares_kernel<T>, b_);
+    b_.tasks = pieces_ = 0;
+  }
+
+ private:
+  const Context& c_;
+  SquaresBatch b_{};
+  uint32_t pieces_ = 0;
+};
 }  // namespace
 
-void sum_squares(const Context& c, Tensor out, Tensor x) {
-  const int64_t n = x.numel(), steps = (n + kPieceStep - 1) / kPieceStep;
-  const int64_t piece = std::max(kMinPiece, (steps + kMaxPieces - 1) / kMaxPieces * kPieceStep);
-  const int64_t blocks = std::max<int64_t>(1, (n + piece - 1) / piece);
-  auto* partial = reinterpret_cast<double*>(c.scratch());
-  with_float(x.dtype, [&](auto t) {
-    using T = decltype(t);
-    launch(c, {dim3(unsigned(blocks)), dim3(kThreads)}, squares_kernel<T>, ptr<double>(out),
-           partial, c.counters(), ptr<const T>(x), n, piece,
-           reinterpret_cast<uintptr_t>(x.data) % 16 == 0);
-  });
+void sums_of_squares(const Context& c, Tensor out, std::span<const Tensor> x) {
+  for (const DType type : {DType::bf16, DType::f32, DType::f16}) {
+    with_float(type, [&](auto t) {
+      Launches<decltype(t)> launches(c, ptr<double>(out));
+      for (size_t i = 0; i < x.size(); ++i) {
+        if (x[i].dtype == type) launches.add(x[i], uint32_t(i));
+      }
+      launches.flush();
+    });
+  }
 }
 }  // namespace nibble::cuda

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+// Copies of contiguous bytes into shared memory that run beside the threads (cp.async.bulk), and
+// the barriers they report to. They bypass L1, whose loads are answered in order, and hold no
+// registers. Compute capability 9.0; before it nothing here may be reached.
+#pragma once
+#include <cstdint>
+
+namespace nibble::cuda {
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+constexpr bool kBulkCopies = true;
+#else
+constexpr bool kBulkCopies = false;
+#endif
+
+__device__ __forceinline__ uint32_t shared_address(const void* p) {
+  return uint32_t(__cvta_generic_to_shared(p));
+}
+
+// A barrier in shared memory, by address. Its phases are counted from 0; waiting names the phase's
+// lowest bit.
+__device__ __forceinline__ void init_barrier(uint32_t barrier, uint32_t arrivals) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+#endif
+}
+// After all init_barrier of a thread, before the block's __syncthreads.
+__device__ __forceinline__ void publish_barriers() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void arrive(uint32_t barrier) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+#endif
+}
+// Arrives, and the phase ends only after `bytes` more have come by copies.
+__device__ __forceinline__ void arrive_expecting(uint32_t barrier, uint32_t bytes) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+#endif
+}
+__device__ __forceinline__ void wait_barrier(uint32_t barrier, uint32_t phase_bit) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{\n.reg .pred done;\n"
+      "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra again;\n}" ::"r"(barrier),
+      "r"(phase_bit)
+      : "memory");
+#endif
+}
+// Addresses and size are multiples of 16.
+__device__ __forceinline__ void bulk_load(uint32_t to, const void* from, uint32_t bytes,
+                                          uint32_t barrier) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(to),
+      "l"(from), "r"(bytes), "r"(barrier)
+      : "memory");
+#endif
+}
+
+}  // namespace nibble::cuda
