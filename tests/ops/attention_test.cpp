@@ -139,6 +139,21 @@ TEST(Attention, ManyAlignedSequences) {
   }
 }
 
+// One or few queries each of so many sequences that a GPU need not split their keys.
+TEST(Attention, FewQueriesOfManySequences) {
+  Both b;
+  for (int64_t group : {1, 4, 8}) {
+    Case c{8 * group, 8, 128, {}};
+    for (int32_t i = 0; i < 24; ++i) {
+      const Sequence last = c.sequences.empty() ? Sequence{} : c.sequences.back();
+      const int32_t queries = i % 5 == 4 ? 3 : 1, keys = queries + i * i * 7 % 150;
+      c.sequences.push_back(
+          {last.q_begin + last.q_len, queries, last.kv_begin + last.kv_len + i % 3, keys});
+    }
+    for (DType act : {DType::bf16, DType::f16}) check(b, c, act, act, true, Rows::aligned);
+  }
+}
+
 TEST(Attention, AlignedRows) {
   Both b;
   for (DType act : kActTypes) {

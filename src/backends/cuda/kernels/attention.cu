@@ -104,6 +104,7 @@ void attention_rows(const Context& c, const AttentionCall& call) {
 void attention(const Context& c, Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequences) {
   const AttentionCall call{{q, kv, sequences}, out, lse};
   if (q.numel() == 0 || sequences.dim(0) == 0) return;
+  if (attention_decode_many(c, call)) return;
   if (attention_decode(c, call)) return;
   if (attention_wgmma(c, call)) return;
   if (attention_flash(c, call)) return;

@@ -25,6 +25,8 @@ struct AttentionBackCall : AttentionInputs {
 
 // attention_decode.cu: few queries a sequence, split over the keys.
 bool attention_decode(const Context& c, const AttentionCall& a);
+// attention_decode_many.cu: the same for so many sequences that keys need not be split.
+bool attention_decode_many(const Context& c, const AttentionCall& a);
 // attention_flash.cu: many queries a sequence, on tensor cores.
 bool attention_flash(const Context& c, const AttentionCall& a);
 // attention_wgmma.cu: the same on compute capability 9.0, bf16, heads of 128.
