@@ -78,9 +78,13 @@ class Parameter {
   }
   void step(const AdamwStep& s) { step(s, 0, n()); }
   void step(const AdamwStep& s, int64_t begin, int64_t count) {
+    const AdamwUpdate one = update(s, begin, count);
+    backend_.adamw_steps({&one, 1});
+  }
+  AdamwUpdate update(const AdamwStep& s, int64_t begin, int64_t count) {
     Requantize rq;
     if (case_.packed) rq = {&weight_.w, case_.packed->row_offset, case_.packed->rule};
-    backend_.adamw_step(master, grad, moment(m_), moment(v_), case_.format, begin, count, s, rq);
+    return {master, grad, moment(m_), moment(v_), case_.format, begin, count, s, rq};
   }
   // Codes, then scale bytes, of the whole weight.
   std::vector<uint8_t> packed_bytes() const {

@@ -288,20 +288,39 @@ class StagedBackend final : public Backend {
   void do_sum_squares(Tensor out, Tensor x) override {
     staged({out, x}, [&](const Staging& s, Backend& d) { d.sum_squares(s(out), s(x)); });
   }
+  void do_sums_of_squares(Tensor out, std::span<const Tensor> x) override {
+    std::vector<Tensor> operands(x.begin(), x.end());
+    operands.push_back(out);
+    staged(operands, [&](const Staging& s, Backend& d) {
+      std::vector<Tensor> there;
+      for (const Tensor& t : x) there.push_back(s(t));
+      d.sums_of_squares(s(out), there);
+    });
+  }
   void do_adamw_step(Tensor master, Tensor grad, Tensor m, Tensor v, MomentFormat format,
                      int64_t begin, int64_t count, const AdamwStep& step,
                      const Requantize& requantize) override {
-    const std::vector<Tensor> own = {master, grad, m, v};
-    staged(requantize.weight ? parts(*requantize.weight, own) : own,
-           [&](const Staging& s, Backend& d) {
-             Requantize moved = requantize;
-             LinearWeight w;
-             if (requantize.weight) {
-               w = s(*requantize.weight);
-               moved.weight = &w;
-             }
-             d.adamw_step(s(master), s(grad), s(m), s(v), format, begin, count, step, moved);
-           });
+    const AdamwUpdate one{master, grad, m, v, format, begin, count, step, requantize};
+    do_adamw_steps({&one, 1});
+  }
+  void do_adamw_steps(std::span<const AdamwUpdate> updates) override {
+    std::vector<Tensor> operands;
+    for (const AdamwUpdate& u : updates) {
+      operands.insert(operands.end(), {u.master, u.grad, u.m, u.v});
+      if (u.requantize.weight) operands = parts(*u.requantize.weight, std::move(operands));
+    }
+    staged(operands, [&](const Staging& s, Backend& d) {
+      std::vector<AdamwUpdate> there(updates.begin(), updates.end());
+      std::vector<LinearWeight> weights(updates.size());
+      for (size_t i = 0; i < there.size(); ++i) {
+        AdamwUpdate& u = there[i];
+        u.master = s(u.master), u.grad = s(u.grad), u.m = s(u.m), u.v = s(u.v);
+        if (!u.requantize.weight) continue;
+        weights[i] = s(*u.requantize.weight);
+        u.requantize.weight = &weights[i];
+      }
+      d.adamw_steps(there);
+    });
   }
 
   static std::vector<Tensor> parts(const LinearWeight& w, std::vector<Tensor> others = {}) {
