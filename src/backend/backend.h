@@ -87,11 +87,7 @@ struct Requantize {
   ScaleRule rule = ScaleRule::four_over_six;
 };
 
-// One AdamW update (quant/adamw.h) of elements [begin, begin + count) of a parameter, begin a
-// multiple of kMomentBlock; any division into such ranges gives the same bits. master f32 or bf16
-// (stochastically rounded), grad f32 or bf16, both contiguous and of one size; m, v u8
-// [moment_bytes(format, numel)]. NVFP4 blocks of `requantize` in which an element of the master
-// changed are made anew from it; the others keep their codes.
+// Of elements [begin, begin + count) of a parameter; see Backend::adamw_steps.
 struct AdamwUpdate {
   Tensor master, grad, m, v;
   MomentFormat format = MomentFormat::f32;
@@ -249,10 +245,16 @@ class Backend {
   void sum_squares(Tensor out, Tensor x);
   // The same of many: out f64 [x.size()].
   void sums_of_squares(Tensor out, std::span<const Tensor> x);
-  // Updates of different parameters or ranges, in any order; on a GPU many small ones cost what a
-  // large one does. Master and moments in Place::host: an update may go on beside later ops, which
-  // must not write its grad or read what it writes before await_updates.
+  // AdamW updates (quant/adamw.h) of different parameters or ranges, in any order; on a GPU many
+  // small ones cost what a large one does. Each is of elements [begin, begin + count) of a
+  // parameter, begin a multiple of kMomentBlock; any division into such ranges gives the same bits.
+  // master f32 or bf16 (stochastically rounded), grad f32 or bf16, both contiguous and of one size;
+  // m, v u8 [moment_bytes(format, numel)]. NVFP4 blocks of `requantize` in which an element of the
+  // master changed are made anew from it; the others keep their codes. Master and moments in
+  // Place::host: an update may go on beside later ops, which must not write its grad or read what
+  // it writes before await_updates.
   void adamw_steps(std::span<const AdamwUpdate> updates);
+  // One of them.
   void adamw_step(Tensor master, Tensor grad, Tensor m, Tensor v, MomentFormat format,
                   int64_t begin, int64_t count, const AdamwStep& step,
                   const Requantize& requantize) {

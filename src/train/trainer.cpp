@@ -129,16 +129,19 @@ double Trainer::accumulate_gradients(std::span<const PackedBatch> micro_batches)
   return sum / double(scored);
 }
 
-// Sums of squared gradients by parameter. One download for all: on a GPU each one waits for it.
-std::vector<double> Trainer::squares_of(std::span<const size_t> params) {
+// Sums of squared gradients by parameter: begun, and taken, which on a GPU waits for all of them.
+Tensor Trainer::begin_squares(std::span<const size_t> params) {
   std::vector<Tensor> grads;
   for (const size_t i : params) {
     grads.push_back(grad_of(state_.tensors().grads, state_.groups().table[i]));
   }
   const Tensor sums = state_.tensors().squares.slice(0, int64_t(params.size()));
   be_.sums_of_squares(sums, grads);
-  std::vector<double> host(params.size());
-  be_.download(host.data(), sums);
+  return sums;
+}
+std::vector<double> Trainer::take_squares(Tensor sums) {
+  std::vector<double> host(size_t(sums.dim(0)));
+  if (!host.empty()) be_.download(host.data(), sums);
   return host;
 }
 
@@ -154,8 +157,8 @@ std::vector<size_t> Trainer::trained_params(std::optional<int64_t> layer) const 
   return params;
 }
 
-void Trainer::add_update(std::vector<AdamwUpdate>& all, size_t i, double lr,
-                         double grad_scale) const {
+// All but the gradient's scale.
+void Trainer::add_update(std::vector<AdamwUpdate>& all, size_t i, double lr) const {
   const ParamGroups& g = state_.groups();
   const OptimizerSettings& o = state_.settings().optimizer;
   const ParamSpec& p = g.table[i];
@@ -168,7 +171,6 @@ void Trainer::add_update(std::vector<AdamwUpdate>& all, size_t i, double lr,
   step.weight_decay = p.is_matrix() || o.decay_all ? float(o.weight_decay) : 0.0f;
   step.bias1 = float(1 - std::pow(o.beta1, double(t)));
   step.bias2 = float(1 - std::pow(o.beta2, double(t)));
-  step.grad_scale = float(grad_scale);
   step.seed = state_.settings().seed;
   step.stream = stream_of(StreamUse::update, t, i);
   // A tied head is the embedding's NVFP4 copy.
@@ -197,8 +199,11 @@ void Trainer::add_update(std::vector<AdamwUpdate>& all, size_t i, double lr,
 // Returns false when a gradient is not finite; then nothing was updated.
 bool Trainer::update_resident(StepResult& r) {
   const std::vector<size_t> params = trained_params({});
+  const Tensor sums = begin_squares(params);
+  std::vector<AdamwUpdate> updates;  // made while the sums are
+  for (const size_t i : params) add_update(updates, i, r.lr);
   double squares = 0;
-  for (const double sum : squares_of(params)) squares += sum;
+  for (const double sum : take_squares(sums)) squares += sum;
   r.grad_norm = std::sqrt(squares) / progress.loss_scale;
   if (!std::isfinite(squares)) {
     r.problem = "a gradient is not finite";
@@ -207,8 +212,7 @@ bool Trainer::update_resident(StepResult& r) {
   const double limit = state_.settings().optimizer.grad_clip;
   // The usual 1e-6 keeps the clipped norm just below the limit.
   if (limit > 0) r.clip = std::min(1.0, limit / (r.grad_norm + 1e-6));
-  std::vector<AdamwUpdate> updates;
-  for (const size_t i : params) add_update(updates, i, r.lr, r.clip / progress.loss_scale);
+  for (AdamwUpdate& u : updates) u.step.grad_scale = float(r.clip / progress.loss_scale);
   be_.adamw_steps(updates);
   return true;
 }
@@ -216,18 +220,19 @@ bool Trainer::update_resident(StepResult& r) {
 void Trainer::release_layer(int64_t layer, StepResult& r, double clip, double& squares) {
   const std::vector<size_t> params = trained_params(layer);
   // A frozen layer has nothing to update, but its turn in waiting for the updates before it.
-  const std::vector<double> sums = params.empty() ? std::vector<double>() : squares_of(params);
+  const std::vector<double> sums = take_squares(begin_squares(params));
   std::vector<AdamwUpdate> updates;
   for (size_t k = 0; k < params.size(); ++k) {
     if (std::isfinite(sums[k])) {
       squares += sums[k];
-      add_update(updates, params[k], r.lr, clip / progress.loss_scale);
+      add_update(updates, params[k], r.lr);
     } else {
       ++r.bad_tensors;
       r.problem = "the gradient of " + state_.groups().table[params[k]].name +
                   " is not finite; it was left as it is";
     }
   }
+  for (AdamwUpdate& u : updates) u.step.grad_scale = float(clip / progress.loss_scale);
   be_.adamw_steps(updates);
   // Where updates go on beside the backward: two layers' gradients exist, so it may run ahead of
   // the updates by one layer.

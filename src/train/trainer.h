@@ -67,11 +67,12 @@ class Trainer {
                           const GradStream& stream);
   void run_backward(StepTensors& t, const GradStream& stream, const PassHooks& hooks);
   GradStream grad_stream(bool first);
-  void add_update(std::vector<AdamwUpdate>& all, size_t param, double lr, double grad_scale) const;
+  void add_update(std::vector<AdamwUpdate>& all, size_t param, double lr) const;
   void finish_step(StepResult& r);
   bool update_resident(StepResult& r);
   void release_layer(int64_t layer, StepResult& r, double clip, double& squares);
-  std::vector<double> squares_of(std::span<const size_t> params);
+  Tensor begin_squares(std::span<const size_t> params);
+  std::vector<double> take_squares(Tensor sums);
   std::vector<size_t> trained_params(std::optional<int64_t> layer) const;
   void say(const char* name) {
     if (phase) phase(name);

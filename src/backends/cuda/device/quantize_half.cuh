@@ -102,9 +102,8 @@ __device__ __forceinline__ QuantisedHalf four_over_six_half(const float (&x)[8],
 // - Adding and taking away 96 times the power of two below y (at least 1) leaves one fraction bit,
 //   which is E2M1: of the sum's eight bits six lie above.
 // - value * scale has six bits and lies within a step of the weight: their difference is exact in
-//   bf16, while amax is below kPairLimit (a saturated scale of the fours
-//   candidate loses against the sixes, whose scale does not saturate there).
-constexpr float kPairLimit = 2048;
+//   bf16, while amax is below 2048 (a saturated scale of the fours candidate loses against the
+//   sixes, whose scale does not saturate there).
 constexpr uint32_t kPairSigns = 0x80008000u;
 
 __device__ __forceinline__ uint32_t bits_of(__nv_bfloat162 x) {
@@ -116,6 +115,12 @@ __device__ __forceinline__ __nv_bfloat162 pair_of(uint32_t x) {
 __device__ __forceinline__ float low_float(uint32_t pair) { return __uint_as_float(pair << 16); }
 __device__ __forceinline__ float high_float(uint32_t pair) {
   return __uint_as_float(pair & 0xffff0000u);
+}
+// high_float of a finite pair as a product, on another pipe than logic; -0 becomes 0.
+__device__ __forceinline__ float high_product(uint32_t pair) {
+  uint32_t y;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(y) : "r"(pair), "r"(0x3f800000u), "r"(0u));
+  return __uint_as_float(y);
 }
 __device__ __forceinline__ float approximate_inverse(float x) {
   float y;
@@ -158,6 +163,9 @@ __device__ __forceinline__ uint32_t pair_scales(float amax, float* s6, float* s4
 #endif
 }
 
+// kCut: values beyond the largest code become it. (Four needs no such thing: where a quotient is
+// beyond, it is not used.)
+template <bool kCut>
 struct PairTrial {
   uint32_t value[4];
   float error;  // of this half
@@ -174,24 +182,25 @@ struct PairTrial {
       const __nv_bfloat162 y = __hfma2(x, high, __hmul2(x, low));
       const __nv_bfloat162 power = __hmax2(pair_of(bits_of(y) & 0x7f807f80u), one);
       const __nv_bfloat162 sum = __hfma2(power, __float2bfloat162_rn(96.0f), y);
-      const __nv_bfloat162 v = __hmin2(__hfma2(power, __float2bfloat162_rn(-96.0f), sum),
-                                       __float2bfloat162_rn(kE2m1Max));
+      __nv_bfloat162 v = __hfma2(power, __float2bfloat162_rn(-96.0f), sum);
+      if (kCut) v = __hmin2(v, __float2bfloat162_rn(kE2m1Max));
       value[i] = bits_of(v);
       const uint32_t e = bits_of(__hfma2(v, scale, x));
       error = fmaf(low_float(e), low_float(e), error);
-      error = fmaf(high_float(e), high_float(e), error);
+      error = fmaf(high_product(e), high_product(e), error);
     }
   }
 };
 
-// w: eight weights, amax: that of the block, below kPairLimit. All lanes of the warp take part.
+// w: eight weights, amax: that of the block, below 2048. All lanes of the warp take part.
 __device__ __forceinline__ QuantisedHalf four_over_six_pairs(const uint32_t (&w)[4], float amax) {
   float s6, s4;
   const uint32_t scales = pair_scales(amax, &s6, &s4);
   const float inverse6 = approximate_inverse(-s6), inverse4 = approximate_inverse(-s4);
   constexpr uint32_t kSigns = kPairSigns;
   const uint32_t negative[4] = {w[0] | kSigns, w[1] | kSigns, w[2] | kSigns, w[3] | kSigns};
-  const PairTrial six(negative, s6, inverse6), four(negative, s4, inverse4);
+  const PairTrial<true> six(negative, s6, inverse6);
+  const PairTrial<false> four(negative, s4, inverse4);
   const float error6 = six.error + __shfl_xor_sync(0xffffffffu, six.error, 1);
   const float error4 = four.error + __shfl_xor_sync(0xffffffffu, four.error, 1);
   // Codes grow with magnitudes, so the largest is that of amax: 4 from 3.5 to 5, 0 to 0.25, and

@@ -34,6 +34,10 @@ __device__ __forceinline__ uint32_t four_bytes(const uint32_t* x) {
   constexpr uint32_t kTwo = uint32_t(kByte) | uint32_t(4 + kByte) << 4;
   return __byte_perm(__byte_perm(x[0], x[1], kTwo), __byte_perm(x[2], x[3], kTwo), 0x5410);
 }
+// The lowest byte of each of four words whose next one is 0: two of three operations are products.
+__device__ __forceinline__ uint32_t four_lowest(const uint32_t* x) {
+  return __byte_perm(x[1] * 256 + x[0], x[3] * 256 + x[2], 0x5410);
+}
 // Entry byte i of x of a table of floats at 4 * quarter, a multiple of 1024.
 template <int kOffset>
 __device__ __forceinline__ float looked_up(uint32_t quarter, const uint2& x, int i) {
@@ -100,7 +104,7 @@ __device__ __forceinline__ bool step_short(const ShortTerms& c, const ShortTask&
   float m[kOwn], v[kOwn], top_m = 0, top_v = 0;
 #pragma unroll
   for (int i = 0; i < kOwn; ++i) {
-    const float gi = i % 2 ? high_float(g[i / 2]) : low_float(g[i / 2]);
+    const float gi = i % 2 ? high_product(g[i / 2]) : low_float(g[i / 2]);
     m[i] = fmaf(looked_up<0>(quarter, x.m, i), in_m, gi);
     v[i] = fmaf(gi, gi, looked_up<sizeof(t.m)>(quarter, x.v, i) * in_v);
     top_m = max_or_nan(fabsf(m[i]), top_m);
@@ -150,8 +154,7 @@ __device__ __forceinline__ bool step_short(const ShortTerms& c, const ShortTask&
   // The intrinsics: the task is in shared memory, so the compiler does not know that these are
   // addresses of global memory.
   __stwb(static_cast<uint4*>(s.master) + at, make_uint4(next[0], next[1], next[2], next[3]));
-  __stwb(reinterpret_cast<uint2*>(s.v) + at,
-         make_uint2(four_bytes<0>(code), four_bytes<0>(code + 4)));
+  __stwb(reinterpret_cast<uint2*>(s.v) + at, make_uint2(four_lowest(code), four_lowest(code + 4)));
 
   const float inverse_m = amax_m == 0 ? 0.0f : approximate_inverse(amax_m);
   const uint32_t cells = uint32_t(__cvta_generic_to_shared(t.cells.word)) - kFirstCell * 4;

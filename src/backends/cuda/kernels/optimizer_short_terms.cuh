@@ -100,6 +100,7 @@ constexpr uint32_t kShortTasks = 23;
 
 struct ShortBatch {
   ShortTerms terms;
+  unsigned* claimed;  // two counters, 0 between launches: claims, and blocks that have ended
   uint32_t tasks, tiles;
   bool all_staged;
   ShortTask task[kShortTasks];

@@ -36,7 +36,7 @@ inline bool aligned16(const void* p) { return reinterpret_cast<uintptr_t>(p) % 1
 
 // Each does what it can of `all` and takes it out.
 // optimizer_short.cu: bf16 masters and gradients, int8 moments, where its proofs hold.
-void adamw_short(const Context& c, std::vector<AdamwArgs>& all);
+void adamw_short(const Context& c, unsigned* counters, std::vector<AdamwArgs>& all);
 
 namespace {  // each translation unit has its own device code
 
@@ -252,16 +252,6 @@ __device__ __forceinline__ void requantize(const AdamwArgs& a, int64_t element, 
   const int half = int(element / kOwn % 2);
   *reinterpret_cast<uint32_t*>(a.packed + at.codes + 4 * half) = q.word;
   if (half == 0) a.packed[at.scale] = q.scale;
-}
-
-// Weights of bf16 too large for four_over_six_pairs.
-__device__ __noinline__ void requantize_general(const AdamwArgs& a, int64_t element, bool changed,
-                                                uint4 four) {
-  const uint32_t pairs[4] = {four.x, four.y, four.z, four.w};
-  float w[kOwn];
-#pragma unroll
-  for (int i = 0; i < kOwn; ++i) w[i] = i % 2 ? high_float(pairs[i / 2]) : low_float(pairs[i / 2]);
-  requantize<true>(a, element, changed, w);
 }
 
 // The eight elements of a lane, any types and formats.
