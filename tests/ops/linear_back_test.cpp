@@ -15,23 +15,8 @@ constexpr Shape kDense[] = {{1, 1, 1},    {1, 5, 7},    {2, 4, 16},  {3, 6, 33},
 constexpr Shape kPacked[] = {{1, 1, 16},   {1, 16, 64},  {2, 17, 16},    {3, 33, 48},
                              {5, 40, 112}, {15, 16, 80}, {33, 290, 128}, {4, 520, 16}};
 
-Operand magnitudes_of(const Operand& x) {
-  Operand a(x.cpu.dtype, {x.cpu.dim(0), x.cpu.dim(1)});
-  const auto v = x.ref_values();
-  return std::move(a.fill([&](int64_t i) { return std::abs(v[size_t(i)]); }));
-}
-
 // With the scale, or the last addition.
 double depth(int64_t k) { return sum_depth(k) + 1; }
-
-// Rounding errors of a sum of products are at most depth * u * sum |a| |b|; `magnitudes` holds
-// those sums, computed by the reference on absolute values.
-void expect_product(const Operand& out, const Operand& magnitudes, double depth,
-                    const std::string& what) {
-  const auto m = magnitudes.ref_values();
-  expect_close(
-      out, [&](int64_t i) { return depth * kRoundoff * m[size_t(i)]; }, what);
-}
 
 // Sets both sides to the same values; keeps nothing of what was there.
 void start_with(Operand& o, uint64_t seed) { o.normal(seed, 3.0); }

@@ -55,4 +55,20 @@ inline LinearWeight dense_weight(Tensor t, Tensor row_scale = {}) {
   return w;
 }
 
+inline Operand magnitudes_of(const Operand& x) {
+  Operand a(x.cpu.dtype, {x.cpu.dim(0), x.cpu.dim(1)});
+  const auto v = x.ref_values();
+  a.fill([&](int64_t i) { return std::abs(v[size_t(i)]); });
+  return a;
+}
+
+// Rounding errors of a sum of products are at most depth * u * sum |w| |x|; `magnitudes` holds
+// those sums, computed by the reference on absolute values.
+inline void expect_product(const Operand& out, const Operand& magnitudes, double depth,
+                           const std::string& what = "linear") {
+  const auto m = magnitudes.ref_values();
+  expect_close(
+      out, [&](int64_t i) { return depth * kRoundoff * m[size_t(i)]; }, what);
+}
+
 }  // namespace nibble::test

@@ -13,21 +13,6 @@ constexpr Shape kDense[] = {{1, 1, 1},   {1, 5, 7},    {2, 4, 16},    {3, 6, 33}
 constexpr Shape kPacked[] = {{1, 1, 16},   {1, 16, 64},  {2, 17, 16},   {3, 33, 48},  {5, 40, 112},
                              {8, 16, 256}, {9, 31, 320}, {33, 50, 128}, {1, 32, 2560}};
 
-Operand magnitudes_of(const Operand& x) {
-  Operand a(x.cpu.dtype, {x.cpu.dim(0), x.cpu.dim(1)});
-  const auto v = x.ref_values();
-  a.fill([&](int64_t i) { return std::abs(v[size_t(i)]); });
-  return a;
-}
-
-// Rounding errors of a sum of products are at most depth * u * sum |w| |x|; `magnitudes` holds
-// those sums, computed by the reference on absolute values.
-void expect_product(const Operand& out, const Operand& magnitudes, double depth) {
-  const auto m = magnitudes.ref_values();
-  expect_close(
-      out, [&](int64_t i) { return depth * kRoundoff * m[size_t(i)]; }, "linear");
-}
-
 // With the scale, or the last addition.
 double depth(int64_t k) { return sum_depth(k) + 2; }
 

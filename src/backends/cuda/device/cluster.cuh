@@ -2,13 +2,9 @@
 // Blocks of a cluster (launch.h) reading and writing each other's shared memory. Without clusters
 // (before compute capability 9.0) kernels are launched with one block a cluster and never get here.
 #pragma once
-#include <cstdint>
+#include "backends/cuda/device/shared_words.cuh"
 
 namespace nibble::cuda {
-
-__device__ __forceinline__ uint32_t shared_address(const void* p) {
-  return uint32_t(__cvta_generic_to_shared(p));
-}
 
 // The same place in the shared memory of block `rank` of the cluster.
 __device__ __forceinline__ uint32_t address_in_block(uint32_t address, uint32_t rank) {

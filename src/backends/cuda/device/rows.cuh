@@ -25,10 +25,16 @@ Rows<T> rows_of(const Tensor& t) {
 template <int W, class F>
 __device__ __forceinline__ void for_each_pack(int64_t n, int64_t cols, F&& f) {
   const int64_t per_row = cols / W, packs = n * per_row;
-  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < packs;
-       i += int64_t(gridDim.x) * blockDim.x) {
-    f(i / per_row, i % per_row * W);
+  const int64_t first = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int64_t step = int64_t(gridDim.x) * blockDim.x;
+  if (packs + step < int64_t(1) << 32) {  // a division of 64 bits takes longer than all the rest
+    for (uint32_t i = uint32_t(first); i < uint32_t(packs); i += uint32_t(step)) {
+      const uint32_t row = i / uint32_t(per_row);
+      f(int64_t(row), int64_t(i - row * uint32_t(per_row)) * W);
+    }
+    return;
   }
+  for (int64_t i = first; i < packs; i += step) f(i / per_row, i % per_row * W);
 }
 inline Grid grid_for_packs(const Context& c, int64_t packs) {
   constexpr int64_t kThreads = 256;

@@ -41,8 +41,12 @@ __device__ __forceinline__ T from_f32(float v) {
 
 // 1 / (1 + exp(-x)) without overflow, so that tiny values far below zero keep their size.
 __device__ __forceinline__ float sigmoid(float x) {
-  const float e = expf(-fabsf(x));
-  return (x < 0 ? e : 1.0f) / (1.0f + e);
+  const float e = expf(-fabsf(x)), top = x < 0 ? e : 1.0f, bottom = 1.0f + e;
+  // The quotient without a division's care for denominators that are not between 1 and 2.
+  float inverse;
+  asm("rcp.approx.f32 %0, %1;" : "=f"(inverse) : "f"(bottom));
+  const float near = top * inverse;
+  return fmaf(fmaf(-near, bottom, top), inverse, near);
 }
 
 // W elements, moved as one when W > 1 (the address is then a multiple of their size).

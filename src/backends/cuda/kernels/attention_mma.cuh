@@ -6,6 +6,7 @@
 // 2c, 2c + 1 (+ 8); the sums rows r, r + 8, columns 2c, 2c + 1. So the sums of one product, packed,
 // are the A of the next.
 #pragma once
+#include "backends/cuda/device/shared_words.cuh"
 #include "backends/cuda/kernels/attention_common.cuh"
 #include "backends/cuda/kernels/attention_paths.h"
 
@@ -44,19 +45,6 @@ __device__ __forceinline__ float exp2_fast(float x) {
   return y;
 }
 
-template <class T>
-__device__ __forceinline__ uint32_t pack_pair(float low, float high) {
-  uint32_t r;
-  if constexpr (std::is_same_v<T, bf16>) {
-    const __nv_bfloat162 v = __floats2bfloat162_rn(low, high);
-    r = *reinterpret_cast<const uint32_t*>(&v);
-  } else {
-    const __half2 v = __floats2half2_rn(low, high);
-    r = *reinterpret_cast<const uint32_t*>(&v);
-  }
-  return r;
-}
-
 // d += a . b
 template <class T>
 __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
@@ -72,39 +60,6 @@ __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint3
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   }
-}
-
-__device__ __forceinline__ uint32_t shared_address(const void* p) {
-  return uint32_t(__cvta_generic_to_shared(p));
-}
-__device__ __forceinline__ void ldmatrix(uint32_t (&r)[4], uint32_t address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(address)
-               : "memory");
-}
-__device__ __forceinline__ void ldmatrix_transposed(uint32_t (&r)[4], uint32_t address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(address)
-               : "memory");
-}
-
-__device__ __forceinline__ void store_chunk(uint32_t to, uint32_t a, uint32_t b, uint32_t c,
-                                            uint32_t d) {
-  asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(a), "r"(b), "r"(c), "r"(d)
-               : "memory");
-}
-__device__ __forceinline__ void store_word(uint32_t to, uint32_t a) {
-  asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(a) : "memory");
-}
-__device__ __forceinline__ uint4 load_chunk(uint32_t from) {
-  uint4 v;
-  asm volatile("ld.shared.v4.b32 {%0,%1,%2,%3}, [%4];"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "r"(from)
-               : "memory");
-  return v;
 }
 
 // 16 bytes from global memory, or zeros, without waiting for them.

@@ -61,20 +61,23 @@ void blas_product(const Context& c, Tensor out, Tensor x, const LinearWeight& w)
   }
 }
 
-// Packed weights that are read straight from their own layout: few tokens in 16 bits.
-enum class Streamed { no, one, few, few_by_groups };
-Streamed streamed(const Context& c, const Tensor& x, const LinearWeight& w) {
+// Packed weights that are read straight from their own layout: 16 bits, few tokens or a kernel for
+// many.
+enum class Streamed { no, one, few, few_by_groups, many };
+Streamed streamed(const Context& c, const Tensor& out, const Tensor& x, const LinearWeight& w) {
   if (!w.is_packed() || !is_half(x)) return Streamed::no;
   if (x.dim(0) == 1 && gemv_fits(c, w)) return Streamed::one;
   if (gemv_wgmma_fits(c, x.dim(0), w)) return Streamed::few_by_groups;
-  return gemv_batch_fits(c, x.dim(0), w) ? Streamed::few : Streamed::no;
+  if (gemv_batch_fits(c, x.dim(0), w)) return Streamed::few;
+  return linear_fused_fits(c, out, x, w) ? Streamed::many : Streamed::no;
 }
 
 void product(const Context& c, Tensor out, Tensor x, const LinearWeight& w) {
-  switch (streamed(c, x, w)) {
+  switch (streamed(c, out, x, w)) {
     case Streamed::one: gemv(c, out, x, w); return;
     case Streamed::few: gemv_batch(c, out, x, w); return;
     case Streamed::few_by_groups: gemv_wgmma(c, out, x, w); return;
+    case Streamed::many: linear_fused(c, out, x, w); return;
     case Streamed::no: break;
   }
   if (blas_fits(out, x, w) && size_t(2 * w.in * kRowPanel) <= kPanelBytes) {
@@ -124,10 +127,11 @@ void linear_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x, const
   const int64_t width = act.dim(1);
   if (activations == Activations::none && x.dtype == DType::bf16 && x.dim(0) > 0 && w.out > 0 &&
       w.out % 32 == 0) {
-    switch (streamed(c, x, w)) {
+    switch (streamed(c, gate_up, x, w)) {
       case Streamed::one: gemv_swiglu(c, act, gate_up, x, w); return;
       case Streamed::few: gemv_batch_swiglu(c, act, gate_up, x, w); return;
       case Streamed::few_by_groups: gemv_wgmma_swiglu(c, act, gate_up, x, w); return;
+      case Streamed::many:
       case Streamed::no: break;
     }
   }
@@ -141,7 +145,9 @@ std::string linear_kernel_name(const Context& c, Activations activations, int64_
     return "native NVFP4 by cuBLASLt";
   std::string name = n == 1              ? "tensor-core matrix-vector kernel on packed NVFP4"
                      : n <= kBatchTokens ? "tensor-core kernel for few tokens on packed NVFP4"
-                                         : "NVFP4 dequantised in panels, then cuBLASLt";
+                     : c.capability == 90 && n <= kFusedTokens
+                         ? "tensor-core kernel for many tokens on packed NVFP4"
+                         : "NVFP4 dequantised in panels, then cuBLASLt";
   if (w4a4) name += " (W4A4 emulated exactly: activations rounded to NVFP4)";
   return name;
 }

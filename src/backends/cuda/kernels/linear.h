@@ -48,6 +48,15 @@ void gemv_batch_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x,
 void gemv_wgmma_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x,
                        const LinearWeight& w);
 
+// linear_fused.cu: packed weights times kBatchTokens + 1 .. kFusedTokens tokens in bf16, compute
+// capability 9.0. From about 400 tokens on, dequantised weights and cuBLASLt are faster.
+constexpr int64_t kFusedTokens = 256;
+bool linear_fused_fits(const Context& c, const Tensor& out, const Tensor& x, const LinearWeight& w);
+void linear_fused(const Context& c, Tensor out, Tensor x, const LinearWeight& w);
+// linear_back_fused.cu: dx = dy w, likewise.
+bool dgrad_fused_fits(const Context& c, const Tensor& dx, const Tensor& dy, const LinearWeight& w);
+void dgrad_fused(const Context& c, Tensor dx, Tensor dy, const LinearWeight& w);
+
 // The kernel of a product of packed weights with n tokens, for the log.
 std::string linear_kernel_name(const Context& c, Activations activations, int64_t n);
 

@@ -134,6 +134,10 @@ bool blas_writes(const Tensor& dw, const Tensor& x, const GradWrite& write) {
 void linear_dgrad(const Context& c, Tensor dx, Tensor dy, const LinearWeight& w,
                   Accumulate accumulate) {
   if (dx.numel() == 0) return;
+  if (accumulate == Accumulate::no && dgrad_fused_fits(c, dx, dy, w)) {
+    dgrad_fused(c, dx, dy, w);
+    return;
+  }
   const bool fits = is_half(dy) && (dx.dtype == dy.dtype || dx.dtype == DType::f32) &&
                     w.in % 8 == 0 && w.out % 8 == 0 && blas_aligned(dx) && blas_aligned(dy) &&
                     !w.row_scale &&
