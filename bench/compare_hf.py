@@ -4,7 +4,7 @@
 machine's speed drifts, so single figures of two programs measured apart say little; the ratio in
 one run does.
 
-usage: compare_hf.py NIBBLE CONFIG.json [--rounds 3] [--device cuda|cpu] [--folder DIR]
+usage: compare_hf.py NIBBLE CONFIG.json [--rounds 3] [--samples 7] [--device cuda|cpu] [--folder DIR]
                      [--work prefill:512,prefill:2048,decode:1:512,decode:32:512,train:1:96,...]
 
 prefill:TOKENS and decode:SEQUENCES:CONTEXT are tokens a second of inference (nibble: NVFP4 weights;
@@ -24,6 +24,7 @@ p = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1])
 p.add_argument("nibble")
 p.add_argument("config")
 p.add_argument("--rounds", type=int, default=3)
+p.add_argument("--samples", type=int, default=7, help="of each program in a round")
 p.add_argument("--device", default="cuda")
 p.add_argument("--threads", type=int, default=os.cpu_count())
 p.add_argument("--folder", default="compare-hf")
@@ -58,11 +59,11 @@ def nibble(phase, numbers):
     if phase == "train":
         batch, length, *recompute = numbers
         return run([a.nibble, "profile", "--model", model_file(), "--batch-size", batch, "--seq-len",
-                    length, "--warmup", "2", "--repeat", "9", "--recompute",
+                    length, "--warmup", "2", "--repeat", str(a.samples), "--recompute",
                     "block" if recompute else "none"] + common, r"median ([\d.]+) ms")
     batch, context = ("1", numbers[0]) if phase == "prefill" else numbers
     return run([a.nibble, "bench", "--random-weights", "--config", a.config, "--brief", "--phase",
-                phase, "--prompt-tokens", context, "--batch", batch, "--repeat", "9"] + common,
+                phase, "--prompt-tokens", context, "--batch", batch, "--repeat", str(a.samples)] + common,
                r"([\d.]+)")
 
 
@@ -71,11 +72,11 @@ def transformers(phase, numbers):
     if phase == "train":
         batch, length, *recompute = numbers
         return run([sys.executable, os.path.join(here, "torch_train.py"), a.config, "--batch", batch,
-                    "--seq", length, "--steps", "7", "--dtype",
+                    "--seq", length, "--steps", str(a.samples), "--dtype",
                     "bfloat16" if on_gpu else "float32"] + (["--checkpoint"] if recompute else []) + common,
                    r"median ([\d.]+) ms")
     return run([sys.executable, os.path.join(here, "torch_generate.py"), a.config, "--work",
-                ":".join([phase] + numbers)] + common, r"median ([\d.]+) tok/s")
+                ":".join([phase] + numbers), "--samples", str(a.samples)] + common, r"median ([\d.]+) tok/s")
 
 
 rows = []
@@ -85,7 +86,7 @@ for work in a.work.split(","):
     for i in range(a.rounds):
         ours.append(nibble(phase, numbers))
         theirs.append(transformers(phase, numbers))
-        print(f"{work} round {i + 1}: {ours[-1]:.2f} / {theirs[-1]:.2f}", file=sys.stderr)
+        print(f"{work} round {i + 1}: {ours[-1]:.2f} / {theirs[-1]:.2f}", file=sys.stderr, flush=True)
     x, y = statistics.median(ours), statistics.median(theirs)
     rows.append((work, "ms a step" if phase == "train" else "tok/s", x, y, y / x if phase == "train" else x / y))
 print(f"{'work':<22} {'':<10} {'nibble':>10} {'HF':>10} {'times as fast':>14}")
