@@ -47,10 +47,11 @@ __device__ __forceinline__ float head_scale(float squares, int64_t index, const 
   return scale;
 }
 
-// Heads of 128: a lane has four columns, the lane 16 further the other halves of their pairs.
-template <class T>
+// Heads of 128: a lane has four columns, the lane 16 further the other halves of their pairs. With
+// `cached` the result goes there, too, in that type.
+template <class T, class K = T>
 __device__ __forceinline__ void head_of_128(T* out, int64_t index, const T* x, int64_t token,
-                                            const HeadArgs& h) {
+                                            const HeadArgs& h, K* cached = nullptr) {
   const int lane = int(threadIdx.x) % 32, at = 4 * lane, angle = at % 64;
   float v[4], co[4], s[4];
   if (h.aligned) {
@@ -82,6 +83,10 @@ __device__ __forceinline__ void head_of_128(T* out, int64_t index, const T* x, i
   } else {
     store_f32_at<4, false>(out + at, v);
   }
+  if (!cached) return;
+#pragma unroll
+  for (int k = 0; k < 4; ++k) v[k] = to_f32(from_f32<T>(v[k]));
+  store_f32<4>(cached + at, v);
 }
 
 // One head, number `index` of all, normalised if there is a weight, then rotated by the token's row
@@ -170,11 +175,11 @@ struct SplitArgs {
 template <class T, class K>
 __global__ void split_heads_kernel(SplitArgs<T, K> a) {
   enter();
-  const int64_t heads = a.q_heads + 2 * a.kv_heads, i = warp_index(), width = a.q_args.width;
-  if (i >= a.n * heads) return;
-  const int64_t token = i / heads;
-  int64_t head = i % heads;
+  const int64_t token = blockIdx.x, width = a.q_args.width;
+  int64_t head = int64_t(blockIdx.y) * kWarps + threadIdx.x / 32;
+  if (head >= a.q_heads + 2 * a.kv_heads) return;
   const T* x = a.qkv + token * a.qkv_stride + head * width;
+  const int64_t slot = head >= a.q_heads && (a.cache_k || a.cache_v) ? a.slots[token] : 0;
   if (head < a.q_heads) {
     const int64_t at = token * a.q_heads + head;
     one_head(a.q + at * width, at, x, token, a.q_args);
@@ -184,16 +189,20 @@ __global__ void split_heads_kernel(SplitArgs<T, K> a) {
   if (head < a.kv_heads) {
     const int64_t at = token * a.kv_heads + head;
     T* k = a.k + at * width;
+    K* cached = a.cache_k ? a.cache_k + slot * a.cache_k_stride + head * width : nullptr;
+    if (width == 128 && a.cache_aligned) {
+      head_of_128(k, at, x, token, a.k_args, cached);
+      return;
+    }
     one_head(k, at, x, token, a.k_args);
-    if (!a.cache_k) return;
+    if (!cached) return;
     __syncwarp();
-    put_head(a.cache_k + a.slots[token] * a.cache_k_stride + head * width, k, width,
-             a.cache_aligned);
+    put_head(cached, k, width, a.cache_aligned);
     return;
   }
   head -= a.kv_heads;
   if (!a.cache_v) return;
-  put_head(a.cache_v + a.slots[token] * a.cache_v_stride + head * width, x, width, a.cache_aligned);
+  put_head(a.cache_v + slot * a.cache_v_stride + head * width, x, width, a.cache_aligned);
 }
 
 }  // namespace
@@ -265,7 +274,11 @@ void split_heads(const Context& c, const HeadSlots& out, KvView kv, Tensor qkv,
       a.k_args = a.q_args;
       a.k_args.rstd = AnyFloats(out.k_rstd), a.k_args.weight = AnyFloats(norms.k);
       a.cache_aligned = aligned && in_packs<4>(kv.k, kv.v);
-      launch(c, warps_for(a.n * (a.q_heads + 2 * a.kv_heads)), split_heads_kernel<T, K>, a);
+      // No division on the device, where those of 64 bits take as long as everything else here.
+      launch(
+          c,
+          {dim3(unsigned(a.n), blocks_for(a.q_heads + 2 * a.kv_heads, kWarps)), dim3(32 * kWarps)},
+          split_heads_kernel<T, K>, a);
     });
   });
 }

@@ -16,7 +16,10 @@ template <class T>
 struct HeadRows {
   T* data;
   int64_t stride, heads, cols;
-  __device__ T* at(int64_t row) const { return data + row / heads * stride + row % heads * cols; }
+  __device__ __forceinline__ T* at(int64_t row) const {
+    if (heads == 1) return data + row * stride;  // a division takes as long as the loads
+    return data + row / heads * stride + row % heads * cols;
+  }
 };
 template <class T>
 HeadRows<T> head_rows(const Tensor& t) {
@@ -34,18 +37,19 @@ __global__ void rms_norm_kernel(HeadRows<T> out, AnyFloats rstd, HeadRows<T> sum
                 step = int64_t(blockDim.x) * W;
   float weight[W] = {};
   if (first < cols) w.load<W, kAligned>(first, weight);
+  const T *const x = a.at(row), *const added = b.at(row);
+  T *const total = sum.at(row), *const to = out.at(row);
   enter();
-  const T* x = a.at(row);
   float kept[kKept][W], squares = 0;
   const auto take = [&](int64_t i, float(&v)[W]) {
     load_f32_at<W, kAligned>(x + i, v);
     if constexpr (kAdd) {
       float y[W];
-      load_f32_at<W, kAligned>(b.at(row) + i, y);
+      load_f32_at<W, kAligned>(added + i, y);
       // The norm sees the sum as it is stored.
 #pragma unroll
       for (int k = 0; k < W; ++k) v[k] = to_f32(from_f32<T>(v[k] + y[k]));
-      store_f32_at<W, kAligned>(sum.at(row) + i, v);
+      store_f32_at<W, kAligned>(total + i, v);
     }
 #pragma unroll
     for (int k = 0; k < W; ++k) squares = fmaf(v[k], v[k], squares);
@@ -64,7 +68,7 @@ __global__ void rms_norm_kernel(HeadRows<T> out, AnyFloats rstd, HeadRows<T> sum
     float y[W];
 #pragma unroll
     for (int k = 0; k < W; ++k) y[k] = v[k] * scale * g[k];
-    store_f32_at<W, kAligned>(out.at(row) + i, y);
+    store_f32_at<W, kAligned>(to + i, y);
   };
 #pragma unroll
   for (int s = 0; s < kKept; ++s) {
