@@ -28,8 +28,8 @@ class Match {
     args.width = int(first->x.cols());
     args.eps = float(first->eps);
     args.x = ptr<const bf16>(first->x);
-    // One pack of eight a thread as in norm.cu, which sums narrow rows another way.
-    if (args.width <= kHeadWidth || args.width > 8 * kTokenThreads * kTokenMaxPacks) return false;
+    // Packs of eight as in norm.cu, which sums narrow rows another way.
+    if (args.width <= kHeadWidth || args.width > kTokenMaxWidth) return false;
     residual_ = first->x.data, normed_ = first->out.data;
     args.layer[0].attn_norm = AnyFloats(first->w);
     do {
@@ -79,12 +79,13 @@ class Match {
     if (!between(*qkv, *heads, *attention)) return false;
     const int64_t rows = int64_t(args.q_heads + 2 * args.kv_heads) * 128, width = args.width;
     const int64_t ffn = gate_up->act.cols();
-    if (!product(*qkv, normed_, width, rows, to.qkv) ||
-        !product(*attn_out, attention->out.data, int64_t(args.q_heads) * 128, width, to.attn_out) ||
+    if (!product(*qkv, normed_, width, rows, to.weight[kQkv]) ||
+        !product(*attn_out, attention->out.data, int64_t(args.q_heads) * 128, width,
+                 to.weight[kAttnOut]) ||
         !add_norm(*middle) || middle->b.data != attn_out->out.data ||
         gate_up->x.data != middle->out.data || !is_bf16_row(gate_up->act) ||
-        !weight(gate_up->w, gate_up->activations, width, 2 * ffn, to.gate_up) ||
-        !product(*down, gate_up->act.data, ffn, width, to.down)) {
+        !weight(gate_up->w, gate_up->activations, width, 2 * ffn, to.weight[kGateUp]) ||
+        !product(*down, gate_up->act.data, ffn, width, to.weight[kFfnDown])) {
       return false;
     }
     to.ffn_norm = AnyFloats(middle->w);
@@ -93,8 +94,6 @@ class Match {
     // Every layer is as the first.
     if (args.layers == 0) {
       args.ffn = int(ffn);
-      args.qkv = ptr<bf16>(qkv->out), args.att = ptr<bf16>(attention->out);
-      args.sum = ptr<bf16>(down->out), args.act = ptr<bf16>(gate_up->act);
       if (!is_bf16_row(qkv->out) || !is_bf16_row(attention->out) || !is_bf16_row(down->out)) {
         return false;
       }
@@ -125,7 +124,7 @@ class Match {
         a.q.dtype != DType::bf16 || !tensor_core_types(call) || call.width() != 128 ||
         call.group() > shares::kGroup || a.sequences.dim(0) != 1 || call.tokens() != 1 ||
         a.kv.k.data == s.out.k.data || float(s.eps) != args.eps ||
-        !heads_aligned(a.out, a.q, a.kv.k, a.kv.v)) {
+        !heads_aligned(a.out, a.q, a.kv.k, a.kv.v) || !in_packs<8>(s.norms.q, s.norms.k, s.table)) {
       return false;
     }
     const bool f8 = a.kv.k.dtype == DType::f8_e4m3;
@@ -153,7 +152,7 @@ class Match {
     args.vocab = int(logits->w.out);
     return row->x.data == residual_ && row->x.dim(0) == 1 && row->out.dim(0) == 1 &&
            last->x.data == row->out.data && norm(*last) && float(last->eps) == args.eps &&
-           product(*logits, last->out.data, args.width, logits->w.out, to.qkv);
+           product(*logits, last->out.data, args.width, logits->w.out, to.weight[kQkv]);
   }
 
   std::span<const held::Op> ops_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the kernel of a whole token is told: the model's layers, and where the ops it replaces would
-// have read and written.
+// What the kernel of a whole token is told: the model's layers, where the ops it replaces would
+// have read and written, and how its blocks share the work.
 #pragma once
 #include <cstdint>
 
@@ -10,10 +10,14 @@
 
 namespace nibble::cuda {
 
-constexpr int kTokenThreads = 512;
+// Twelve warps: room for 168 registers each, and for the four quarters of three strips.
+constexpr int kTokenWarps = 12;
+constexpr int kTokenThreads = 32 * kTokenWarps;
 constexpr int kTokenLayers = 64;
-// Elements of the residual a thread keeps: packs of eight.
-constexpr int kTokenMaxPacks = 2;
+constexpr int kTokenMaxWidth = 8192;
+
+// The products of a layer, and the head.
+enum Phase { kQkv, kAttnOut, kGateUp, kFfnDown, kLayerPhases, kLogits = kLayerPhases, kPhases };
 
 struct TokenWeight {
   const uint8_t* packed;
@@ -21,27 +25,42 @@ struct TokenWeight {
 };
 
 struct TokenLayer {
-  TokenWeight qkv, attn_out, gate_up, down;
+  TokenWeight weight[kLayerPhases];
   AnyFloats attn_norm, q_norm, k_norm, ffn_norm;
   void *cache_k, *cache_v;
+};
+
+// Where things lie in a block's shared memory, in bytes from its begin.
+struct TokenMemory {
+  int layers, ring, ring_barriers;
+  int tasks;  // [kTokenWarps][list]
+  int list;   // most tasks of a warp in a layer and the head
+  int sums[kPhases], barriers[kLayerPhases];
+  int zeros;
+  int wide, narrow;  // the token of qkv, gate_up and head; that of attn_out and down
+  int area;          // attention's, and the sums of the head
+  int bytes;
 };
 
 struct TokenArgs {
   int layers, width, q_heads, kv_heads, ffn, vocab;
   const bf16* x;  // [width]
-  // Between blocks: [(Hq + 2 Hkv) 128], [Hq 128], [width], [ffn].
-  bf16 *qkv, *att, *sum, *act;
-  AnyFloats logits;  // [vocab]
+  // Between blocks, in words of two elements (tagged_words.cuh): [(Hq + 2 Hkv) 128], [Hq 128],
+  // [width], [ffn], [width].
+  uint64_t *qkv, *att, *out, *act, *down;
+  uint64_t* shares;  // [Hkv, splits, group, 128] sums of shares, a float a word
+  uint64_t* stats;   // [Hkv, splits, group, 2] their largest scores and sums of weights
+  uint4* cleared;    // all of these words: so many times 16 bytes
+  int to_clear;
+  unsigned* arrivals;  // [2] blocks that have begun, that have ended; zero between kernels
+  AnyFloats logits;    // [vocab]
   AnyFloats rope;
   int64_t k_stride, v_stride;  // of the cache, in elements
   const int32_t* slot;         // [1]
   const Sequence* sequence;    // [1]
-  float* share_sums;           // of attention_shares.cuh
-  float2* share_stats;
-  unsigned *share_done, *barrier;
-  int splits;
-  unsigned ahead;  // which products' weights are fetched to the L2 cache, and when
+  int splits, cluster;
   float scale, eps;
+  TokenMemory memory;
   TokenLayer layer[kTokenLayers + 1];  // behind the last: the head as qkv, the final norm
 };
 

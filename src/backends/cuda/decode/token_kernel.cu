@@ -1,173 +1,218 @@
 // SPDX-License-Identifier: MIT
 // One token of one sequence through all layers and the head in one launch: one block a
-// multiprocessor, a barrier of the grid between phases.
+// multiprocessor, clusters of blocks where the device has room for them.
 //
-// A layer has five phases: qkv, attention, attn_out, gate_up with swiglu, down. Norms are computed
-// by every block for itself before its product, and heads (norm, rotation, cache) by every team
-// that attends with them: equal values cost less than a barrier. The residual never leaves a
-// block. A warp asks for its first weights of the next phase as soon as its registers
-// are free, so that memory works while blocks wait for each other.
+// A layer has five phases: qkv, attention, attn_out, gate_up with swiglu, down. Blocks never meet
+// at a barrier: what one hands to others are tagged words (tagged_words.cuh), and a block waits for
+// those it needs. Norms are computed by every block for itself before its product, and heads (norm,
+// rotation, cache) by every team that attends with them: equal values cost less than an exchange.
+// The residual never leaves a block. Weights stream through a ring in shared memory, ahead of the
+// phase that uses them (weight_ring.cuh).
+//
+// Single buffers of words are enough: a word of a layer is written only after all blocks have read
+// that of the layer before, because every block has something of every product and each phase of
+// shared strips (token_plan.cuh) needs something of every block.
 //
 // Sums are those of the kernels of single ops, in the same order: the results are theirs, bit for
 // bit (gemv.cu, norm.cu, heads.cu, attention_decode.cu).
-#include <cstdlib>
-
+//
+// What bounds it, on an H200 with the shape of Qwen3-4B at 512 tokens, in clocks a layer of about
+// 58,000: the units of a block, 422 where an even share were 373, at 60 to 75 each (arithmetic
+// without waits 50 to 60, copies without arithmetic 50); attention 12,000, half of it the exchange
+// before the merge; the exchanges after attn_out and down, with their norms, 5,000 to 8,000 each.
+// 797 tokens a second against 621 for a graph of launches.
 #include "backends/cuda/decode/held_ops.h"
 #include "backends/cuda/decode/token_attention.cuh"
-#include "backends/cuda/decode/token_product.cuh"
+#include "backends/cuda/decode/token_begin.cuh"
 #include "backends/cuda/decode/token_residual.cuh"
 #include "backends/cuda/launch.h"
 
 namespace nibble::cuda {
 namespace {
 
-// Weights fetched to the L2 cache: attn_out (1) and gate_up (2) while others attend, down (4) and
-// the next qkv (8) from gate_up on.
-constexpr unsigned kAhead = 15;
-
-// The layers, and what is behind the last.
-NIBBLE_HOST_DEVICE inline size_t table_bytes(const TokenArgs& a) {
-  return size_t(a.layers + 1) * sizeof(TokenLayer);
-}
-
-template <class K, int kPacks, bool kClock>
+template <class K, bool kWide>
 __global__ void __launch_bounds__(kTokenThreads, 1)
     token_kernel(const __grid_constant__ TokenArgs a) {
-  extern __shared__ __align__(16) std::byte shared[];
-  __shared__ uint4 zeros[2];
-  TokenLayer* const layers = reinterpret_cast<TokenLayer*>(shared);
-  std::byte* const area = shared + table_bytes(a) + Residual<kPacks>::bytes(a.width);
-  bf16* const token = reinterpret_cast<bf16*>(area);
+#if __CUDA_ARCH__ >= 900
+  extern __shared__ __align__(128) std::byte shared[];
+  __shared__ PhaseNote notes[kPhases];
   const int t = int(threadIdx.x), lane = t % 32, warp = t / 32;
-  for (int i = t; i < int(table_bytes(a) / 4); i += kTokenThreads) {
-    reinterpret_cast<uint32_t*>(layers)[i] = reinterpret_cast<const uint32_t*>(a.layer)[i];
-  }
+  const BeginTogether blocks(a);
+  set_up(a, shared, notes);
+  uint4* const zeros = reinterpret_cast<uint4*>(shared + a.memory.zeros);
   if (t < 2) zeros[t] = make_uint4(0, 0, 0, 0);
+  WeightRing ring(a, shared);
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   __syncthreads();
-
-  const int qkv_rows = (a.q_heads + 2 * a.kv_heads) * kHead, att = a.q_heads * kHead;
-  const TokenLane x(reinterpret_cast<const uint4*>(area), zeros, lane);
-  const Sequence sequence = *a.sequence;
-  const int slot = *a.slot;
-  GridBarrier grid(a.barrier);
-  const Residual<kPacks> residual(shared + table_bytes(a), a.width);
-  Stream stream;
-  Marks<kClock> clock;
-  clock.start();
-  const auto begin = [&](const auto& product) {
-    stream = Stream();  // nothing is kept from before
-    stream.part = product.task(warp);
-    request(stream.units, stream.part, lane);
+  cluster_arrive();
+  const auto tasks_of = [&](int phase) {
+    return (notes[phase].tasks - warp + kTokenWarps - 1) / kTokenWarps;
   };
-  const auto sums_behind = [&](int in) { return reinterpret_cast<float*>(token + in); };
-  const auto stage = [&](const bf16* p, int in) {
-    stage_token(token, p, in, in / int(kUnitCols), true, kTokenThreads);
-    __syncthreads();
-  };
+  const int of_layer = tasks_of(kQkv) + tasks_of(kAttnOut) + tasks_of(kGateUp) + tasks_of(kFfnDown);
+  ring.begin(of_layer, of_layer + tasks_of(kLogits));
+  const TokenTask* task = ring.tasks;
 
-  begin(Product<false>(layers[0].qkv, a.width, qkv_rows));
-  residual.ask_weight(layers[0].attn_norm);
-  residual.read(a.x);
-  for (int l = 0; l < a.layers; ++l) {
+  bf16* const wide = reinterpret_cast<bf16*>(shared + a.memory.wide);
+  bf16* const narrow = reinterpret_cast<bf16*>(shared + a.memory.narrow);
+  const TokenLayer* const layers = reinterpret_cast<const TokenLayer*>(shared + a.memory.layers);
+  const TokenLane wide_lane(reinterpret_cast<const uint4*>(wide), zeros, lane);
+  const TokenLane narrow_lane(reinterpret_cast<const uint4*>(narrow), zeros, lane);
+  const PhaseWork out_work(a, kAttnOut, int(blockIdx.x), int(gridDim.x));
+  const PhaseWork down_work(a, kFfnDown, int(blockIdx.x), int(gridDim.x));
+  const int out_begin = out_work.unit_begin() * int(kUnitCols);
+  const int out_end = out_work.unit_end() * int(kUnitCols);
+  const int down_begin = down_work.unit_begin() * int(kUnitCols);
+  const int down_end = down_work.unit_end() * int(kUnitCols);
+  Residual<kWide> residual(a.x, a.width);
+  const TokenAttention<K> attention(a, shared + a.memory.area);
+  cluster_wait();
+  blocks.wait();
+
+  // One copy of the unit loop for all phases keeps the code small.
+#pragma unroll 1
+  for (int step = 0; step <= a.layers * kLayerPhases; ++step) {
+    const int l = step / kLayerPhases;
+    const int phase = l == a.layers ? int(kLogits) : step % kLayerPhases;
     const TokenLayer& layer = layers[l];
-    residual.normalise(token, layer.attn_norm.type, a.eps);
-    clock.add(Mark::norm);
-    multiply_strips(Product<false>(layer.qkv, a.width, qkv_rows), stream, UnitRange(), x,
-                    sums_behind(a.width),
-                    [&](int row, float v) { a.qkv[row] = from_f32<bf16>(v); });
-
-    clock.add(Mark::qkv);
-    attention_phase<K>(a, layer, sequence, slot, grid, area, clock, [&] {
-      const Product<false> attn_out(layer.attn_out, att, a.width);
-      begin(attn_out);
-      if (warp != kTokenWarps - 1) return;
-      if (a.ahead & 1) attn_out.fetch_ahead();
-      if (a.ahead & 2) Product<true>(layer.gate_up, a.width, 2 * a.ffn).fetch_ahead();
-    });
-    const Product<false> attn_out(layer.attn_out, att, a.width);
-    const Product<true> gate_up(layer.gate_up, a.width, 2 * a.ffn);
-    const Product<false> down(layer.down, a.ffn, a.width);
-    clock.add(Mark::attend);
-    grid.arrive();
-    residual.ask_weight(layer.ffn_norm);
-    grid.wait();
-    clock.add(Mark::attend_wait);
-
-    stage(a.att, att);
-    clock.add(Mark::stage);
-    multiply_strips(attn_out, stream, gate_up.task(warp), x, sums_behind(att),
-                    [&](int row, float v) { a.sum[row] = from_f32<bf16>(v); });
-    clock.add(Mark::out);
-    grid.arrive();
-    grid.wait();
-    clock.add(Mark::out_wait);
-
-    const Product<false> next(layers[l + 1].qkv, a.width, l + 1 < a.layers ? qkv_rows : a.vocab);
-    if (warp == kTokenWarps - 1 && (a.ahead & 4)) down.fetch_ahead();
-    if (warp == kTokenWarps - 1 && (a.ahead & 8) && l + 1 < a.layers) next.fetch_ahead();
-    residual.add(a.sum);
-    residual.normalise(token, layer.ffn_norm.type, a.eps);
-    clock.add(Mark::norm);
-    multiply_strips(gate_up, stream, down.task(warp), x, sums_behind(a.width),
-                    [&](int row, float gate, float up) {
-                      a.act[row] = swiglu_of(from_f32<bf16>(gate), from_f32<bf16>(up));
-                    });
-    clock.add(Mark::up);
-    grid.arrive();
-    residual.ask_weight(layers[l + 1].attn_norm);
-    grid.wait();
-    clock.add(Mark::up_wait);
-
-    stage(a.act, a.ffn);
-    clock.add(Mark::stage);
-    multiply_strips(down, stream, next.task(warp), x, sums_behind(a.ffn),
-                    [&](int row, float v) { a.sum[row] = from_f32<bf16>(v); });
-    clock.add(Mark::down);
-    grid.arrive();
-    grid.wait();
-    clock.add(Mark::down_wait);
-    residual.add(a.sum);
+    const uint32_t tag = uint32_t(l) + 1;
+    const float* const row_scale = layer.weight[phase == kLogits ? int(kQkv) : phase].row_scale;
+    const bool shared_strips = phase == kAttnOut || phase == kFfnDown;
+    if (shared_strips) {
+      if (phase == kAttnOut) attention.attend(layer, tag);
+      stage_columns(narrow, phase == kAttnOut ? a.att : a.act,
+                    phase == kAttnOut ? out_begin : down_begin,
+                    phase == kAttnOut ? out_end : down_end, tag);
+    } else {
+      const uint64_t* const sum = phase == kGateUp ? a.out : step > 0 ? a.down : nullptr;
+      residual.normalise(wide, sum, phase == kGateUp ? tag : tag - 1,
+                         phase == kGateUp ? layer.ffn_norm : layer.attn_norm, a.eps);
+      if (phase == kQkv) attention.begin(layer);
+    }
+    const PhaseNote note = notes[phase];
+    const float scale = phase == kLogits ? 1.0f : first_scale(note, row_scale, phase);
+    TokenLane x = wide_lane;
+    if (shared_strips) x = narrow_lane;
+    if (phase == kQkv) task = ring.tasks;
+    const int count = (note.tasks - warp + kTokenWarps - 1) / kTokenWarps;
+    multiply_tasks(ring, task, count, x, shared_strips && a.cluster > 1, phase != kLogits);
+    task += count;
+    if (phase == kLogits) {
+      __syncthreads();
+      finish_logits(a, shared, note, row_scale);
+    } else {
+      uint64_t* const to = phase == kQkv       ? a.qkv
+                           : phase == kAttnOut ? a.out
+                           : phase == kGateUp  ? a.act
+                                               : a.down;
+      finish_strips(a, shared, note, row_scale, phase, tag, scale, to);
+    }
+    // Whoever is done early sleeps here: warps that ask for words would keep others from them.
+    __syncthreads();
   }
-  residual.normalise(token, layers[a.layers].attn_norm.type, a.eps);
-  multiply_strips(Product<false>(layers[a.layers].qkv, a.width, a.vocab), stream, UnitRange(), x,
-                  sums_behind(a.width), [&](int row, float v) { a.logits.set(row, v); });
-  clock.add(Mark::head);
-  clock.print();
+  blocks.end();
+#endif
 }
 
-// Token and sums of the largest product of a block, or the teams of attention.
+constexpr int padded(int64_t bytes) { return int((bytes + 127) / 128 * 128); }
+
 template <class K>
-size_t area_bytes(const Context& c, const TokenArgs& a) {
-  const auto product = [&](int64_t in, int64_t strips, int halves) {
-    const int64_t units = in / kUnitCols, count = (strips + c.sm_count - 1) / c.sm_count;
-    // Sums of all parts, and scales.
-    return size_t(in) * 2 + size_t(halves * count * (parts_of(int(units)) + 1) * kUnitRows) * 4;
+void lay_out(TokenArgs& a, int blocks) {
+  TokenMemory& m = a.memory;
+  int at = 0;
+  const auto take = [&](int64_t bytes) {
+    const int begin = at;
+    at += padded(bytes);
+    return begin;
   };
-  return std::max({product(a.width, strips_of((a.q_heads + 2 * a.kv_heads) * kHead), 1),
-                   product(a.q_heads * kHead, strips_of(a.width), 1),
-                   product(a.width, strips_of(a.ffn), 2), product(a.ffn, strips_of(a.width), 1),
-                   product(a.width, strips_of(a.vocab), 1), kTeams<K> * kTeamBytes<K>});
+  m.ring = take(WeightRing::kBytes);
+  m.ring_barriers = take(WeightRing::kBarrierBytes);
+  m.layers = take(int64_t(a.layers + 1) * int64_t(sizeof(TokenLayer)));
+  int64_t narrow = 0, logit_sums = 0;
+  m.list = 0;
+  for (int phase = 0; phase < kPhases; ++phase) {
+    // No block has more than the blocks of a group of strips that is rounded up.
+    const PhaseWork w(a, phase, 0, blocks);
+    const int groups = blocks / w.ranks, count = (w.shape.strips + groups - 1) / groups;
+    const int slots = (count + w.ranks - 1) / w.ranks;
+    const int64_t sums = int64_t(slots) * w.shape.halves * w.cut.all_parts() * 64;
+    m.list += (count * w.shape.halves * w.parts + kTokenWarps - 1) / kTokenWarps;
+    if (w.shape.shared) {
+      const int units = (w.shape.units + w.ranks - 1) / w.ranks + 1;
+      narrow = std::max<int64_t>(narrow, int64_t(units) * kUnitCols * 2);
+    }
+    if (phase == kLogits) {
+      logit_sums = sums;
+    } else {
+      m.sums[phase] = take(sums);
+      m.barriers[phase] = take(slots * 8);
+    }
+  }
+  m.tasks = take(int64_t(kTokenWarps) * m.list * int64_t(sizeof(TokenTask)));
+  m.zeros = take(48) + 16;  // where no lane of TokenLane finds another in its banks
+  m.wide = take(int64_t(a.width) * 2);
+  m.narrow = take(narrow);
+  m.area = m.sums[kLogits] = take(std::max(int64_t(kTeamBytes<K>), logit_sums));
+  m.bytes = at;
 }
 
-template <class K, int kPacks, bool kClock = false>
-bool launch_as(const Context& c, const TokenArgs& a) {
-  const auto kernel = token_kernel<K, kPacks, kClock>;
-  const size_t bytes = table_bytes(a) + Residual<kPacks>::bytes(a.width) + area_bytes<K>(c, a);
-  if (bytes + 1024 > c.shared_per_block || a.kv_heads > kTeams<K> * c.sm_count) return false;
+// Most units a block has in a layer.
+int64_t most_units(const TokenArgs& a, int blocks) {
+  int64_t units = 0;
+  for (int phase = 0; phase < kLayerPhases; ++phase) {
+    const PhaseWork w(a, phase, 0, blocks);
+    const int groups = blocks / w.ranks;
+    units +=
+        int64_t((w.shape.strips + groups - 1) / groups) * w.shape.halves * w.shape.units / w.ranks;
+  }
+  return units;
+}
+
+template <class K, bool kWide>
+bool launch_as(const Context& c, TokenArgs& a) {
+  const auto kernel = token_kernel<K, kWide>;
+  if (!c.cooperative || c.capability < 90) return false;
+  // No part of a strip is empty.
+  if (a.width < 4 * kUnitCols || a.q_heads < 4 || a.ffn < 4 * kUnitCols) return false;
   allow_shared(c, kernel);
-  int resident_blocks = 0;
-  NIBBLE_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident_blocks, kernel, kTokenThreads,
-                                                            bytes));
-  if (resident_blocks < 1 || !c.cooperative) return false;
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(unsigned(c.sm_count));
   config.blockDim = dim3(kTokenThreads);
-  config.dynamicSmemBytes = bytes;
   config.stream = c.stream;
-  cudaLaunchAttribute resident;
-  resident.id = cudaLaunchAttributeCooperative;
-  resident.val.cooperative = 1;
-  config.attrs = &resident, config.numAttrs = 1;
+  cudaLaunchAttribute attributes[2];
+  attributes[0].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].id = cudaLaunchAttributeCooperative;
+  attributes[1].val.cooperative = 1;
+  config.attrs = attributes;
+  int best_cluster = 0, best_blocks = 0;
+  int64_t least = 0;
+  for (const int cluster : {4, 2, 1}) {
+    a.cluster = cluster;
+    config.gridDim = dim3(unsigned(c.sm_count / cluster * cluster));
+    lay_out<K>(a, int(config.gridDim.x));
+    if (size_t(a.memory.bytes) + 1024 > c.shared_per_block) continue;
+    config.dynamicSmemBytes = size_t(a.memory.bytes);
+    attributes[0].val.clusterDim = {unsigned(cluster), 1, 1};
+    config.numAttrs = 1;
+    int clusters = 0;
+    NIBBLE_CUDA(cudaOccupancyMaxActiveClusters(&clusters, kernel, &config));
+    // Every block has something of every product; see above why.
+    clusters =
+        std::min({clusters, c.sm_count / cluster, a.width / int(kUnitRows),
+                  (a.q_heads + 2 * a.kv_heads) * 8 / cluster, a.ffn / int(kUnitRows) / cluster});
+    if (clusters < 1) continue;
+    const int64_t units = most_units(a, clusters * cluster);
+    if (least == 0 || units < least) {
+      least = units, best_cluster = cluster, best_blocks = clusters * cluster;
+    }
+  }
+  if (best_blocks == 0) return false;
+  a.cluster = best_cluster;
+  lay_out<K>(a, best_blocks);
+  if (size_t(a.memory.bytes) + 1024 > c.shared_per_block) return false;
+  config.gridDim = dim3(unsigned(best_blocks));
+  config.dynamicSmemBytes = size_t(a.memory.bytes);
+  attributes[0].val.clusterDim = {unsigned(best_cluster), 1, 1};
+  config.numAttrs = 2;
   NIBBLE_CUDA(cudaLaunchKernelEx(&config, kernel, a));
   return true;
 }
@@ -175,30 +220,37 @@ bool launch_as(const Context& c, const TokenArgs& a) {
 template <class K>
 bool launch_with(const Context& c, TokenArgs& a) {
   a.splits = shares::splits_for<K, kHead>(c.sm_count, a.kv_heads);
-  const int group = a.q_heads / a.kv_heads;
-  a.share_sums = reinterpret_cast<float*>(c.scratch());
-  a.share_stats =
-      reinterpret_cast<float2*>(a.share_sums + int64_t(a.kv_heads) * a.splits * group * kHead);
-  a.share_done = c.counters();
-  a.barrier = c.barrier_words();
+  // Words of two elements, or of one float; all of them in the scratch memory.
+  uint64_t* word = reinterpret_cast<uint64_t*>(c.scratch());
+  const auto take = [&](int64_t words) {
+    uint64_t* const begin = word;
+    word += (words + 1) / 2 * 2;
+    return begin;
+  };
+  const int64_t shares = int64_t(a.q_heads) * a.splits;
+  a.qkv = take(int64_t(a.q_heads + 2 * a.kv_heads) * kHead / 2);
+  a.att = take(int64_t(a.q_heads) * kHead / 2);
+  a.out = take(a.width / 2);
+  a.act = take(a.ffn / 2);
+  a.down = take(a.width / 2);
+  a.stats = take(2 * shares);
+  a.shares = take(shares * kHead);
+  a.cleared = reinterpret_cast<uint4*>(c.scratch());
+  const size_t bytes = size_t(reinterpret_cast<std::byte*>(word) - c.scratch());
+  if (bytes > Context::kScratchBytes) return false;
+  a.to_clear = int(bytes / sizeof(uint4));
+  a.arrivals = c.counters();
   a.scale = kLog2E / std::sqrt(float(kHead));
-  a.ahead = kAhead;
-  if (const char* ahead = std::getenv("NIBBLE_TOKEN_AHEAD")) a.ahead = unsigned(std::atoi(ahead));
-  if (std::is_same_v<K, bf16> && a.width <= 8 * kTokenThreads &&
-      std::getenv("NIBBLE_TOKEN_CLOCK")) {
-    return launch_as<bf16, 1, true>(c, a);
-  }
-  return a.width <= 8 * kTokenThreads ? launch_as<K, 1>(c, a) : launch_as<K, 2>(c, a);
+  return a.width <= 8 * kTokenThreads ? launch_as<K, false>(c, a) : launch_as<K, true>(c, a);
 }
 
 }  // namespace
 
 void prepare_token(const Context& c) {
-  allow_shared(c, token_kernel<bf16, 1, false>);
-  allow_shared(c, token_kernel<bf16, 2, false>);
-  allow_shared(c, token_kernel<f8, 1, false>);
-  allow_shared(c, token_kernel<f8, 2, false>);
-  allow_shared(c, token_kernel<bf16, 1, true>);
+  allow_shared(c, token_kernel<bf16, false>);
+  allow_shared(c, token_kernel<bf16, true>);
+  allow_shared(c, token_kernel<f8, false>);
+  allow_shared(c, token_kernel<f8, true>);
 }
 
 bool launch_token(const Context& c, TokenArgs& a, bool f8_cache) {

@@ -1,115 +1,131 @@
 // SPDX-License-Identifier: MIT
-// A block's part of a product with the token that lies in its shared memory. The tasks of a block
-// are the parts of its strips (device/token_units.cuh), which its warps take in turn.
+// A block's part of a product with the token that lies in its shared memory.
+//
+// A warp has a list of tasks (token_plan.cuh), takes their units from its ring, and sends the 16
+// sums to the block that owns the strip; there a warp waits for all of a strip's sums and finishes
+// its rows, while others still multiply.
 #pragma once
-#include "backends/cuda/decode/token_args.h"
-#include "backends/cuda/device/token_units.cuh"
+#include "backends/cuda/decode/weight_ring.cuh"
 
 namespace nibble::cuda {
 
-constexpr int kTokenWarps = kTokenThreads / 32;
-
-// A multiple of 16 bytes; before compute capability 9.0 nothing happens.
-__device__ __forceinline__ void fetch_to_l2(const void* p, unsigned bytes) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p), "r"(bytes) : "memory");
-#endif
-}
-
-// Four bytes to shared memory, without waiting for them.
-__device__ __forceinline__ void copy_word_async(float* to, const float* from) {
-  asm volatile(
-      "cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(uint32_t(__cvta_generic_to_shared(to))),
-      "l"(from)
-      : "memory");
-}
-__device__ __forceinline__ void wait_for_word_copies() {
-  asm volatile("cp.async.wait_all;" ::: "memory");
-}
-
-// This block's strips of a product: neighbours, so that their weights and rows lie together.
-template <bool kSwiglu>
-struct Product {
-  TokenWeight w;
-  int units, parts, strips;  // strips: with swiglu of one half
-  int first, count;          // this block's
-
-  __device__ __forceinline__ Product(const TokenWeight& w, int in, int out) : w(w) {
-    units = in / int(kUnitCols), parts = parts_of(units);
-    strips = (kSwiglu ? out / 2 : out) / int(kUnitRows);
-    first = int(int64_t(strips) * blockIdx.x / gridDim.x);
-    count = int(int64_t(strips) * (blockIdx.x + 1) / gridDim.x) - first;
-  }
-  __device__ __forceinline__ UnitRange task(int i) const {
-    UnitRange r;
-    if (i >= (kSwiglu ? 2 : 1) * count * parts) return r;
-    int strip = i / parts;
-    const int part = i - strip * parts;
-    strip += strip < count ? first : first - count + strips;
-    r.first = part_begin(units, parts, part);
-    r.count = part_begin(units, parts, part + 1) - r.first;
-    r.p = w.packed + (int64_t(strip) * units + r.first) * kUnitBytes;
-    return r;
-  }
-  // Asks for all of the block's weights to come to the L2 cache; by one warp.
-  __device__ __forceinline__ void fetch_ahead() const {
-    constexpr int64_t kPiece = 16 << 10;
-    const int64_t bytes = int64_t(count) * units * kUnitBytes, half = int64_t(strips) * units;
-    const uint8_t* p = w.packed + int64_t(first) * units * kUnitBytes;
-    for (int h = 0; h < (kSwiglu ? 2 : 1); ++h, p += half * kUnitBytes) {
-      for (int64_t at = kPiece * (threadIdx.x % 32); at < bytes; at += 32 * kPiece) {
-        fetch_to_l2(p + at, unsigned(min(kPiece, bytes - at)));
-      }
-    }
-  }
+// What a block keeps of its work in a phase.
+struct PhaseNote {
+  int tasks;                             // of this block
+  int slots, first, rank, ranks, parts;  // see PhaseWork; parts of a quarter
+  int strips;                            // of one half
 };
 
-// A warp's way through the weights.
-struct Stream {
-  Unit units[kUnitsInFlight] = {};
-  UnitRange part;  // what `units` hold or wait for
-};
+__device__ __forceinline__ Unit unit_at(const std::byte* p, int lane) {
+  Unit u;
+  u.a0 = reinterpret_cast<const uint4*>(p)[lane];
+  u.a1 = reinterpret_cast<const uint4*>(p + 512)[lane];
+  u.scales = reinterpret_cast<const uint32_t*>(p + kUnitCodeBytes)[lane];
+  return u;
+}
 
-// This block's part of a product with the token in shared memory; write(row, value [, up value]).
-// The last loads are those of `next`, the warp's first part of the next product.
-template <bool kSwiglu, class Write>
-__device__ __forceinline__ void multiply_strips(const Product<kSwiglu>& p, Stream& s,
-                                                UnitRange next, const TokenLane& x, float* sums,
-                                                Write&& write) {
-  const int t = int(threadIdx.x), lane = t % 32;
-  const int row0 = p.first * int(kUnitRows), rows = p.count * int(kUnitRows);
-  // Row scales go to shared memory, behind the sums: a load into registers would be waited for
-  // together with the weights that are asked for after it.
-  float* const scales = sums + (kSwiglu ? 2 : 1) * rows * p.parts;
-  if (p.w.row_scale) {
-    for (int i = t; i < (kSwiglu ? 2 : 1) * rows; i += kTokenThreads) {
-      const int row = i < rows ? row0 + i : row0 + i - rows + p.strips * int(kUnitRows);
-      copy_word_async(scales + i, p.w.row_scale + row);
+// Sends the sums of a part; `across`: to another block of the cluster, perhaps.
+__device__ __forceinline__ void send_rows(float acc0, float acc1, int lane, const TokenTask& task,
+                                          bool across, bool counted) {
+  acc0 += __shfl_xor_sync(0xffffffffu, acc0, 1);
+  acc1 += __shfl_xor_sync(0xffffffffu, acc1, 1);
+  acc0 += __shfl_xor_sync(0xffffffffu, acc0, 2);
+  acc1 += __shfl_xor_sync(0xffffffffu, acc1, 2);
+  const int g = lane / 4, q = lane % 4;
+  const uint32_t to = task.sums + uint32_t(g + 8 * q) * 4;
+  const float v = q ? acc1 : acc0;
+  if (across) {
+    // Counted by their bytes, without a fence.
+    if (q < 2) {
+      asm volatile(
+          "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(to),
+          "r"(__float_as_uint(v)), "r"(task.barrier)
+          : "memory");
+    }
+  } else {
+    if (q < 2) store_word(to, __float_as_uint(v));
+    __syncwarp();
+    if (counted && lane == 0) {
+      asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(task.barrier) : "memory");
     }
   }
-  if (s.part.count == 0) request(s.units, next, lane);
-  for (int task = t / 32; s.part.count > 0; task += kTokenWarps) {
-    const UnitRange following = p.task(task + kTokenWarps);
-    const bool last = following.count == 0;
-    const UnitRange after{last ? next.p : following.p, 0, last ? next.count : following.count};
-    sum_part<bf16>(s.units, s.part, after, x, lane, sums + task * int(kUnitRows));
-    s.part = following;
-  }
-  s.part = next;
-  wait_for_word_copies();
-  __syncthreads();
-  const float* const up_sums = sums + p.count * p.parts * int(kUnitRows);
-  for (int i = t; i < rows; i += kTokenThreads) {
-    const int at = i / int(kUnitRows) * p.parts * int(kUnitRows), row = i % int(kUnitRows);
-    float v = add_parts<bf16>(sums + at, p.parts, row);
-    if (p.w.row_scale) v *= scales[i];
-    if constexpr (kSwiglu) {
-      float up = add_parts<bf16>(up_sums + at, p.parts, row);
-      if (p.w.row_scale) up *= scales[rows + i];
-      write(row0 + i, v, up);
-    } else {
-      write(row0 + i, v);
+}
+
+// This warp's tasks of a phase: the next `count` of its list. x: the token's lanes.
+__device__ __forceinline__ void multiply_tasks(WeightRing& ring, const TokenTask* task, int count,
+                                               const TokenLane& x, bool across, bool counted) {
+  const int lane = ring.lane;
+#pragma unroll 1
+  for (; count > 0; --count, ++task) {
+    const TokenTask t = *task;
+    const uint4* even = x.even + t.at * x.even_step;
+    const uint4* odd = x.odd + t.at * x.odd_step;
+    float acc0 = 0, acc1 = 0;
+    const std::byte* weights = ring.await();
+    int units = t.count;
+#pragma unroll 1
+    for (; units > 1; units -= 2) {
+      const Unit first = unit_at(weights, lane), second = unit_at(weights + kUnitBytes, lane);
+      multiply<bf16>(first, even, odd, acc0, acc1);
+      multiply<bf16>(second, even + x.even_step, odd + x.odd_step, acc0, acc1);
+      weights += 2 * kUnitBytes, even += 2 * x.even_step, odd += 2 * x.odd_step;
     }
+    if (units > 0) multiply<bf16>(unit_at(weights, lane), even, odd, acc0, acc1);
+    ring.release();
+    ring.fill();
+    send_rows(acc0, acc1, lane, t, across, counted);
+  }
+}
+
+// The rows of this block's strips, by a warp a strip, as words of two.
+__device__ __forceinline__ void finish_strips(const TokenArgs& a, const std::byte* shared,
+                                              const PhaseNote& note, const float* row_scale,
+                                              int phase, uint32_t tag, float scale, uint64_t* to) {
+  const int lane = int(threadIdx.x) % 32, row = lane % 16;
+  const bool swiglu = phase == kGateUp;
+  const int half = swiglu ? lane / 16 : 0, per_slot = (swiglu ? 8 : 4) * note.parts * 16;
+  const float* const sums = reinterpret_cast<const float*>(shared + a.memory.sums[phase]);
+#pragma unroll 1
+  for (int slot = kTokenWarps - 1 - int(threadIdx.x) / 32; slot < note.slots; slot += kTokenWarps) {
+    const int strip = note.first + note.rank + slot * note.ranks;
+    if (row_scale && slot >= kTokenWarps) {
+      scale = row_scale[(half * note.strips + strip) * int(kUnitRows) + row];
+    }
+    const uint32_t barrier = shared_address(shared + a.memory.barriers[phase]) + uint32_t(slot) * 8;
+    if (note.ranks > 1 && lane == 0) expect_bytes(barrier, uint32_t(per_slot) * 4);
+    await_barrier(barrier, (tag & 1) ^ 1);
+    float v = add_parts<bf16>(sums + slot * per_slot + half * 4 * note.parts * 16, note.parts, row);
+    if (row_scale) v *= scale;
+    bf16 rounded = from_f32<bf16>(v);
+    if (swiglu) {
+      const float up = __shfl_down_sync(0xffffffffu, to_f32(rounded), 16);
+      rounded = swiglu_of(rounded, from_f32<bf16>(up));
+    }
+    const float own = to_f32(rounded), next = __shfl_down_sync(0xffffffffu, own, 1);
+    uint32_t pair = pack_pair<bf16>(own, next);
+    if (swiglu) pair = scaled_pair(pair);
+    if (lane < 16 && lane % 2 == 0) put_word(to + (strip * int(kUnitRows) + lane) / 2, pair, tag);
+  }
+}
+// The scale of the row that this lane finishes first; asked for before the product.
+__device__ __forceinline__ float first_scale(const PhaseNote& note, const float* row_scale,
+                                             int phase) {
+  const int slot = kTokenWarps - 1 - int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
+  if (!row_scale || slot >= note.slots) return 1.0f;
+  const int strip =
+      note.first + note.rank + slot * note.ranks + (phase == kGateUp ? lane / 16 * note.strips : 0);
+  return row_scale[strip * int(kUnitRows) + lane % 16];
+}
+
+// The rows of the head, after a barrier of the block.
+__device__ __forceinline__ void finish_logits(const TokenArgs& a, const std::byte* shared,
+                                              const PhaseNote& note, const float* row_scale) {
+  const float* const sums = reinterpret_cast<const float*>(shared + a.memory.sums[kLogits]);
+  for (int i = int(threadIdx.x); i < note.slots * int(kUnitRows); i += kTokenThreads) {
+    const int slot = i / int(kUnitRows), row = note.first * int(kUnitRows) + i;
+    float v = add_parts<bf16>(sums + slot * 4 * note.parts * 16, note.parts, i % int(kUnitRows));
+    if (row_scale) v *= row_scale[row];
+    a.logits.set(row, v);
   }
 }
 

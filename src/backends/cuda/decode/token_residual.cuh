@@ -1,91 +1,137 @@
 // SPDX-License-Identifier: MIT
-// The residual stream of a token, kept by every block in its shared memory, and its norms. Thread t
-// has elements 8 t .. 8 t + 7, and those kTokenThreads packs of eight further; nobody else touches
-// them. (Registers are too few: the compiler would keep it in local memory, and wait for weights
-// that are on their way before it reads it.)
+// The residual stream of a token, kept by every block in registers, and its norms.
+//
+// Sums of squares are those of norm.cu, whose blocks have up to 512 threads: row thread r sums the
+// packs of eight r and r + 512, trees over 32 row threads and over the 16 of those follow. Thread t
+// of this kernel is row thread t and, where there are fewer threads than 512, t + kTokenThreads.
 #pragma once
+#include "backends/cuda/decode/tagged_words.cuh"
 #include "backends/cuda/decode/token_args.h"
 #include "backends/cuda/device/reduce.cuh"
 #include "backends/cuda/device/token_units.cuh"
 
 namespace nibble::cuda {
 
-template <int kPacks>
+constexpr int kRowThreads = 512;
+constexpr int kRounds = (kRowThreads + kTokenThreads - 1) / kTokenThreads;
+
+// kWide: the width may be more than 8 kTokenThreads, up to kTokenMaxWidth.
+template <bool kWide>
 struct Residual {
-  bf16* kept;         // [width]
-  std::byte* weight;  // [width] of the next norm, f32 or 16 bits
+  static constexpr int kPacks = kWide ? 2 * kRounds : 1;
+  uint4 kept[kPacks];  // bf16
   int width;
 
-  static __host__ __device__ constexpr size_t bytes(int width) { return size_t(width) * 6; }
-  __device__ __forceinline__ Residual(std::byte* memory, int width)
-      : kept(reinterpret_cast<bf16*>(memory)), weight(memory + 2 * width), width(width) {}
-
+  // Where pack `pack` begins: round pack / 2 of row threads; `width` or beyond: there is none.
   static __device__ __forceinline__ int at(int pack) {
-    return 8 * (int(threadIdx.x) + pack * kTokenThreads);
+    const int row_thread = int(threadIdx.x) + pack / 2 * kTokenThreads;
+    return row_thread < kRowThreads ? 8 * (row_thread + pack % 2 * kRowThreads) : kTokenMaxWidth;
   }
-  // Asks for the weight of the next norm.
-  __device__ __forceinline__ void ask_weight(const AnyFloats& w) const {
-    const int element = w.type == DType::f32 ? 4 : 2;
+  __device__ __forceinline__ Residual(const bf16* x, int width) : width(width) {
 #pragma unroll
     for (int s = 0; s < kPacks; ++s) {
-      if (at(s) >= width) continue;
-      for (int half = 0; half < element / 2; ++half) {
-        const int offset = at(s) * element + 16 * half;
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
-                         uint32_t(__cvta_generic_to_shared(weight + offset))),
-                     "l"(static_cast<const std::byte*>(w.data) + offset)
-                     : "memory");
+      kept[s] = make_uint4(0, 0, 0, 0);
+      if (at(s) < width) kept[s] = __ldcg(reinterpret_cast<const uint4*>(x + at(s)));
+    }
+  }
+
+  // Its norm as a token for the products, in shared memory; before that, where `sum` is not null,
+  // those words are awaited and added, rounded as they would be stored.
+  __device__ __forceinline__ void normalise(bf16* token, const uint64_t* sum, uint32_t tag,
+                                            const AnyFloats& weight, float eps) {
+    __shared__ alignas(16) float partial[kRowThreads / 32];
+    float g[kPacks][8], v[kPacks][8];
+#pragma unroll
+    for (int s = 0; s < kPacks; ++s) {
+      if (at(s) < width) weight.load<8, true>(at(s), g[s]);
+    }
+#pragma unroll
+    for (int s = 0; s < kPacks; ++s) {
+      if (sum && at(s) < width) add(s, sum + at(s) / 2, tag);
+      unpack(kept[s], v[s]);
+    }
+#pragma unroll
+    for (int round = 0; round < (kWide ? kRounds : 1); ++round) {
+      float squares = 0;
+#pragma unroll
+      for (int s = 2 * round; s < kPacks && s < 2 * round + 2; ++s) {
+#pragma unroll
+        for (int k = 0; k < 8; ++k) squares = fmaf(v[s][k], v[s][k], squares);
       }
+      squares = warp_reduce<Sum>(squares);
+      const int row_warp = int(threadIdx.x) / 32 + round * kTokenWarps;
+      if (threadIdx.x % 32 == 0 && row_warp < kRowThreads / 32) partial[row_warp] = squares;
     }
-  }
-  __device__ __forceinline__ void read(const bf16* x) const {
+    if (!kWide && threadIdx.x < kRowThreads / 32 && int(threadIdx.x) >= kTokenWarps) {
+      partial[threadIdx.x] = 0;
+    }
+    __syncthreads();
+    const float scale = 1.0f / sqrtf(sum_of_16(partial) / float(width) + eps);
 #pragma unroll
     for (int s = 0; s < kPacks; ++s) {
       if (at(s) >= width) continue;
-      *reinterpret_cast<uint4*>(kept + at(s)) = __ldcg(reinterpret_cast<const uint4*>(x + at(s)));
-    }
-  }
-  // Plus x, rounded as it would be stored.
-  __device__ __forceinline__ void add(const bf16* x) const {
-#pragma unroll
-    for (int s = 0; s < kPacks; ++s) {
-      if (at(s) >= width) continue;
-      const uint4 other = __ldcg(reinterpret_cast<const uint4*>(x + at(s)));
-      float v[8], y[8];
-      load_f32<8>(kept + at(s), v);
-      load_f32<8>(reinterpret_cast<const bf16*>(&other), y);
-#pragma unroll
-      for (int k = 0; k < 8; ++k) v[k] += y[k];
-      store_f32<8>(kept + at(s), v);
-    }
-  }
-  // Its norm as a token for the products, in shared memory. type: that of the weight.
-  __device__ __forceinline__ void normalise(bf16* token, DType type, float eps) const {
-    float v[kPacks][8] = {}, squares = 0;
-#pragma unroll
-    for (int s = 0; s < kPacks; ++s) {
-      if (at(s) >= width) continue;
-      load_f32<8>(kept + at(s), v[s]);
-#pragma unroll
-      for (int k = 0; k < 8; ++k) squares = fmaf(v[s][k], v[s][k], squares);
-    }
-    const float scale = 1.0f / sqrtf(block_reduce<Sum>(squares) / float(width) + eps);
-    asm volatile("cp.async.wait_all;" ::: "memory");  // a thread reads what it has asked for
-    AnyFloats w;
-    w.data = weight, w.type = type;
-#pragma unroll
-    for (int s = 0; s < kPacks; ++s) {
-      if (at(s) >= width) continue;
-      float g[8], y[8];
-      w.load<8, true>(at(s), g);
+      float y[8];
 #pragma unroll
       for (int k = 0; k < 8; ++k) {
-        y[k] = to_f32(from_f32<bf16>(v[s][k] * scale * g[k])) * kTokenScale<bf16>;
+        y[k] = to_f32(from_f32<bf16>(v[s][k] * scale * g[s][k])) * kTokenScale<bf16>;
       }
-      store_f32<8>(token + at(s), y);
+      *reinterpret_cast<uint4*>(token + at(s)) = pack(y);
     }
     __syncthreads();
   }
+
+ private:
+  __device__ __forceinline__ void add(int s, const uint64_t* words, uint32_t tag) {
+    Words w[2];
+    await_words(w, tag, [&](int i) { return words + 2 * i; });
+    const uint2 low = w[0].data(), high = w[1].data();
+    float x[8], y[8];
+    unpack(kept[s], x);
+    unpack(make_uint4(low.x, low.y, high.x, high.y), y);
+#pragma unroll
+    for (int k = 0; k < 8; ++k) x[k] += y[k];
+    kept[s] = pack(x);
+  }
+  // The tree of a warp whose lanes from 16 on have nothing.
+  static __device__ __forceinline__ float sum_of_16(const float* p) {
+    const float4* const v = reinterpret_cast<const float4*>(p);
+    const float4 a = sum(v[0], v[2]), b = sum(v[1], v[3]), c = sum(a, b);
+    return (c.x + c.z) + (c.y + c.w);
+  }
+  static __device__ __forceinline__ float4 sum(const float4& a, const float4& b) {
+    return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+  }
+  static __device__ __forceinline__ float low_of(uint32_t pair) {
+    return __uint_as_float(pair << 16);
+  }
+  static __device__ __forceinline__ float high_of(uint32_t pair) {
+    return __uint_as_float(pair & 0xffff0000u);
+  }
+  static __device__ __forceinline__ void unpack(const uint4& p, float (&v)[8]) {
+    v[0] = low_of(p.x), v[1] = high_of(p.x), v[2] = low_of(p.y), v[3] = high_of(p.y);
+    v[4] = low_of(p.z), v[5] = high_of(p.z), v[6] = low_of(p.w), v[7] = high_of(p.w);
+  }
+  static __device__ __forceinline__ uint4 pack(const float (&v)[8]) {
+    return make_uint4(pack_pair<bf16>(v[0], v[1]), pack_pair<bf16>(v[2], v[3]),
+                      pack_pair<bf16>(v[4], v[5]), pack_pair<bf16>(v[6], v[7]));
+  }
 };
+
+// Columns begin .. end of a token (multiples of 128) that other blocks make, to shared memory. The
+// threads with the highest numbers take them: the lowest attend.
+__device__ __forceinline__ void stage_columns(bf16* token, const uint64_t* words, int begin,
+                                              int end, uint32_t tag) {
+  constexpr int kBatch = 2;
+  const int t = kTokenThreads - 1 - int(threadIdx.x), count = (end - begin) / 4;
+  words += begin / 2;
+  for (int first = t; first < count; first += kBatch * kTokenThreads) {
+    Words w[kBatch];
+    const int second = first + kTokenThreads < count ? first + kTokenThreads : first;
+    await_words(w, tag, [&](int i) { return words + 2 * (i ? second : first); });
+    reinterpret_cast<uint2*>(token)[first] = w[0].data();
+    if (second != first) reinterpret_cast<uint2*>(token)[second] = w[1].data();
+  }
+  __syncthreads();
+}
 
 }  // namespace nibble::cuda

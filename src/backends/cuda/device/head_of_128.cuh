@@ -22,6 +22,15 @@ struct HeadFactors {
       sine[k] = sign * table[token * 128 + 64 + angle + k];
     }
   }
+  // Of the first token, where all of it begins at multiples of 16 bytes.
+  __device__ __forceinline__ HeadFactors(const AnyFloats& w, const AnyFloats& table) {
+    const int at = 4 * (int(threadIdx.x) % 32), angle = at % 64;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) weight[k] = 1.0f;
+    if (w) w.load<4, true>(at, weight);
+    table.load<4, true>(angle, cosine);
+    table.load<4, true>(64 + angle, sine);
+  }
 };
 
 // Rounded as the norm alone would store it. Returns the norm's scale.

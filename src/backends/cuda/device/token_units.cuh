@@ -9,9 +9,10 @@
 // that row's scales: one fp32 multiply-add a block. Codes become operands by shifts alone
 // (packed_layout.cuh); the token is kept times kTokenScale to undo their tiny exponent.
 //
-// The units of a strip are cut along K into parts of at most kUnitsInFlight, all of which a warp
-// asks for at once. A part is summed by one warp and the parts are added in order, so that an
-// output has the same bits whatever kernel, grid or fusion it comes from.
+// The units of a strip are cut along K into quarters and these into parts of at most
+// kUnitsInFlight, by a rule that knows their number alone. A part is summed by one warp, the parts
+// of a quarter and then the quarters are added in order, so that an output has the same bits
+// whatever kernel, grid, cluster or fusion it comes from.
 #pragma once
 #include "backends/cuda/device/dequantize.cuh"
 #include "backends/cuda/device/mma.cuh"
@@ -25,13 +26,27 @@ constexpr int kUnitsInFlight = 5;
 template <class T>
 inline constexpr float kTokenScale = std::is_same_v<T, f16> ? 1.0f : 0x1p64f;
 
-// Parts of a strip, and where they begin.
-NIBBLE_HOST_DEVICE constexpr int parts_of(int units) {
-  return (units + kUnitsInFlight - 1) / kUnitsInFlight;
-}
-NIBBLE_HOST_DEVICE constexpr int part_begin(int units, int parts, int part) {
-  return units * part / parts;
-}
+// How the units of a strip are cut. Short quarters get three parts rather than two, so that a
+// block with few strips has work for its warps. A part may be empty.
+struct StripCut {
+  static constexpr int kQuarters = 4;
+  int units, parts;  // parts of a quarter
+
+  NIBBLE_HOST_DEVICE constexpr explicit StripCut(int units) : units(units) {
+    const int most = (units + kQuarters - 1) / kQuarters;
+    const int needed = (most + kUnitsInFlight - 1) / kUnitsInFlight;
+    parts = needed == 2 ? 3 : needed;
+  }
+  NIBBLE_HOST_DEVICE constexpr int all_parts() const { return kQuarters * parts; }
+  NIBBLE_HOST_DEVICE constexpr int quarter_begin(int quarter) const {
+    return units * quarter / kQuarters;
+  }
+  // Where part `part` of the strip begins, which is part `part` % parts of a quarter.
+  NIBBLE_HOST_DEVICE constexpr int begin(int part) const {
+    const int quarter = part / parts, first = quarter_begin(quarter);
+    return first + (quarter_begin(quarter + 1) - first) * (part - quarter * parts) / parts;
+  }
+};
 
 // One part of one strip.
 struct UnitRange {
@@ -115,12 +130,20 @@ __device__ __forceinline__ void sum_part(Unit (&units)[kUnitsInFlight], UnitRang
   store_rows(acc0, acc1, lane, sums);
 }
 
-// One row of a strip from the sums of its parts.
+// One row of a strip from the sums of its parts, [4 * parts][16].
 template <class T>
 __device__ __forceinline__ float add_parts(const float* sums, int parts, int row) {
   constexpr float kFactor = 1.0f / (kCodeScale<T> * kTokenScale<T>);
-  float v = 0;
-  for (int p = 0; p < parts; ++p) v += sums[p * int(kUnitRows) + row];
+  float quarter[StripCut::kQuarters] = {}, v = 0;
+#pragma unroll 1
+  for (int p = 0; p < parts; ++p) {
+#pragma unroll
+    for (int q = 0; q < StripCut::kQuarters; ++q) {
+      quarter[q] += sums[(q * parts + p) * int(kUnitRows) + row];
+    }
+  }
+#pragma unroll
+  for (int q = 0; q < StripCut::kQuarters; ++q) v += quarter[q];
   return v * kFactor;
 }
 
@@ -157,6 +180,11 @@ __device__ __forceinline__ void stage_token(T* xs, const T* x, int in, int units
       if (i < count / 8) reinterpret_cast<uint4*>(xs)[i] = v[b];
     }
   }
+}
+
+// Two elements as products take them.
+__device__ __forceinline__ uint32_t scaled_pair(uint32_t pair) {
+  return multiply_pair<bf16>(pair, pair_of<bf16>(kTokenScale<bf16>));
 }
 
 // What the feed-forward makes of a gate and an up value, both rounded to T before.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Attention for few queries a sequence and long caches: a block is one team (attention_shares.cuh).
 //
-// The kernel in use has the query heads as rows of A, of which there are 16 and at most 8 are used;
-// teams_kernel has the sums of decode/token_kernel.cu and goes with it.
+// decode_kernel has the query heads as rows of A, of which there are 16 and at most 8 are used;
+// teams_kernel, for one token where that may be one launch, has the sums of decode/token_kernel.cu.
 #include "backends/cuda/device/dependency.cuh"
 #include "backends/cuda/kernels/attention_shares.cuh"
 #include "backends/cuda/launch.h"
@@ -216,15 +216,45 @@ __global__ void __launch_bounds__(kThreads) teams_kernel(DecodeArgs<T, K> a) {
   const Share share(token, kv_head, split, a.splits, a.sequences.p[found]);
   if (share.begin >= share.end) return;
   const WholeBlock team;
-  begin_share<T, K, D>(a, share, team, memory);
-  finish_share<T, K, D>(a, share, team, memory, a.q.at(token, int64_t(kv_head) * a.group, D),
-                        [](std::byte*, int) {});
+  begin_share<T, K, D, kStages>(a, share, team, memory);
+  const int64_t share0 = (token * a.kv_heads + kv_head) * a.splits;
+  finish_share<T, K, D, kStages>(
+      a, share, team, memory, a.q.at(token, int64_t(kv_head) * a.group, D), [](std::byte*, int) {},
+      [&](int g, int d, float sum, float largest, float total) {
+        if (share.parts > 1) {
+          a.sums[((share0 + split) * a.group + g) * D + d] = sum;
+          if (d == 0) a.stats[(share0 + split) * a.group + g] = make_float2(largest, total);
+        } else {
+          const int64_t head = int64_t(kv_head) * a.group + g;
+          a.out.at(token, head, D)[d] = from_f32<T>(sum / total);
+          if (d == 0) a.lse.set(token, head, (largest + log2f(total)) * kLn2);
+        }
+      });
+  if (share.parts == 1) return;
+  // The share is written before it is counted; the block that is done last merges.
+  __shared__ bool last;
+  if (threadIdx.x == 0) {
+    unsigned* const done = a.done + token * a.kv_heads + kv_head;
+    unsigned before;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;"
+                 : "=r"(before)
+                 : "l"(done)
+                 : "memory");
+    last = before == unsigned(share.parts - 1);
+    if (last) *done = 0;
+  }
+  __syncthreads();
+  if (!last) return;
+  for (int g = int(threadIdx.x) / 32; g < a.group; g += kWarps) {
+    merge<T, K, D>(a, token, kv_head, share0, g, share.parts);
+  }
 }
 
 template <class T, class K, int D>
 void decode(const Context& c, const AttentionCall& call) {
   const auto args = decode_args<T, K, D>(c, call);
-  const auto kernel = c.one_launch_a_token ? teams_kernel<T, K, D> : decode_kernel<T, K, D>;
+  const bool one = c.one_launch_a_token && call.tokens() == 1;
+  const auto kernel = one ? teams_kernel<T, K, D> : decode_kernel<T, K, D>;
   allow_shared(c, kernel);
   launch(c,
          {dim3(unsigned(args.splits), unsigned(args.kv_heads), unsigned(call.tokens())),

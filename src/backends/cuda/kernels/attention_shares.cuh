@@ -20,7 +20,7 @@ namespace nibble::cuda::shares {
 constexpr int kWarps = 4;  // of a team
 constexpr int kThreads = 32 * kWarps;
 constexpr int kKeys = 16;       // a warp takes at a time
-constexpr int kStages = 3;      // of such keys on their way
+constexpr int kStages = 3;      // of such keys on their way, in a block of its own
 constexpr int kGroup = 8;       // query heads a key head, at most
 constexpr int kMaxSplits = 64;  // two a lane in the merge
 
@@ -305,9 +305,9 @@ __device__ __forceinline__ void merge(const DecodeArgs<T, K>& a, int64_t token, 
 template <int D>
 constexpr int kSumStride = D + 1;
 
-template <class K, int D>
+template <class K, int D, int kDepth = kStages>
 constexpr size_t shared_bytes() {
-  return std::max(size_t(kWarps) * kStages * Stage<K, D>::kBytes,
+  return std::max(size_t(kWarps) * kDepth * Stage<K, D>::kBytes,
                   size_t(kWarps) * kGroup * (kSumStride<D> * sizeof(float) + sizeof(float2)) + 16);
 }
 
@@ -341,30 +341,33 @@ __device__ __forceinline__ void request_keys(const DecodeArgs<T, K>& a, const Sh
   request<T, K, D>(stage, a, s.kv_begin + key, s.kv_head, min(kKeys, s.end - key));
 }
 
-// Asks for the first keys of a share.
-template <class T, class K, int D, class Team>
+// Asks for the first keys of a share: kDepth times 16 a warp.
+template <class T, class K, int D, int kDepth, class Team>
 __device__ __forceinline__ void begin_share(const DecodeArgs<T, K>& a, const Share& s,
                                             const Team& team, std::byte* memory) {
   const int warp = team.thread() / 32;
-  std::byte* const stages = memory + warp * kStages * Stage<K, D>::kBytes;
+  std::byte* const stages = memory + warp * kDepth * Stage<K, D>::kBytes;
 #pragma unroll
-  for (int i = 0; i < kStages; ++i) {
+  for (int i = 0; i < kDepth; ++i) {
     request_keys<T, K, D>(a, s, stages + i * Stage<K, D>::kBytes,
                           s.begin + kKeys * warp + i * kStep);
   }
 }
 
-// The rest of it. q: the first of the key head's queries. fresh(stage, key) is called before keys
-// key .. key + kKeys are used, by the lanes that hold them.
-template <class T, class K, int D, class Team, class Fresh>
+// The rest of it. queries: the key head's. fresh(stage, key) is called before keys key .. key +
+// kKeys are used, by the lanes that hold them. give(head, column, sum, largest, total) gets the
+// share's weighted sum of a column of the values, its largest score and its sum of weights; the
+// threads of a warp get neighbouring columns of one head. Returns behind a barrier of the team
+// after which give() has been called by all.
+template <class T, class K, int D, int kDepth, class Team, class Fresh, class Give>
 __device__ __forceinline__ void finish_share(const DecodeArgs<T, K>& a, const Share& s,
                                              const Team& team, std::byte* memory, const T* queries,
-                                             Fresh&& fresh) {
+                                             Fresh&& fresh, Give&& give) {
   using VL = Deal<K, D, 8>;
   using S = Stage<K, D>;
   const int thread = team.thread(), lane = thread % 32, warp = thread / 32, r = lane / 4,
             c = lane % 4;
-  std::byte* const stages = memory + warp * kStages * S::kBytes;
+  std::byte* const stages = memory + warp * kDepth * S::kBytes;
   uint32_t q[D / 16][2];
   {
     // The columns in the order in which the keys come.
@@ -383,17 +386,16 @@ __device__ __forceinline__ void finish_share(const DecodeArgs<T, K>& a, const Sh
   Running<D> run;
   int stage = 0;
   for (int key = s.begin + kKeys * warp; key < s.end; key += kStep) {
-    asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 1) : "memory");
+    asm volatile("cp.async.wait_group %0;" ::"n"(kDepth - 1) : "memory");
     fresh(stages + stage * S::kBytes, key);
     attend<T, K, D>(run, q, stages + stage * S::kBytes, a.scale, min(kKeys, s.end - key));
-    request_keys<T, K, D>(a, s, stages + stage * S::kBytes, key + kStages * kStep);
-    stage = stage + 1 == kStages ? 0 : stage + 1;
+    request_keys<T, K, D>(a, s, stages + stage * S::kBytes, key + kDepth * kStep);
+    stage = stage + 1 == kDepth ? 0 : stage + 1;
   }
   // What is still on its way are the empty groups behind the end.
   team.sync();  // the memory of keys and values becomes that of the sums
   float* const sums = reinterpret_cast<float*>(memory);  // [kWarps][kGroup][D]
   float2* const stats = reinterpret_cast<float2*>(sums + kWarps * kGroup * kSumStride<D>);
-  int* const last = reinterpret_cast<int*>(stats + kWarps * kGroup);
   if (r == 0) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -411,7 +413,6 @@ __device__ __forceinline__ void finish_share(const DecodeArgs<T, K>& a, const Sh
     }
   }
   team.sync();
-  const int64_t share0 = (s.token * a.kv_heads + s.kv_head) * a.splits;
   for (int i = thread; i < a.group * D; i += kThreads) {
     const int g = i / D, d = i % D;
     float largest = stats[g].x, total = 0, sum = 0;
@@ -424,32 +425,9 @@ __device__ __forceinline__ void finish_share(const DecodeArgs<T, K>& a, const Sh
       total = fmaf(of_warp.y, weight, total);
       sum = fmaf(sums[(w * kGroup + g) * kSumStride<D> + d], weight, sum);
     }
-    if (s.parts > 1) {
-      a.sums[((share0 + s.split) * a.group + g) * D + d] = sum;
-      if (d == 0) a.stats[(share0 + s.split) * a.group + g] = make_float2(largest, total);
-    } else {
-      const int64_t head = int64_t(s.kv_head) * a.group + g;
-      a.out.at(s.token, head, D)[d] = from_f32<T>(sum / total);
-      if (d == 0) a.lse.set(s.token, head, (largest + log2f(total)) * kLn2);
-    }
-  }
-  if (s.parts == 1) return;
-  team.sync();  // the share is written before it is counted
-  if (thread == 0) {
-    unsigned* const done = a.done + s.token * a.kv_heads + s.kv_head;
-    unsigned before;
-    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;"
-                 : "=r"(before)
-                 : "l"(done)
-                 : "memory");
-    *last = before == unsigned(s.parts - 1);
-    if (*last) *done = 0;
+    give(g, d, sum, largest, total);
   }
   team.sync();
-  if (!*last) return;
-  for (int g = warp; g < a.group; g += kWarps) {
-    merge<T, K, D>(a, s.token, s.kv_head, share0, g, s.parts);
-  }
 }
 
 // Teams that fit on a multiprocessor; a second round of them would be mostly empty.

@@ -21,27 +21,26 @@ struct Job {
   const float* row_scale;
   AnyFloats out;     // [rows], or gate_up [2 F]
   AnyFloats swiglu;  // [F] or null
-  int rows, in, units, parts;
+  int rows, in, units;
   bool aligned;  // x may be read 16 bytes at a time
 };
 
-// One row of a strip from the sums of its `parts` parts; scale is its row's and, with swiglu, the
-// up row's.
-template <class T, bool kSwiglu>
-__device__ __forceinline__ void finish(const Job& j, int parts, int row, int t, const float* sums,
-                                       const float (&scale)[2]) {
-  const auto value = [&](int half) {
-    const float v = add_parts<T>(sums + half * parts * int(kUnitRows), parts, t);
+// One row of a strip; value(half) is its sum, scale its row's and, with swiglu, the up row's.
+template <class T, bool kSwiglu, class Value>
+__device__ __forceinline__ void finish(const Job& j, int row, const float (&scale)[2],
+                                       Value&& value) {
+  const auto scaled = [&](int half) {
+    const float v = value(half);
     return j.row_scale ? v * scale[half] : v;
   };
   if constexpr (kSwiglu) {
     const int width = j.rows / 2;
-    const T gate = from_f32<T>(value(0)), up = from_f32<T>(value(1));
+    const T gate = from_f32<T>(scaled(0)), up = from_f32<T>(scaled(1));
     static_cast<T*>(j.out.data)[row] = gate;
     static_cast<T*>(j.out.data)[row + width] = up;
     static_cast<T*>(j.swiglu.data)[row] = swiglu_of(gate, up);
   } else {
-    if (row < j.rows) j.out.set(row, value(0));
+    if (row < j.rows) j.out.set(row, scaled(0));
   }
 }
 
@@ -96,19 +95,27 @@ __global__ void __launch_bounds__(kWarps*(kSwiglu ? 64 : 32)) gemv_kernel(Job j)
   }
   store_rows(acc0, acc1, lane, sums + (half * kWarps + warp) * int(kUnitRows));
   __syncthreads();
-  if (t < int(kUnitRows)) finish<T, kSwiglu>(j, kWarps, row, t, sums, scale);
+  if (t < int(kUnitRows)) {
+    finish<T, kSwiglu>(j, row, scale, [&](int h) {
+      float v = 0;
+#pragma unroll
+      for (int w = 0; w < kWarps; ++w) v += sums[(h * kWarps + w) * int(kUnitRows) + t];
+      return v * (1.0f / (kCodeScale<T> * kTokenScale<T>));
+    });
+  }
 }
 
 // The same with the parts, and so the sums, of decode/token_kernel.cu; warps take parts in turn.
 // Task `task` of a block: with swiglu the parts of the gate strip, then those of the up strip.
 template <bool kSwiglu>
 __device__ __forceinline__ UnitRange task_of(const Job& j, int task) {
+  const StripCut cut(j.units);
   UnitRange r;
-  if (task >= (kSwiglu ? 2 : 1) * j.parts) return r;
-  const int half = kSwiglu && task >= j.parts, part = task - half * j.parts;
+  if (task >= (kSwiglu ? 2 : 1) * cut.all_parts()) return r;
+  const int half = kSwiglu && task >= cut.all_parts(), part = task - half * cut.all_parts();
   const int strip = int(blockIdx.x) + half * (j.rows / 2 / int(kUnitRows));
-  r.first = part_begin(j.units, j.parts, part);
-  r.count = part_begin(j.units, j.parts, part + 1) - r.first;
+  r.first = cut.begin(part);
+  r.count = cut.begin(part + 1) - r.first;
   r.p = j.packed + (int64_t(strip) * j.units + r.first) * kUnitBytes;
   return r;
 }
@@ -133,18 +140,23 @@ __global__ void __launch_bounds__(32 * kMaxWarps) gemv_parts_kernel(Job j) {
 
   float* const sums = reinterpret_cast<float*>(shared + 16 * j.units);
   const TokenLane x(shared, zeros, lane);
-  for (int task = warp; part.count > 0; task += warps) {
+  const StripCut cut(j.units);
+  for (int task = warp; task < (kSwiglu ? 2 : 1) * cut.all_parts(); task += warps) {
     const UnitRange next = task_of<kSwiglu>(j, task + warps);
     sum_part<T>(units, part, next, x, lane, sums + task * int(kUnitRows));
     part = next;
   }
   __syncthreads();
-  if (t < int(kUnitRows)) finish<T, kSwiglu>(j, j.parts, row, t, sums, scale);
+  if (t < int(kUnitRows)) {
+    finish<T, kSwiglu>(j, row, scale, [&](int half) {
+      return add_parts<T>(sums + half * cut.all_parts() * int(kUnitRows), cut.parts, t);
+    });
+  }
 }
 
 // The token, and behind it the sums of parts.
 size_t shared_bytes(const Context& c, int64_t units, int halves) {
-  const int tasks = c.one_launch_a_token ? halves * parts_of(int(units)) : 0;
+  const int tasks = c.one_launch_a_token ? halves * StripCut(int(units)).all_parts() : 0;
   return size_t(units * kUnitCols) * 2 + size_t(tasks * kUnitRows) * sizeof(float);
 }
 
@@ -157,10 +169,10 @@ void run(const Context& c, Tensor out, Tensor act, Tensor x, const LinearWeight&
   j.row_scale = w.row_scale ? ptr<const float>(w.row_scale) : nullptr;
   j.out = AnyFloats(out);
   j.swiglu = AnyFloats(act);
-  j.rows = int(w.out), j.in = int(w.in), j.units = int(units), j.parts = parts_of(j.units);
+  j.rows = int(w.out), j.in = int(w.in), j.units = int(units);
   j.aligned = reinterpret_cast<uintptr_t>(x.data) % 16 == 0;  // in % 16 == 0 is the format's rule
   constexpr int kHalves = kSwiglu ? 2 : 1;
-  const int tasks = kHalves * j.parts;
+  const int tasks = kHalves * StripCut(j.units).all_parts();
   const size_t shared = shared_bytes(c, units, kHalves);
   const auto go = [&](auto kernel, int warps) {
     allow_shared(c, kernel);

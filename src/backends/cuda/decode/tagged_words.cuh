@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+// Values that one block hands to others inside a kernel: a 64-bit word is 32 bits of data and a
+// tag, the number of the layer that made it. One store publishes, one load waits and reads: no
+// fence and no counter stands between them. Words are cleared when the kernel begins, so that
+// nothing else has left a tag there.
+#pragma once
+#include <cstdint>
+
+namespace nibble::cuda {
+
+__device__ __forceinline__ void put_word(uint64_t* to, uint32_t bits, uint32_t tag) {
+  asm volatile("st.relaxed.gpu.global.b64 [%0], %1;" ::"l"(to), "l"(uint64_t(tag) << 32 | bits)
+               : "memory");
+}
+__device__ __forceinline__ void put_words(uint64_t* to, uint32_t first, uint32_t second,
+                                          uint32_t tag) {
+  asm volatile("st.relaxed.gpu.global.v2.b64 [%0], {%1, %2};" ::"l"(to),
+               "l"(uint64_t(tag) << 32 | first), "l"(uint64_t(tag) << 32 | second)
+               : "memory");
+}
+
+// A load that may come too early.
+struct Words {
+  uint64_t first, second;
+  __device__ __forceinline__ bool tagged(uint32_t tag) const {
+    return uint32_t(first >> 32) == tag && uint32_t(second >> 32) == tag;
+  }
+  __device__ __forceinline__ uint2 data() const {
+    return make_uint2(uint32_t(first), uint32_t(second));
+  }
+};
+__device__ __forceinline__ Words ask_words(const uint64_t* from) {
+  Words w;
+  asm volatile("ld.relaxed.gpu.global.v2.b64 {%0, %1}, [%2];"
+               : "=l"(w.first), "=l"(w.second)
+               : "l"(from)
+               : "memory");
+  return w;
+}
+__device__ __forceinline__ uint64_t ask_word(const uint64_t* from) {
+  uint64_t w;
+  asm volatile("ld.relaxed.gpu.global.b64 %0, [%1];" : "=l"(w) : "l"(from) : "memory");
+  return w;
+}
+
+// What never comes would be a hang: after some seconds of loads it becomes an error.
+class Patience {
+ public:
+  __device__ __forceinline__ void use() {
+    if (++polls_ == 0x400000) __trap();
+  }
+
+ private:
+  unsigned polls_ = 0;
+};
+
+// N pairs of words, or N words, when all of them are there: all are asked for again until then, so
+// that it takes one way to the L2 cache and back after the last of them has come.
+template <int N, class At>
+__device__ __forceinline__ void await_words(Words (&w)[N], uint32_t tag, At&& at) {
+  bool all;
+  Patience patience;
+  do {
+    patience.use();
+#pragma unroll
+    for (int i = 0; i < N; ++i) w[i] = ask_words(at(i));
+    all = true;
+#pragma unroll
+    for (int i = 0; i < N; ++i) all = all && w[i].tagged(tag);
+  } while (!all);
+}
+template <int N, class At>
+__device__ __forceinline__ void await_words(uint64_t (&w)[N], uint32_t tag, At&& at) {
+  bool all;
+  Patience patience;
+  do {
+    patience.use();
+#pragma unroll
+    for (int i = 0; i < N; ++i) w[i] = ask_word(at(i));
+    all = true;
+#pragma unroll
+    for (int i = 0; i < N; ++i) all = all && uint32_t(w[i] >> 32) == tag;
+  } while (!all);
+}
+
+}  // namespace nibble::cuda
