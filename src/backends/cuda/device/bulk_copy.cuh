@@ -3,7 +3,7 @@
 // the barriers they report to. They bypass L1, whose loads are answered in order, and hold no
 // registers. Compute capability 9.0; before it nothing here may be reached.
 #pragma once
-#include <cstdint>
+#include "backends/cuda/device/shared_words.cuh"
 
 namespace nibble::cuda {
 
@@ -12,10 +12,6 @@ constexpr bool kBulkCopies = true;
 #else
 constexpr bool kBulkCopies = false;
 #endif
-
-__device__ __forceinline__ uint32_t shared_address(const void* p) {
-  return uint32_t(__cvta_generic_to_shared(p));
-}
 
 // A barrier in shared memory, by address. Its phases are counted from 0; waiting names the phase's
 // lowest bit.

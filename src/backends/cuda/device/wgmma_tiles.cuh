@@ -7,6 +7,7 @@
 // keys: products over the 128 elements) and, transposed, along the rows (values: products over
 // rows). Rows are multiples of 8, the tile begins at a multiple of 1024 bytes.
 #pragma once
+#include "backends/cuda/device/bulk_copy.cuh"
 #include "backends/cuda/device/wgmma.cuh"
 
 namespace nibble::cuda {
@@ -107,25 +108,10 @@ __device__ __forceinline__ void take_registers() {
 // A barrier in shared memory that `count` arrivals complete; its phases are counted by who waits.
 struct PhaseBarrier {
   uint32_t address;
-  __device__ __forceinline__ void init(unsigned count) const {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address), "r"(count) : "memory");
-  }
-  __device__ __forceinline__ void arrive() const {
-    asm volatile("{.reg .b64 state; mbarrier.arrive.shared::cta.b64 state, [%0];}" ::"r"(address)
-                 : "memory");
-  }
+  __device__ __forceinline__ void init(unsigned count) const { init_barrier(address, count); }
+  __device__ __forceinline__ void arrive() const { cuda::arrive(address); }
   // Until phase `phase` (0, 1, ...) is complete.
-  __device__ __forceinline__ void wait(unsigned phase) const {
-    asm volatile(
-        "{.reg .pred done;\n"
-        "again:\n"
-        " mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-        " @done bra over;\n"
-        " bra again;\n"
-        "over:}" ::"r"(address),
-        "r"(phase & 1)
-        : "memory");
-  }
+  __device__ __forceinline__ void wait(unsigned phase) const { wait_barrier(address, phase & 1); }
 };
 
 }  // namespace nibble::cuda

@@ -51,18 +51,10 @@ struct SlicedTokens : FewTokens {
 
 #if defined(NIBBLE_HAS_WGMMA)
 
-__device__ __forceinline__ void expect_bytes(uint32_t barrier, uint32_t bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
-               : "memory");
-}
 __device__ __forceinline__ void copy_units(uint32_t to, const uint8_t* from, uint32_t bytes,
                                            uint32_t barrier) {
-  expect_bytes(barrier, bytes);
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-          "r"(to),
-      "l"(from), "r"(bytes), "r"(barrier)
-      : "memory");
+  arrive_expecting(barrier, bytes);
+  bulk_load(to, from, bytes, barrier);
 }
 // Two sums to a block of the cluster; they count as eight bytes at its barrier.
 __device__ __forceinline__ void send_pair(uint32_t to, float a, float b, uint32_t barrier) {
@@ -171,7 +163,7 @@ struct Sums {
   }
   // One thread's: the next tile of that slot will come.
   __device__ __forceinline__ void expect(int n) const {
-    expect_bytes(full + uint32_t(8 * slot_of(n)), uint32_t(j.slot_bytes));
+    arrive_expecting(full + uint32_t(8 * slot_of(n)), uint32_t(j.slot_bytes));
   }
 
   // The sums of tile n of the group.
