@@ -115,15 +115,17 @@ Context::Context(int index) : device(select_device(index)) {
   cooperative = attribute(cudaDevAttrCooperativeLaunch, device) != 0;
   shared_per_block = size_t(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
   l2_bytes = size_t(attribute(cudaDevAttrL2CacheSize, device));
-  constexpr size_t kWords = kCounters + kBarrierWords;
-  scratch_ = allocate_device(kScratchBytes + kBlasBytes + kWords * sizeof(unsigned), "scratch");
+  scratch_ = allocate_device(kScratchBytes + kBlasBytes + kCounters * sizeof(unsigned), "scratch");
   NIBBLE_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   const auto is_on = [](const char* name) {
     const char* flag = std::getenv(name);
     return flag && flag[0] == '1';
   };
   sync_each_op = is_on("NIBBLE_SYNC_EACH_OP");
-  one_launch_a_token = is_on("NIBBLE_ONE_LAUNCH");
+  // Where a multiprocessor has the shared memory for it; by itself where it was measured.
+  const char* one_launch = std::getenv("NIBBLE_ONE_LAUNCH");
+  one_launch_a_token = capability >= 90 && shared_per_block >= size_t(200) << 10 &&
+                       (one_launch ? one_launch[0] == '1' : capability == 90);
 }
 
 Context::~Context() {

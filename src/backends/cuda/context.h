@@ -51,9 +51,7 @@ struct Context {
   static constexpr size_t kScratchBytes = size_t(96) << 20;
   // cuBLASLt's workspace and the counters, apart from it; 128 MiB in all.
   static constexpr size_t kCounters = 4096;
-  static constexpr size_t kBarrierWords = 1024;
-  static constexpr size_t kBlasBytes =
-      (size_t(32) << 20) - (kCounters + kBarrierWords) * sizeof(unsigned);
+  static constexpr size_t kBlasBytes = (size_t(32) << 20) - kCounters * sizeof(unsigned);
   std::byte* scratch() const { return scratch_.data(); }
   std::byte* blas_workspace() const { return scratch_.data() + kScratchBytes; }
   // Zero between ops: who counts with them leaves them so.
@@ -61,14 +59,12 @@ struct Context {
     return reinterpret_cast<unsigned*>(scratch_.data() + kScratchBytes + kBlasBytes);
   }
 
-  // decode/grid_barrier.cuh: a word a block; whoever uses them leaves them equal.
-  unsigned* barrier_words() const { return counters() + kCounters; }
-
   // After the launches of an op: throws what went wrong; waits with NIBBLE_SYNC_EACH_OP=1.
   void finish(const char* op) const;
   bool sync_each_op = false;
   bool capturing = false;  // a graph is being recorded: nothing may wait
-  // NIBBLE_ONE_LAUNCH=1: a recorded token may become one launch (docs/adr/0012).
+  // A recorded token may become one launch (docs/adr/0012): NIBBLE_ONE_LAUNCH=0 or 1, or compute
+  // capability 9.0.
   bool one_launch_a_token = false;
   bool require_native_fp4 = false;  // W4A4 on FP4 tensor cores whatever the size, or an error
 

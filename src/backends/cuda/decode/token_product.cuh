@@ -92,7 +92,7 @@ __device__ __forceinline__ void finish_strips(const TokenArgs& a, const std::byt
       scale = row_scale[(half * note.strips + strip) * int(kUnitRows) + row];
     }
     const uint32_t barrier = shared_address(shared + a.memory.barriers[phase]) + uint32_t(slot) * 8;
-    if (note.ranks > 1 && lane == 0) expect_bytes(barrier, uint32_t(per_slot) * 4);
+    if (note.ranks > 1 && lane == 0) arrive_expecting(barrier, uint32_t(per_slot) * 4);
     await_barrier(barrier, (tag & 1) ^ 1);
     float v = add_parts<bf16>(sums + slot * per_slot + half * 4 * note.parts * 16, note.parts, row);
     if (row_scale) v *= scale;

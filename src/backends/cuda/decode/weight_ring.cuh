@@ -6,20 +6,12 @@
 #pragma once
 #include "backends/cuda/decode/tagged_words.cuh"
 #include "backends/cuda/decode/token_plan.cuh"
+#include "backends/cuda/device/bulk_copy.cuh"
 #include "backends/cuda/device/cluster.cuh"
 #include "backends/cuda/device/packed_unit.cuh"
 
 namespace nibble::cuda {
 
-// Barriers in shared memory, by address.
-__device__ __forceinline__ void init_barrier(uint32_t barrier, int arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
-}
-// Arrives, and says that so many bytes are to come before the barrier is passed.
-__device__ __forceinline__ void expect_bytes(uint32_t barrier, uint32_t bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
-               : "memory");
-}
 __device__ __forceinline__ bool barrier_passed(uint32_t barrier, uint32_t parity) {
   uint32_t passed;
   asm volatile(
@@ -83,7 +75,7 @@ struct WeightRing {
     if (lane == 0) {
       const uint32_t barrier = barriers + uint32_t(filled) * 8;
       const uint32_t bytes = uint32_t(units) * uint32_t(kUnitBytes);
-      expect_bytes(barrier, bytes);
+      arrive_expecting(barrier, bytes);
       asm volatile(
           "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
           "[%0], [%1], %2, [%3], %4;" ::"r"(places + uint32_t(filled) * kPlaceBytes),

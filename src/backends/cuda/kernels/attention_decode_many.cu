@@ -49,21 +49,6 @@ struct Running {
   float largest[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};
 };
 
-// Over the lanes of equal c, which hold the keys.
-template <class Op>
-__device__ __forceinline__ float across_keys(float v) {
-#pragma unroll
-  for (int o = 4; o < 32; o <<= 1) v = Op()(v, __shfl_xor_sync(0xffffffffu, v, o));
-  return v;
-}
-
-// Lane (r, c) has elements 2 c and 2 c + 1 of row r of a matrix, and gets them of column r.
-__device__ __forceinline__ uint32_t transpose8x8(uint32_t v) {
-  uint32_t out;
-  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(out) : "r"(v));
-  return out;
-}
-
 // Asks for `count` (at most 16) rows of keys or values, each by half a warp; the others become
 // zero.
 template <class T>
@@ -106,8 +91,8 @@ __device__ __forceinline__ void attend(Running& run, const uint32_t (&q)[D / 16]
     run.largest[h] = largest;
   }
   // From (key, heads) to (head, keys).
-  const uint32_t low = transpose8x8(pack_pair<T>(p[0], p[1]));
-  const uint32_t high = transpose8x8(pack_pair<T>(p[2], p[3]));
+  const uint32_t low = transposed_matrix(pack_pair<T>(p[0], p[1]));
+  const uint32_t high = transposed_matrix(pack_pair<T>(p[2], p[3]));
 #pragma unroll
   for (int m = 0; m < D / 16; ++m) {
     uint32_t v[4];

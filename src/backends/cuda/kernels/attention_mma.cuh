@@ -62,6 +62,14 @@ __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint3
   }
 }
 
+// Over the lanes of equal c, which hold different keys.
+template <class Op>
+__device__ __forceinline__ float across_keys(float v) {
+#pragma unroll
+  for (int o = 4; o < 32; o <<= 1) v = Op()(v, __shfl_xor_sync(0xffffffffu, v, o));
+  return v;
+}
+
 // 16 bytes from global memory, or zeros, without waiting for them.
 __device__ __forceinline__ void copy_async(uint32_t to, const void* from, bool wanted) {
   const int bytes = wanted ? 16 : 0;

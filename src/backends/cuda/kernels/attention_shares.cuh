@@ -86,21 +86,6 @@ struct Running {
   float largest[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};
 };
 
-// Over the lanes of equal c, which hold the keys.
-template <class Op>
-__device__ __forceinline__ float across_keys(float v) {
-#pragma unroll
-  for (int o = 4; o < 32; o <<= 1) v = Op()(v, __shfl_xor_sync(0xffffffffu, v, o));
-  return v;
-}
-
-// Lane (r, c) has elements 2 c and 2 c + 1 of row r of a matrix, and gets them of column r.
-__device__ __forceinline__ uint32_t transpose8x8(uint32_t v) {
-  uint32_t out;
-  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(out) : "r"(v));
-  return out;
-}
-
 // What a warp holds of 16 keys and values: pieces of lane 0, of lane 1, ...
 template <class K, int D>
 struct Stage {
@@ -249,8 +234,8 @@ __device__ __forceinline__ void attend(Running<D>& run, const uint32_t (&q)[D / 
     run.largest[h] = largest;
   }
   // From (key, heads) to (head, keys).
-  const uint32_t weights[2] = {transpose8x8(pack_pair<T>(scores[0], scores[1])),
-                               transpose8x8(pack_pair<T>(scores[2], scores[3]))};
+  const uint32_t weights[2] = {transposed_matrix(pack_pair<T>(scores[0], scores[1])),
+                               transposed_matrix(pack_pair<T>(scores[2], scores[3]))};
 #pragma unroll
   for (int m = 0; m < D / 16; ++m) {
     const uint32_t rows[4] = {
