@@ -38,6 +38,27 @@ double optimizer_bytes(const TrainState& state) {
   return bytes;
 }
 
+// Weights that products read, and gradients that they write: of the layers, or of the head.
+struct WeightBytes {
+  double weights = 0, gradients = 0;
+};
+WeightBytes weight_bytes(const TrainState& state, bool of_head) {
+  const ParamGroups& g = state.groups();
+  const TrainSettings& s = state.settings();
+  WeightBytes sum;
+  for (size_t i = 0; i < g.table.size(); ++i) {
+    const ParamSpec& p = g.table[i];
+    const bool head =
+        p.slot == ParamSlot::head || (p.slot == ParamSlot::embed && state.config().tied);
+    if (head != of_head || !(head || p.is_linear())) continue;
+    const double n = double(p.numel());
+    const bool packed = head ? s.head() == Recipe::nvfp4 : state.packed_of(p) != nullptr;
+    sum.weights += n * (packed ? 0.5625 : double(dtype_bytes(s.compute)));
+    if (g.trained[i]) sum.gradients += n * double(dtype_bytes(s.grad));
+  }
+  return sum;
+}
+
 }  // namespace
 
 std::vector<PartWork> work_of_step(const TrainState& state, const PackedBatch& b) {
@@ -46,15 +67,25 @@ std::vector<PartWork> work_of_step(const TrainState& state, const PackedBatch& b
   const double tokens = double(b.tokens()), attention = attention_flops(c, b);
   const double gate_up = double(c.L * 2 * c.F * c.C), down = gate_up / 2;
   const double layers = gate_up + down + double(c.L * (c.qkv_rows() * c.C + c.C * c.Hq * c.D));
-  PartWork forward{"forward", 2 * tokens * layers + attention, 0};
+  const WeightBytes of_layers = weight_bytes(state, false), of_head = weight_bytes(state, true);
+  PartWork forward{"forward", 2 * tokens * layers + attention, of_layers.weights};
   // Logits, and their gradient times the head and times its input.
-  PartWork head{"head", 6 * double(b.outputs()) * double(c.V * c.C), 0};
-  PartWork backward{"backward", 4 * tokens * layers + 2.5 * attention, 0};
-  if (s.recompute == Recompute::mlp) backward.flops += 2 * tokens * gate_up;
-  if (s.recompute == Recompute::block) backward.flops += 2 * tokens * (layers - down) + attention;
-  PartWork optimizer{"optimizer", 0, optimizer_bytes(state)};
+  PartWork head{"head", 6 * double(b.outputs()) * double(c.V * c.C),
+                2 * of_head.weights + of_head.gradients};
+  PartWork backward{"backward", 4 * tokens * layers + 2.5 * attention,
+                    of_layers.weights + of_layers.gradients};
+  // What is computed again reads its weights again.
+  const auto again = [&](double params) {
+    backward.flops += 2 * tokens * params;
+    backward.bytes += of_layers.weights * params / layers;
+  };
+  if (s.recompute == Recompute::mlp) again(gate_up);
+  if (s.recompute == Recompute::block) again(layers - down), backward.flops += attention;
+  PartWork optimizer{"optimizer", 0, 0, optimizer_bytes(state)};
   if (s.memory == MemoryMode::resident) return {forward, head, backward, optimizer};
-  return {forward, head, {"backward, optimizer", backward.flops, optimizer.bytes}};
+  return {forward,
+          head,
+          {"backward, optimizer", backward.flops, backward.bytes, optimizer.update_bytes}};
 }
 
 double total_flops(const std::vector<PartWork>& parts) {
@@ -93,7 +124,8 @@ void print_parts(Trainer& trainer, const PackedBatch& batch, int64_t steps,
   for (size_t i = 0; i < parts.size(); ++i) {
     const double ms = median(ends[i]), least = parts[i].ideal_ms(ceilings);
     out << fmt::format("{:<22}{:>10.2f}{:>12.3f}{:>12.2f}{:>10.2f}{:>7.0f}%\n", parts[i].name, ms,
-                       parts[i].flops * 1e-12, parts[i].bytes * 1e-9, least, 100 * least / ms);
+                       parts[i].flops * 1e-12, (parts[i].bytes + parts[i].update_bytes) * 1e-9,
+                       least, 100 * least / ms);
   }
   out << fmt::format("ceilings: {}, both measured now\n", ceilings.description);
 }

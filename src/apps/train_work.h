@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
-// What a training step has to do at least, part by part: operations of its products and bytes of
-// its optimizer, to hold measured times against.
+// What a training step has to do at least, part by part: operations of its products, bytes of
+// weights, gradients and optimizer, to hold measured times against. (Bytes of activations are not
+// counted.)
 #pragma once
+#include <algorithm>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -13,8 +15,11 @@ namespace nibble {
 
 struct PartWork {
   std::string name;
-  double flops = 0, bytes = 0;
-  double ideal_ms(const Ceilings& c) const { return (flops / c.flops + bytes / c.bytes) * 1e3; }
+  double flops = 0, bytes = 0;  // at the same time
+  double update_bytes = 0;      // then
+  double ideal_ms(const Ceilings& c) const {
+    return (std::max(flops / c.flops, bytes / c.bytes) + update_bytes / c.bytes) * 1e3;
+  }
 };
 
 // Forward, head, backward, optimizer; the last two are one where gradients are released.
