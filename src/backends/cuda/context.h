@@ -50,7 +50,8 @@ struct Context {
   // all of it. Ops with larger needs work in pieces.
   static constexpr size_t kScratchBytes = size_t(96) << 20;
   // cuBLASLt's workspace and the counters, apart from it; 128 MiB in all.
-  static constexpr size_t kCounters = 4096;
+  // The last four are AdamW's, which may run beside other ops.
+  static constexpr size_t kCounters = 4096, kOpCounters = kCounters - 4;
   static constexpr size_t kBlasBytes = (size_t(32) << 20) - kCounters * sizeof(unsigned);
   std::byte* scratch() const { return scratch_.data(); }
   std::byte* blas_workspace() const { return scratch_.data() + kScratchBytes; }

@@ -96,11 +96,15 @@ class CudaBackend final : public Backend {
   }
   void do_sync() override { NIBBLE_CUDA(cudaStreamSynchronize(c_.stream)); }
   void do_repeat(std::unique_ptr<Recording>& recording, const std::function<void()>& ops) override {
-    if (!c_.capturing) held_.forget();  // of a sequence that ended with an error
-    cuda::repeat(c_, recording, [&] {
-      ops();
-      held_.release(c_);
-    });
+    try {
+      cuda::repeat(c_, recording, [&] {
+        ops();
+        held_.release(c_);
+      });
+    } catch (...) {
+      held_.forget();  // or the next op would launch what is left of this sequence
+      throw;
+    }
   }
   // Launches an op after what is held.
   template <class Launch>

@@ -138,7 +138,8 @@ class Match {
     }
     return call.q_heads() == args.q_heads && call.kv_heads() == args.kv_heads &&
            a.kv.k.row_stride == args.k_stride && a.kv.v.row_stride == args.v_stride &&
-           f8 == f8_cache && s.table.data == args.rope.data;
+           f8 == f8_cache && s.table.data == args.rope.data &&
+           ptr<const int32_t>(s.slots) == args.slot && sequences_of(a.sequences).p == args.sequence;
   }
 
   // The final norm and the head; nothing may follow.

@@ -16,11 +16,6 @@ __device__ __forceinline__ uint32_t address_in_block(uint32_t address, uint32_t 
   return address;
 #endif
 }
-__device__ __forceinline__ void store_in_cluster(uint32_t address, float v) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(address), "f"(v) : "memory");
-#endif
-}
 __device__ __forceinline__ float load_in_cluster(uint32_t address) {
   float v = 0;
 #if __CUDA_ARCH__ >= 900

@@ -47,7 +47,7 @@ __device__ __forceinline__ void store_word(uint32_t to, uint32_t a) {
 // Of an 8 x 8 matrix that a warp has as ldmatrix gives it.
 __device__ __forceinline__ uint32_t transposed_matrix(uint32_t v) {
   uint32_t t;
-  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(t) : "r"(v));
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(t) : "r"(v));
   return t;
 }
 __device__ __forceinline__ uint4 load_chunk(uint32_t from) {
@@ -61,11 +61,6 @@ __device__ __forceinline__ uint4 load_chunk(uint32_t from) {
 
 // Four matrices; lane l gives the address of row l % 8 of matrix l / 8 and has of each the words
 // that ldmatrix would give it.
-__device__ __forceinline__ void stmatrix(uint32_t address, const uint4& v) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(address),
-               "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
-               : "memory");
-}
 __device__ __forceinline__ void stmatrix_transposed(uint32_t address, uint32_t a, uint32_t b,
                                                     uint32_t c, uint32_t d) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(address),

@@ -427,7 +427,7 @@ int splits_for(int sm_count, int64_t key_heads) {
 
 // Where there are several shares, three teams a multiprocessor of group * (D + 2) floats.
 static_assert(size_t(3) * 1024 * kGroup * 130 * sizeof(float) < Context::kScratchBytes);
-static_assert(size_t(3) * 1024 / 2 <= Context::kCounters);
+static_assert(size_t(3) * 1024 / 2 <= Context::kOpCounters);
 
 // For a call that attention_decode takes.
 template <class T, class K, int D>

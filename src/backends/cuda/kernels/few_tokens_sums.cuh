@@ -96,14 +96,6 @@ __device__ __forceinline__ float load_shared(uint32_t from) {
   asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(from) : "memory");
   return v;
 }
-__device__ __forceinline__ uint4 load_shared4(uint32_t from) {
-  uint4 v;
-  asm volatile("ld.shared.v4.b32 {%0,%1,%2,%3}, [%4];"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "r"(from)
-               : "memory");
-  return v;
-}
 
 // Where the sums of a row of a strip lie, eight tokens each: four rows in turn, and those four
 // apart, are in different banks.

@@ -169,7 +169,7 @@ struct Bringer {
 // Registers of a block of 384 threads start at 168 each; what the multipliers take must be what the
 // others give, or they wait for it for ever.
 constexpr int kGiven = 88, kTaken = 208;
-static_assert(2 * (kTaken - 168) == 168 - kGiven);
+static_assert(65536 / kThreads / 8 * 8 == 168 && 2 * (kTaken - 168) == 168 - kGiven);
 
 // A block's work. Tile is a kernel's part in it, one a warp that multiplies:
 //   load(at): asks for the weights of the first step;
@@ -249,7 +249,7 @@ inline bool fused_fits(const Context& c, const Tensor& out, const Tensor& x) {
          blas_aligned(out) && blas_aligned(x) && x.dim(0) > kBatchTokens &&
          x.dim(0) <= kFusedTokens && std::max(out.dim(1), x.dim(1)) < 1 << 28 &&
          c.shared_per_block >= kSharedBytes && size_t(c.sm_count) * Parts::kBytes <= kPanelBytes &&
-         size_t(c.sm_count) <= Context::kCounters;
+         size_t(c.sm_count) <= Context::kOpCounters;
 }
 inline Tokens tokens_of(const Context& c, const Tensor& x) {
   Tokens t;

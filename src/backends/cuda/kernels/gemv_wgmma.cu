@@ -227,8 +227,8 @@ __global__ void __launch_bounds__(kLaunchThreads, 1) gemv_wgmma_kernel(Job j) {
   const auto take = [&](Unit& u, int place, bool last) {
     if (place == 0) wait_for_copy(ring_full + uint32_t(8 * stage), phase);
     const uint32_t at = ring + uint32_t(stage * stage_bytes + place * int(kUnitBytes) + 16 * lane);
-    u.a0 = load_shared4(at);
-    u.a1 = load_shared4(at + 512);
+    u.a0 = load_chunk(at);
+    u.a1 = load_chunk(at + 512);
     u.scales = __float_as_uint(load_shared(at + uint32_t(kUnitCodeBytes) - uint32_t(12 * lane)));
     if (!last) return;
     __syncwarp();

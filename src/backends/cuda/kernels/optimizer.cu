@@ -129,7 +129,7 @@ AdamwArgs args_of(const AdamwPlaces& at, const AdamwUpdate& u) {
 // The last counters: two for updates beside the main stream, two for those on it.
 enum class Beside { no, yes };
 void run_all(const Context& c, Beside beside, std::vector<AdamwArgs> all) {
-  adamw_short(c, c.counters() + Context::kCounters - (beside == Beside::yes ? 4 : 2), all);
+  adamw_short(c, c.counters() + Context::kOpCounters + (beside == Beside::yes ? 0 : 2), all);
   adamw_plain(c, all);
   for (const AdamwArgs& a : all) adamw_general(c, a);
 }

@@ -121,7 +121,7 @@ class Launches {
     b_.out = out, b_.partial = reinterpret_cast<double*>(c.scratch()), b_.done = c.counters();
   }
   void add(const Tensor& x, uint32_t out) {
-    static_assert(kTasks <= Context::kCounters);
+    static_assert(kTasks <= Context::kOpCounters);
     static_assert(kTasks * kMaxPieces * sizeof(double) <= Context::kScratchBytes);
     if (b_.tasks == kTasks) flush();
     const int64_t n = x.numel(), steps = (n + kPieceStep - 1) / kPieceStep;
