@@ -170,16 +170,7 @@ __global__ void __launch_bounds__(kThreads) decode_kernel(DecodeArgs<T, K> a) {
   const int64_t share0 = (token * a.kv_heads + kv_head) * a.splits;
   for (int i = int(threadIdx.x); i < a.group * D; i += kThreads) {
     const int g = i / D, d = i % D;
-    float largest = stats[g].x, total = 0, sum = 0;
-#pragma unroll
-    for (int w = 1; w < kWarps; ++w) largest = fmaxf(largest, stats[w * kGroup + g].x);
-#pragma unroll
-    for (int w = 0; w < kWarps; ++w) {
-      const float2 of_warp = stats[w * kGroup + g];
-      const float weight = exp2_fast(of_warp.x - largest);
-      total = fmaf(of_warp.y, weight, total);
-      sum = fmaf(sums[(w * kGroup + g) * D + d], weight, sum);
-    }
+    const auto [largest, total, sum] = sum_of_warps<kWarps>(stats + g, sums + g * D + d, kGroup, D);
     if (parts > 1) {
       a.sums[((share0 + split) * a.group + g) * D + d] = sum;
       if (d == 0) a.stats[(share0 + split) * a.group + g] = make_float2(largest, total);

@@ -187,16 +187,8 @@ __global__ void __launch_bounds__(kThreads) attention_many_kernel(ManyArgs<T> a)
   const int d = int(threadIdx.x);
   static_assert(kThreads == D);
   for (int g = 0; g < a.group; ++g) {
-    float largest = stats[g].x, total = 0, sum = 0;
-#pragma unroll
-    for (int w = 1; w < kWarps; ++w) largest = fmaxf(largest, stats[w * kGroup + g].x);
-#pragma unroll
-    for (int w = 0; w < kWarps; ++w) {
-      const float2 of_warp = stats[w * kGroup + g];
-      const float weight = exp2_fast(of_warp.x - largest);
-      total = fmaf(of_warp.y, weight, total);
-      sum = fmaf(sums[(w * kGroup + g) * kSumStride + d], weight, sum);
-    }
+    const auto [largest, total, sum] =
+        sum_of_warps<kWarps>(stats + g, sums + g * kSumStride + d, kGroup, kSumStride);
     const int64_t head = int64_t(kv_head) * a.group + g;
     a.out.at(token, head, D)[d] = from_f32<T>(sum / total);
     if (d == 0) a.lse.set(token, head, (largest + log2f(total)) * kLn2);

@@ -62,6 +62,27 @@ __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint3
   }
 }
 
+// What kWarps warps have of one head and column after their keys, brought together in order: stats
+// (largest score, sum of weights) and sums lie `heads` entries apart, sums of `stride` elements.
+struct WarpsSum {
+  float largest, total, sum;
+};
+template <int kWarps>
+__device__ __forceinline__ WarpsSum sum_of_warps(const float2* stats, const float* sums, int heads,
+                                                 int stride) {
+  WarpsSum all{stats[0].x, 0, 0};
+#pragma unroll
+  for (int w = 1; w < kWarps; ++w) all.largest = fmaxf(all.largest, stats[w * heads].x);
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) {
+    const float2 of_warp = stats[w * heads];
+    const float weight = exp2_fast(of_warp.x - all.largest);
+    all.total = fmaf(of_warp.y, weight, all.total);
+    all.sum = fmaf(sums[w * heads * stride], weight, all.sum);
+  }
+  return all;
+}
+
 // Over the lanes of equal c, which hold different keys.
 template <class Op>
 __device__ __forceinline__ float across_keys(float v) {

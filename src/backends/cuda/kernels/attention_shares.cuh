@@ -400,16 +400,8 @@ __device__ __forceinline__ void finish_share(const DecodeArgs<T, K>& a, const Sh
   team.sync();
   for (int i = thread; i < a.group * D; i += kThreads) {
     const int g = i / D, d = i % D;
-    float largest = stats[g].x, total = 0, sum = 0;
-#pragma unroll
-    for (int w = 1; w < kWarps; ++w) largest = fmaxf(largest, stats[w * kGroup + g].x);
-#pragma unroll
-    for (int w = 0; w < kWarps; ++w) {
-      const float2 of_warp = stats[w * kGroup + g];
-      const float weight = exp2_fast(of_warp.x - largest);
-      total = fmaf(of_warp.y, weight, total);
-      sum = fmaf(sums[(w * kGroup + g) * kSumStride<D> + d], weight, sum);
-    }
+    const auto [largest, total, sum] =
+        sum_of_warps<kWarps>(stats + g, sums + g * kSumStride<D> + d, kGroup, kSumStride<D>);
     give(g, d, sum, largest, total);
   }
   team.sync();
