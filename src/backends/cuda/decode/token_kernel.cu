@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kTokenThreads, 1)
   uint4* const zeros = reinterpret_cast<uint4*>(shared + a.memory.zeros);
   if (t < 2) zeros[t] = make_uint4(0, 0, 0, 0);
   WeightRing ring(a, shared);
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  publish_barriers();
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   __syncthreads();
   cluster_arrive();

@@ -27,10 +27,7 @@ __device__ __forceinline__ Unit unit_at(const std::byte* p, int lane) {
 // Sends the sums of a part; `across`: to another block of the cluster, perhaps.
 __device__ __forceinline__ void send_rows(float acc0, float acc1, int lane, const TokenTask& task,
                                           bool across, bool counted) {
-  acc0 += __shfl_xor_sync(0xffffffffu, acc0, 1);
-  acc1 += __shfl_xor_sync(0xffffffffu, acc1, 1);
-  acc0 += __shfl_xor_sync(0xffffffffu, acc0, 2);
-  acc1 += __shfl_xor_sync(0xffffffffu, acc1, 2);
+  add_quarters(acc0, acc1);
   const int g = lane / 4, q = lane % 4;
   const uint32_t to = task.sums + uint32_t(g + 8 * q) * 4;
   const float v = q ? acc1 : acc0;
@@ -46,7 +43,7 @@ __device__ __forceinline__ void send_rows(float acc0, float acc1, int lane, cons
     if (q < 2) store_word(to, __float_as_uint(v));
     __syncwarp();
     if (counted && lane == 0) {
-      asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(task.barrier) : "memory");
+      arrive(task.barrier);
     }
   }
 }

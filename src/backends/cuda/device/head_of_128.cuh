@@ -11,18 +11,7 @@ namespace nibble::cuda {
 struct HeadFactors {
   float weight[4], cosine[4], sine[4];
 
-  // weight null: no norm. sign -1: the opposite rotation.
-  __device__ __forceinline__ HeadFactors(const AnyFloats& w, const AnyFloats& table, int64_t token,
-                                         float sign) {
-    const int at = 4 * (int(threadIdx.x) % 32), angle = at % 64;
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      weight[k] = w ? w[at + k] : 1.0f;
-      cosine[k] = table[token * 128 + angle + k];
-      sine[k] = sign * table[token * 128 + 64 + angle + k];
-    }
-  }
-  // Of the first token, where all of it begins at multiples of 16 bytes.
+  // Of the first token, where all of it begins at multiples of 16 bytes; w null: no norm.
   __device__ __forceinline__ HeadFactors(const AnyFloats& w, const AnyFloats& table) {
     const int at = 4 * (int(threadIdx.x) % 32), angle = at % 64;
 #pragma unroll
@@ -33,16 +22,15 @@ struct HeadFactors {
   }
 };
 
-// Rounded as the norm alone would store it. Returns the norm's scale.
+// Rounded as the norm alone would store it.
 template <class T>
-__device__ __forceinline__ float normalise_head(float (&v)[4], const HeadFactors& f, float eps) {
+__device__ __forceinline__ void normalise_head(float (&v)[4], const HeadFactors& f, float eps) {
   float squares = 0;
 #pragma unroll
   for (int k = 0; k < 4; ++k) squares = fmaf(v[k], v[k], squares);
   const float scale = 1.0f / sqrtf(warp_reduce<Sum>(squares) / 128.0f + eps);
 #pragma unroll
   for (int k = 0; k < 4; ++k) v[k] = to_f32(from_f32<T>(v[k] * scale * f.weight[k]));
-  return scale;
 }
 
 __device__ __forceinline__ void rotate_head(float (&v)[4], const HeadFactors& f) {

@@ -102,12 +102,16 @@ __device__ __forceinline__ void multiply(const Unit& u, const uint4* even, const
   acc1 = fmaf(s8.y, e[3], acc1);
 }
 
-// The quarters of rows g (acc0) and g + 8 (acc1) of a warp, added, to sums[16].
-__device__ __forceinline__ void store_rows(float acc0, float acc1, int lane, float* sums) {
+// The quarters of rows g (acc0) and g + 8 (acc1), which the four lanes of a row have.
+__device__ __forceinline__ void add_quarters(float& acc0, float& acc1) {
   acc0 += __shfl_xor_sync(0xffffffffu, acc0, 1);
   acc1 += __shfl_xor_sync(0xffffffffu, acc1, 1);
   acc0 += __shfl_xor_sync(0xffffffffu, acc0, 2);
   acc1 += __shfl_xor_sync(0xffffffffu, acc1, 2);
+}
+// Of a warp's 16 rows to sums[16].
+__device__ __forceinline__ void store_rows(float acc0, float acc1, int lane, float* sums) {
+  add_quarters(acc0, acc1);
   const int g = lane / 4, q = lane % 4;
   if (q < 2) sums[g + 8 * q] = q ? acc1 : acc0;
 }

@@ -104,6 +104,21 @@ __device__ __forceinline__ void attend_rows(QueryRows<D>& run, const uint32_t (&
   }
 }
 
+// Column d of head g of a share: to be merged, or the result where there is one share alone.
+template <int D, class T, class K>
+__device__ __forceinline__ void write_share(const DecodeArgs<T, K>& a, int64_t token, int kv_head,
+                                            int split, int parts, int g, int d, WarpsSum v) {
+  if (parts > 1) {
+    const int64_t at = ((token * a.kv_heads + kv_head) * a.splits + split) * a.group + g;
+    a.sums[at * D + d] = v.sum;
+    if (d == 0) a.stats[at] = make_float2(v.largest, v.total);
+  } else {
+    const int64_t head = int64_t(kv_head) * a.group + g;
+    a.out.at(token, head, D)[d] = from_f32<T>(v.sum / v.total);
+    if (d == 0) a.lse.set(token, head, (v.largest + log2f(v.total)) * kLn2);
+  }
+}
+
 template <class T, class K, int D>
 __global__ void __launch_bounds__(kThreads) decode_kernel(DecodeArgs<T, K> a) {
   enter();
@@ -170,15 +185,8 @@ __global__ void __launch_bounds__(kThreads) decode_kernel(DecodeArgs<T, K> a) {
   const int64_t share0 = (token * a.kv_heads + kv_head) * a.splits;
   for (int i = int(threadIdx.x); i < a.group * D; i += kThreads) {
     const int g = i / D, d = i % D;
-    const auto [largest, total, sum] = sum_of_warps<kWarps>(stats + g, sums + g * D + d, kGroup, D);
-    if (parts > 1) {
-      a.sums[((share0 + split) * a.group + g) * D + d] = sum;
-      if (d == 0) a.stats[(share0 + split) * a.group + g] = make_float2(largest, total);
-    } else {
-      const int64_t head = int64_t(kv_head) * a.group + g;
-      a.out.at(token, head, D)[d] = from_f32<T>(sum / total);
-      if (d == 0) a.lse.set(token, head, (largest + log2f(total)) * kLn2);
-    }
+    write_share<D>(a, token, kv_head, split, parts, g, d,
+                   sum_of_warps<kWarps>(stats + g, sums + g * D + d, kGroup, D));
   }
   if (parts == 1) return;
   __threadfence();  // the share is written before it is counted
@@ -212,14 +220,7 @@ __global__ void __launch_bounds__(kThreads) teams_kernel(DecodeArgs<T, K> a) {
   finish_share<T, K, D, kStages>(
       a, share, team, memory, a.q.at(token, int64_t(kv_head) * a.group, D), [](std::byte*, int) {},
       [&](int g, int d, float sum, float largest, float total) {
-        if (share.parts > 1) {
-          a.sums[((share0 + split) * a.group + g) * D + d] = sum;
-          if (d == 0) a.stats[(share0 + split) * a.group + g] = make_float2(largest, total);
-        } else {
-          const int64_t head = int64_t(kv_head) * a.group + g;
-          a.out.at(token, head, D)[d] = from_f32<T>(sum / total);
-          if (d == 0) a.lse.set(token, head, (largest + log2f(total)) * kLn2);
-        }
+        write_share<D>(a, token, kv_head, split, share.parts, g, d, {largest, total, sum});
       });
   if (share.parts == 1) return;
   // The share is written before it is counted; the block that is done last merges.

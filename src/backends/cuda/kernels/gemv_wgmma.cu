@@ -203,7 +203,7 @@ __global__ void __launch_bounds__(kLaunchThreads, 1) gemv_wgmma_kernel(Job j) {
     if (sums.thread < j.slots) {
       PhaseBarrier{sums.full + uint32_t(8 * sums.thread)}.init(1);
       PhaseBarrier{sums.freed + uint32_t(8 * sums.thread)}.init(unsigned(j.owners));
-      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+      publish_barriers();
       if (slice < j.owners && group_strip + sums.thread * step < strip_end) {
         sums.expect(sums.thread);
       }
