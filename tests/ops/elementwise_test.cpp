@@ -169,5 +169,27 @@ TEST(Elementwise, CopyBetweenStrides) {
   expect_relative(out, 0, "copy");
 }
 
+// The caller may reuse its memory at once, however many uploads of every size are on their way.
+TEST(Elementwise, UploadsKeepWhatTheyWereGiven) {
+  const std::unique_ptr<Backend> backend = make_model_backend();
+  constexpr int64_t kEach = 6000, kUploads = 70;
+  Arena arena("uploads", backend->allocate(kEach * kUploads * sizeof(int32_t) + 4096, "uploads"));
+  const Tensor all = arena.take(DType::i32, {kEach * kUploads});
+  std::vector<int32_t> host(kEach);
+  const auto count_of = [](int64_t i) { return i % 3 == 0 ? kEach : 1 + 37 * i; };
+  for (int64_t i = 0; i < kUploads; ++i) {
+    for (int64_t j = 0; j < kEach; ++j) host[size_t(j)] = int32_t(i * kEach + j);
+    backend->upload(all.slice(i * kEach, count_of(i)), host.data());
+  }
+  std::vector<int32_t> back(size_t(kEach * kUploads));
+  backend->download(back.data(), all);
+  for (int64_t i = 0; i < kUploads; ++i) {
+    for (int64_t j = 0; j < count_of(i); ++j) {
+      const size_t at = size_t(i * kEach + j);
+      ASSERT_EQ(back[at], int32_t(at)) << "upload " << i;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace nibble::test

@@ -67,10 +67,10 @@ inline constexpr float kDown = 1.0f / (kCodeScale<T> * kUp<T>);  // 2^64 or 2^10
 
 // Eight values of a word, exactly.
 template <class T>
-__device__ __forceinline__ uint4 dequantize8(uint32_t word, uint8_t scale) {
+__device__ __forceinline__ uint4 dequantize8(uint32_t word, float scale) {
   uint32_t p[4];
   decode_as<T>(word, p);
-  const uint32_t s = pair_of<T>(scales_of(scale).x * kUp<T>), down = pair_of<T>(kDown<T>);
+  const uint32_t s = pair_of<T>(scale * kUp<T>), down = pair_of<T>(kDown<T>);
 #pragma unroll
   for (int i = 0; i < 4; ++i) p[i] = multiply_pair<T>(multiply_pair<T>(p[i], s), down);
   return make_uint4(p[0], p[1], p[2], p[3]);
