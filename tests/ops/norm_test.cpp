@@ -141,5 +141,64 @@ TEST(Norm, NormRopeIsNormThenRope) {
   });
 }
 
+// With a cache, and as in training, where keys are the cache and values stay where they are.
+TEST(Norm, SplitHeadsIsNormRopeAndAppend) {
+  struct Heads {
+    int64_t n, q, kv, d, padding;
+  };
+  Both b;
+  on_every_target_and_type([&](DType act) {
+    for (const Heads& s : {Heads{1, 4, 2, 128, 0}, Heads{3, 16, 8, 128, 8}, Heads{2, 3, 1, 128, 0},
+                           Heads{2, 4, 2, 128, 1}, Heads{3, 4, 2, 64, 0}, Heads{140, 32, 8, 128, 0},
+                           Heads{150, 6, 4, 128, 0}, Heads{2, 2, 2, 38, 0}}) {
+      for (DType cache : {act, DType::f8_e4m3}) {
+        for (bool training : {false, true}) {
+          SCOPED_TRACE(::testing::Message() << s.n << " tokens, " << s.q << " and " << s.kv
+                                            << " heads of " << s.d << ", " << training);
+          if (training && cache != act) continue;
+          Operand qkv(act, {s.n, (s.q + 2 * s.kv) * s.d}, s.padding);
+          Operand norm_q(DType::f32, {s.d}), norm_k(DType::f32, {s.d});
+          Operand table(DType::f32, {s.n, s.d}), positions(DType::i32, {s.n});
+          Operand slots(DType::i32, {s.n});
+          qkv.normal(1, 3.0), norm_q.normal(2), norm_k.normal(3);
+          positions.fill([](int64_t i) { return double(i * 11); });
+          slots.fill([&](int64_t i) { return double(s.n + 1 - i); });
+          b.cpu->rope_table(table.cpu, positions.cpu, 1e4);
+          struct Results {
+            Operand q, k, q_rstd, k_rstd, cache_k, cache_v;
+          } got, want;
+          for (Results* r : {&got, &want}) {
+            r->q = Operand(act, {s.n, s.q, s.d}), r->k = Operand(act, {s.n, s.kv, s.d});
+            r->q_rstd = Operand(DType::f32, {s.n * s.q});
+            r->k_rstd = Operand(DType::f32, {s.n * s.kv});
+            r->cache_k = Operand(cache, {s.n + 2, s.kv, s.d}, 16);
+            r->cache_v = Operand(cache, {s.n + 2, s.kv, s.d}, 32);
+          }
+          const auto heads = [&](int64_t first, int64_t count) {
+            return qkv.cpu.columns(first * s.d, count * s.d).split_inner({s.n, count, s.d});
+          };
+          const KvView kv = training ? KvView{got.k.cpu, heads(s.q + s.kv, s.kv)}
+                                     : KvView{got.cache_k.cpu, got.cache_v.cpu};
+          b.cpu->split_heads({got.q.cpu, got.q_rstd.cpu, got.k.cpu, got.k_rstd.cpu}, kv, qkv.cpu,
+                             {norm_q.cpu, norm_k.cpu}, table.cpu, slots.cpu, kEps);
+          b.cpu->norm_rope(want.q.cpu, want.q_rstd.cpu, heads(0, s.q), norm_q.cpu, table.cpu, kEps);
+          b.cpu->norm_rope(want.k.cpu, want.k_rstd.cpu, heads(s.q, s.kv), norm_k.cpu, table.cpu,
+                           kEps);
+          EXPECT_EQ(got.q.bytes(), want.q.bytes());
+          EXPECT_EQ(got.k.bytes(), want.k.bytes());
+          EXPECT_EQ(got.q_rstd.bytes(), want.q_rstd.bytes());
+          EXPECT_EQ(got.k_rstd.bytes(), want.k_rstd.bytes());
+          if (training) continue;
+          b.cpu->kv_append({want.cache_k.cpu, want.cache_v.cpu}, want.k.cpu,
+                           heads(s.q + s.kv, s.kv), slots.cpu);
+          EXPECT_EQ(got.cache_k.bytes(), want.cache_k.bytes());
+          EXPECT_EQ(got.cache_v.bytes(), want.cache_v.bytes());
+          EXPECT_TRUE(got.cache_k.intact() && got.cache_v.intact());
+        }
+      }
+    }
+  });
+}
+
 }  // namespace
 }  // namespace nibble::test

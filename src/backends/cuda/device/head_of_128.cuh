@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // A head of 128 elements, normalised and rotated by one warp: a lane has four columns, the lane 16
-// further the other halves of their pairs.
+// further the other halves of their pairs. Or two heads by one warp, with the same bits.
 #pragma once
 #include "backends/cuda/device/reduce.cuh"
-#include "backends/cuda/device/types.cuh"
+#include "backends/cuda/device/raw.cuh"
 
 namespace nibble::cuda {
 
@@ -41,5 +41,44 @@ __device__ __forceinline__ void rotate_head(float (&v)[4], const HeadFactors& f)
     v[k] = fmaf(v[k], f.cosine[k], first_half ? -other : other);
   }
 }
+
+// A head of half a warp: lane l of 16 has columns 4 l to 4 l + 3 and the other halves of their
+// pairs, 64 further, so that only the sum of squares crosses lanes.
+struct HalfWarpHead {
+  float v[2][4];
+
+  static __device__ __forceinline__ int column() { return 4 * (int(threadIdx.x) % 16); }
+
+  // By a whole warp. Rounded as the norm alone would store it; returns what the head is multiplied
+  // with.
+  template <class T>
+  __device__ __forceinline__ float normalise(const float (&weight)[2][4], float eps) {
+    float squares[2] = {};
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (float x : v[half]) squares[half] = fmaf(x, x, squares[half]);
+    }
+    float sum = squares[0] + squares[1];
+#pragma unroll
+    for (int o = 8; o > 0; o >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, o);
+    const float scale = 1.0f / sqrtf(sum / 128.0f + eps);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int k = 0; k < 4; ++k) v[half][k] = v[half][k] * scale * weight[half][k];
+      round_as<T>(v[half]);
+    }
+    return scale;
+  }
+  __device__ __forceinline__ void rotate(const float (&cosine)[4], const float (&sine)[4]) {
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      const float low = v[0][k], high = v[1][k];
+      v[0][k] = fmaf(low, cosine[k], -(high * sine[k]));
+      v[1][k] = fmaf(high, cosine[k], low * sine[k]);
+    }
+  }
+};
 
 }  // namespace nibble::cuda

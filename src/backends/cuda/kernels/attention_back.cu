@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/raw.cuh"
 #include "backends/cuda/kernels/attention_paths.h"
 #include "backends/cuda/kernels/attention_rows.cuh"
 #include "backends/cuda/launch.h"
@@ -26,10 +27,10 @@ struct BackArgs {
 
 // delta = dout . out, a warp a head of a token.
 template <class T>
-__global__ void __launch_bounds__(kRowThreads) delta_kernel(BackArgs<T> a, int64_t items) {
+__global__ void __launch_bounds__(kRowThreads) delta_kernel(BackArgs<T> a, int items) {
   enter();
   const int lane = int(threadIdx.x) % 32;
-  const int64_t i = int64_t(blockIdx.x) * kRowWarps + threadIdx.x / 32;
+  const int i = int(blockIdx.x) * kRowWarps + int(threadIdx.x) / 32;
   if (i >= items) return;
   const T* x = a.dout.at(i / a.q_heads, i % a.q_heads, a.width);
   const T* y = a.out.at(i / a.q_heads, i % a.q_heads, a.width);
@@ -37,6 +38,42 @@ __global__ void __launch_bounds__(kRowThreads) delta_kernel(BackArgs<T> a, int64
   for (int d = lane; d < a.width; d += 32) sum = fmaf(to_f32(x[d]), to_f32(y[d]), sum);
   sum = warp_reduce<Sum>(sum);
   if (lane == 0) a.delta[i] = sum;
+}
+
+// The same to the bit for heads of 128 in eights, with all of a head asked for at once: four lanes
+// have columns that are 32 apart, eight neighbours each, and the sums of lanes 8 l to 8 l + 7.
+constexpr int kDeltaLanes = 4;
+
+template <class T>
+__global__ void __launch_bounds__(kRowThreads) delta_128_kernel(BackArgs<T> a, int items) {
+  enter();
+  const int thread = int(blockIdx.x) * kRowThreads + int(threadIdx.x);
+  const int i = thread / kDeltaLanes, column = thread % kDeltaLanes * 8, head = min(i, items - 1);
+  const T* x = a.dout.at(head / a.q_heads, head % a.q_heads, 128) + column;
+  const T* y = a.out.at(head / a.q_heads, head % a.q_heads, 128) + column;
+  Raw<T, 8> dout[4], out[4];
+#pragma unroll
+  for (int j = 0; j < 4; ++j) dout[j] = dout[j].load(x + 32 * j), out[j] = out[j].load(y + 32 * j);
+  float sum[8] = {};
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    float u[8], v[8];
+    dout[j].to_f32(u), out[j].to_f32(v);
+#pragma unroll
+    for (int k = 0; k < 8; ++k) sum[k] = fmaf(u[k], v[k], sum[k]);
+  }
+  // As warp_reduce adds: lanes 16 apart, then 8, 4, 2 and 1.
+#pragma unroll
+  for (int o = kDeltaLanes / 2; o > 0; o /= 2) {
+#pragma unroll
+    for (float& s : sum) s += __shfl_xor_sync(0xffffffffu, s, o);
+  }
+#pragma unroll
+  for (int o = 4; o > 0; o /= 2) {
+#pragma unroll
+    for (int k = 0; k < o; ++k) sum[k] += sum[k + o];
+  }
+  if (column == 0 && i < items) a.delta[i] = sum[0];
 }
 
 // dq of one head of one token.
@@ -161,8 +198,16 @@ void attention_back(const Context& c, Tensor dq, Tensor dk, Tensor dv, Tensor do
   float* delta = reinterpret_cast<float*>(c.scratch());
   with_float(q.dtype, [&](auto t) {
     using T = decltype(t);
-    launch(c, {dim3(blocks_for(items, kRowWarps)), dim3(kRowThreads)}, delta_kernel<T>,
-           arguments<T>(call, delta), items);
+    const bool in_eights = call.width() == 128 && rows_in_eights(dout) && rows_in_eights(out);
+    const auto sums = [&](auto kernel, int64_t lanes) {
+      launch(c, {dim3(blocks_for(items * lanes, kRowThreads)), dim3(kRowThreads)}, kernel,
+             arguments<T>(call, delta), int(items));
+    };
+    if (in_eights) {
+      sums(delta_128_kernel<T>, kDeltaLanes);
+    } else {
+      sums(delta_kernel<T>, 32);
+    }
     if (attention_back_wgmma(c, call, delta)) return;
     if (!attention_back_flash(c, call, delta)) back_rows<T>(c, call, delta);
   });
