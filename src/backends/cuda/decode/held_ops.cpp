@@ -12,7 +12,15 @@ void HeldOps::release(const Context& c) {
     ++whole_tokens_;
     return;
   }
-  for (const auto& launch : launches) launch();
+  for (size_t i = 0; i < launches.size(); ++i) {
+    const auto* heads = std::get_if<held::SplitHeads>(&ops[i]);
+    const auto* next = i + 1 < ops.size() ? std::get_if<held::Attention>(&ops[i + 1]) : nullptr;
+    if (heads && next && attention_with_heads(c, *heads, *next)) {
+      ++i;
+    } else {
+      launches[i]();
+    }
+  }
 }
 
 }  // namespace nibble::cuda

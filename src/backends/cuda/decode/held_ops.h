@@ -75,6 +75,9 @@ class HeldOps {
 // match_token.cu: launches the ops as one kernel where they are a whole token and this device can
 // run it. Its results are those that outlive a token: the cache and the logits.
 bool launch_as_token(const Context& c, std::span<const held::Op> ops);
+// kernels/attention_decode_many.cu: the two as one kernel, where they are one new token each of
+// many sequences. q and k of split_heads are not written then: they do not outlive a token.
+bool attention_with_heads(const Context& c, const held::SplitHeads& s, const held::Attention& a);
 // token_kernel.cu: loads the kernel, which nothing launches before it is recorded, and while a
 // sequence is recorded nothing may be loaded.
 void prepare_token(const Context& c);

@@ -36,7 +36,7 @@ constexpr size_t ring_bytes(int groups, int chunk, int ring) {
 
 class Cutter {
  public:
-  static constexpr int kMaxGroups = 4;
+  static constexpr int kMaxGroups = 5;
   using Clusters = decltype(KernelLimits::clusters);
 
   Cutter(int tokens, int units, size_t shared) : tokens_(tokens), units_(units), shared_(shared) {}
@@ -66,10 +66,10 @@ class Cutter {
  private:
   static int rounded_up(int a, int b) { return (a + b - 1) / b; }
 
-  // Three groups keep a multiprocessor's issue slots busy; a fourth saves a second round.
+  // One round where there are groups enough; else three, which leave the rings some room.
   Cut cut_groups(int slices, int clusters, int strips, int strips_of_tile) const {
     const int tiles = rounded_up(rounded_up(strips, clusters), strips_of_tile);
-    for (int groups = tiles == 4 ? 4 : std::min(tiles, 3); groups > 0; --groups) {
+    for (int groups = tiles <= kMaxGroups ? tiles : 3; groups > 0; --groups) {
       const int rounds = rounded_up(tiles, groups), slots = std::min(rounds, 2);
       Cut cut{slices, clusters, groups, 0, 0, slots};
       const size_t fixed = fixed_bytes(tokens_, units_, slices, groups, slots);
@@ -81,13 +81,15 @@ class Cutter {
     return {};
   }
 
-  // Few large copies, but three on their way where there is room for them.
+  // Few large copies, but one on its way while another is used.
   bool fill_ring(Cut& cut, size_t room, int rounds) const {
     constexpr int kMostUnits = 9;  // of a warp on their way
     const int units = rounded_up(units_, cut.slices);
-    for (int least : {3, 2, 1}) {
-      for (cut.chunk = std::min(units, 4); cut.chunk > 0; --cut.chunk) {
-        const int needed = rounded_up(units, cut.chunk) * rounds;
+    for (int least : {2, 1}) {
+      for (int most = std::min(units, 4); most > 0; --most) {
+        const int copies = rounded_up(units, most);
+        cut.chunk = rounded_up(units, copies);
+        const int needed = copies * rounds;
         cut.ring = std::min(needed, std::max(2, kMostUnits / cut.chunk));
         while (cut.ring > 0 && ring_bytes(cut.groups, cut.chunk, cut.ring) > room) --cut.ring;
         if (cut.ring >= std::min(needed, least)) return true;

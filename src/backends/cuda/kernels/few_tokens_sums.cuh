@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 // How the blocks of a cluster add up the sums of their slices of K (gemv_wgmma.cu).
 //
-// The sums of a tile of 64 rows are dealt out over the cluster by pairs: two strips of 16 rows (w
-// and w + 2 of the tile's four, so that with swiglu gate and up come together) and eight tokens.
-// Each block sends the others their pairs as soon as it has them; nobody waits for anybody but for
-// the bytes that are still to come, and a tile is finished only after the next one is computed.
+// The sums of a tile of 64 rows are dealt out over the cluster by tokens, eight at a time. What a
+// thread has of them it sends to the thread with its number in the block that owns the tokens,
+// which has its own sums of the same rows and tokens: nothing changes its place but on the way to
+// memory. Nobody waits for anybody but for the bytes that are still to come, and a tile is finished
+// only after the next one is computed.
 #pragma once
 #include "backends/cuda/device/cluster.cuh"
 #include "backends/cuda/device/dequantize.cuh"
@@ -15,17 +16,19 @@ namespace nibble::cuda {
 
 constexpr int kGroupThreads = 128;  // of a warpgroup
 constexpr int kTileStrips = 4;
-constexpr int kPairBytes = 2 * int(kUnitRows) * 8 * 4;
+constexpr int kPartBytes = kGroupThreads * 16;  // of eight tokens: four sums a thread
 
-// Pairs of a tile, how many of them (a power of two) a block finishes, and what it keeps of a tile.
-constexpr int pairs_of(int tokens) { return tokens / 4; }
-constexpr int pair_shift_for(int tokens, int slices) {
-  int shift = 0;
-  while (slices << (shift + 1) <= pairs_of(tokens)) ++shift;
-  return shift;
+// Eights of tokens, how many blocks finish some, and how many (a power of two) each of them does.
+constexpr int eights_of(int tokens) { return tokens / 8; }
+constexpr int owners_of(int tokens, int slices) {
+  return slices < eights_of(tokens) ? slices : eights_of(tokens);
 }
+constexpr int eights_of_owner(int tokens, int slices) {
+  return eights_of(tokens) / owners_of(tokens, slices);
+}
+// What a block keeps of a tile: from every slice.
 constexpr int slot_bytes(int tokens, int slices) {
-  return slices * (kPairBytes << pair_shift_for(tokens, slices));
+  return slices * eights_of_owner(tokens, slices) * kPartBytes;
 }
 
 // `total` things in `parts` parts, the first ones one larger; without divisions on the device.
@@ -39,14 +42,14 @@ struct Shares {
 struct SlicedTokens : FewTokens {
   int slices_shift = 0, groups = 0;
   Shares units_of_slice, strips_of_cluster;
-  int chunk = 0;       // units a copy brings, at most; a slice of a strip has whole copies
-  int ring = 0;        // copies a warp has on their way
-  int slots = 0;       // tiles a group may have sent and not yet finished: 1 or 2
-  int slot_bytes = 0;  // what a block keeps of a tile
-  int owners = 0;      // blocks of a cluster that finish something,
-  int pair_shift = 0;  // namely 1 << pair_shift pairs each
+  int chunk = 0;        // units a copy brings, at most; a slice of a strip has whole copies
+  int ring = 0;         // copies a warp has on their way
+  int slots = 0;        // tiles a group may have sent and not yet finished: 1 or 2
+  int slot_bytes = 0;   // what a block keeps of a tile
+  int owners = 0;       // blocks of a cluster that finish something,
+  int eight_shift = 0;  // namely 1 << eight_shift eights of tokens each
   int ring_at = 0, slots_at = 0, barriers_at = 0;  // in shared memory
-  bool packs = false;                              // four outputs may be written at once
+  bool packs = false;                              // two outputs may be written at once
 };
 
 #if defined(NIBBLE_HAS_WGMMA)
@@ -56,12 +59,19 @@ __device__ __forceinline__ void copy_units(uint32_t to, const uint8_t* from, uin
   arrive_expecting(barrier, bytes);
   bulk_load(to, from, bytes, barrier);
 }
-// Two sums to a block of the cluster; they count as eight bytes at its barrier.
-__device__ __forceinline__ void send_pair(uint32_t to, float a, float b, uint32_t barrier) {
+// Four sums to a block of the cluster, where they count as sixteen bytes at its barrier; to the own
+// one without it. (A branch around them would keep the compiler from leaving products behind.)
+__device__ __forceinline__ void send_four(uint32_t to, const float* v, uint32_t barrier, int block,
+                                          int own) {
   asm volatile(
-      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::
-          "r"(to),
-      "f"(a), "f"(b), "r"(barrier)
+      "{.reg .pred here; .reg .b32 there, counted;\n"
+      " setp.eq.s32 here, %6, %7;\n"
+      " mapa.shared::cluster.u32 there, %0, %6;\n"
+      " mapa.shared::cluster.u32 counted, %5, %6;\n"
+      " @here st.shared.v4.f32 [%0], {%1, %2, %3, %4};\n"
+      " @!here st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [there], "
+      "{%1, %2, %3, %4}, [counted];}" ::"r"(to),
+      "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]), "r"(barrier), "r"(block), "r"(own)
       : "memory");
 }
 __device__ __forceinline__ void arrive_in_block(uint32_t barrier, uint32_t rank) {
@@ -88,57 +98,14 @@ __device__ __forceinline__ void wait_for_copy(uint32_t barrier, int phase) {
       "r"(phase)
       : "memory");
 }
-__device__ __forceinline__ void store_pair(uint32_t to, float a, float b) {
-  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(a), "f"(b) : "memory");
-}
 __device__ __forceinline__ float load_shared(uint32_t from) {
   float v;
   asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(from) : "memory");
   return v;
 }
 
-// Where the sums of a row of a strip lie, eight tokens each: four rows in turn, and those four
-// apart, are in different banks.
-__device__ __forceinline__ int sums_place(int row) { return (row ^ (row / 4 % 4)) * 32; }
-
-template <class O>
-__device__ __forceinline__ void store4(O* to, const float (&v)[4], int count, bool packs) {
-  if (packs && count >= 4) {
-    store_f32<4>(to, v);
-  } else {
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      if (k < count) to[k] = from_f32<O>(v[k]);
-    }
-  }
-}
-
-// Four rows of a token, added over the slices and scaled. The rows' places: see sums_place.
-template <class T>
-__device__ __forceinline__ void add_slices(uint32_t at, uint32_t step, int slices,
-                                           const float (&scale)[4], float (&v)[4]) {
-  uint32_t from[4];
-#pragma unroll
-  for (int k = 0; k < 4; ++k) from[k] = at ^ uint32_t(32 * k), v[k] = 0;
-#pragma unroll 2
-  for (int s = 0; s < slices; ++s) {
-#pragma unroll
-    for (int k = 0; k < 4; ++k) v[k] += load_shared(from[k]), from[k] += step;
-  }
-#pragma unroll
-  for (int k = 0; k < 4; ++k) v[k] = v[k] * kDown<T> * scale[k];
-}
-__device__ __forceinline__ void load_row_scales(const SlicedTokens& j, int row, float (&scale)[4]) {
-#pragma unroll
-  for (int k = 0; k < 4; ++k) scale[k] = 1;
-  if (!j.row_scale) return;
-#pragma unroll
-  for (int k = 0; k < 4; ++k) {
-    if (row + k < j.rows) scale[k] = __ldg(j.row_scale + row + k);
-  }
-}
-
-// What the threads of one group do with the sums of its tiles.
+// What the threads of one group do with the sums of its tiles. A thread has rows g and g + 8 of its
+// warp's strip and of every eight tokens 2 q and 2 q + 1: sums 0, 1 and 2, 3.
 template <class T, int kTokens, bool kSwiglu>
 struct Sums {
   const SlicedTokens& j;
@@ -147,70 +114,58 @@ struct Sums {
 
   __device__ __forceinline__ int slot_of(int n) const { return n & (j.slots - 1); }
   __device__ __forceinline__ int phase_of(int n) const { return n >> (j.slots - 1); }
+  // What this thread finds of a tile.
   __device__ __forceinline__ uint32_t slot(int n) const {
-    return slots + uint32_t(slot_of(n) * j.slot_bytes);
+    return slots + uint32_t(slot_of(n) * j.slot_bytes + thread * 16);
   }
   __device__ __forceinline__ void sync() const {
     asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "n"(kGroupThreads) : "memory");
   }
-  // One thread's: the next tile of that slot will come.
+  // One thread's: the next tile of that slot will come, but for this block's own sums.
   __device__ __forceinline__ void expect(int n) const {
-    arrive_expecting(full + uint32_t(8 * slot_of(n)), uint32_t(j.slot_bytes));
+    const int own = kPartBytes << j.eight_shift;
+    arrive_expecting(full + uint32_t(8 * slot_of(n)), uint32_t(j.slot_bytes - own));
   }
 
   // The sums of tile n of the group.
   __device__ __forceinline__ void send(int n, const float (&acc)[kTokens / 2]) const {
-    const int lane = thread % 32, warp = thread / 32, g = lane / 4, q = lane % 4;
-    const uint32_t low = uint32_t(sums_place(g)), high = uint32_t(sums_place(g + 8));
-    const uint32_t to = slot(n) + uint32_t((slice << j.pair_shift) * kPairBytes +
-                                           warp / 2 * (kPairBytes / 2) + 8 * q);
-    if (j.slices_shift == 0) {
-#pragma unroll
-      for (int k = 0; k < kTokens / 8; ++k) {
-        const uint32_t at = to + uint32_t((2 * k + warp % 2) * kPairBytes);
-        store_pair(at + low, acc[4 * k], acc[4 * k + 1]);
-        store_pair(at + high, acc[4 * k + 2], acc[4 * k + 3]);
-      }
-      return;
-    }
+    const uint32_t to = slot(n) + uint32_t((slice << j.eight_shift) * kPartBytes);
     const uint32_t barrier = full + uint32_t(8 * slot_of(n));
-    if (n >= j.slots) wait_in_cluster(freed + uint32_t(8 * slot_of(n)), phase_of(n) - 1);
+    if (j.slices_shift > 0 && n >= j.slots) {
+      wait_in_cluster(freed + uint32_t(8 * slot_of(n)), phase_of(n) - 1);
+    }
 #pragma unroll
     for (int k = 0; k < kTokens / 8; ++k) {
-      const int pair = 2 * k + warp % 2, owner = pair >> j.pair_shift;
-      const int local = pair & ((1 << j.pair_shift) - 1);
-      const uint32_t there = address_in_block(to + uint32_t(local * kPairBytes), owner);
-      const uint32_t there_full = address_in_block(barrier, owner);
-      send_pair(there + low, acc[4 * k], acc[4 * k + 1], there_full);
-      send_pair(there + high, acc[4 * k + 2], acc[4 * k + 3], there_full);
+      const int owner = k >> j.eight_shift, local = k & ((1 << j.eight_shift) - 1);
+      send_four(to + uint32_t(local * kPartBytes), acc + 4 * k, barrier, owner, slice);
     }
   }
 
-  // Adds up this block's part of tile n, whose first strip is `strip`, and writes it. again: its
-  // slot will be used again.
+  // Adds up this block's part of tile n, where this warp's strip (with swiglu of the gate's, for
+  // both halves) is `strip`, and writes it. again: its slot will be used again.
   __device__ __forceinline__ void finish(int n, int strip, int strip_end, bool again) const {
     if (slice >= j.owners) return;
-    constexpr int kThreadsOfPair = kSwiglu ? 32 : 64, kTogether = kGroupThreads / kThreadsOfPair;
-    const int t8 = thread % 8, four = thread / 8 % 4, half = kSwiglu ? 0 : thread / 32 % 2;
-    const int pair = (slice << j.pair_shift) + thread / kThreadsOfPair;
-    strip += pair % 2 + 2 * half;
-    const int row = strip * int(kUnitRows) + 4 * four, width = j.rows / 2;
-    float scale[4], up_scale[4];
-    load_row_scales(j, row, scale);
-    if constexpr (kSwiglu) load_row_scales(j, row + width, up_scale);
-    if (j.slices_shift == 0) {
-      sync();
-    } else {
-      wait_in_cluster(full + uint32_t(8 * slot_of(n)), phase_of(n));
+    const int lane = thread % 32, g = lane / 4, up = kSwiglu ? thread / 64 : 0;
+    const int row = strip * int(kUnitRows) + up * (j.rows / 2);
+    float scale[2] = {1, 1};
+    if (j.row_scale && strip < strip_end) {
+      if (row + g < j.rows) scale[0] = __ldg(j.row_scale + row + g);
+      if (row + g + 8 < j.rows) scale[1] = __ldg(j.row_scale + row + g + 8);
     }
-    if (strip < strip_end && row < j.rows) {
-      uint32_t at = slot(n) + uint32_t(thread / kThreadsOfPair * kPairBytes +
-                                       half * (kPairBytes / 2) + four * (128 + 32) + t8 * 4);
-      const uint32_t step = uint32_t(kPairBytes) << j.pair_shift;
-      int token = pair / 2 * 8 + t8;
-      for (int left = (1 << j.pair_shift) - thread / kThreadsOfPair; left > 0; left -= kTogether) {
-        if (token < j.n) write(at, step, token, row, width, scale, up_scale);
-        at += kTogether * kPairBytes, token += kTogether / 2 * 8;
+    if (j.slices_shift > 0) wait_in_cluster(full + uint32_t(8 * slot_of(n)), phase_of(n));
+    const int first = slice << j.eight_shift;
+    uint32_t at = slot(n);
+#pragma unroll 1
+    for (int k = 0; k < 1 << j.eight_shift; ++k, at += kPartBytes) {
+      float v[4];
+      add_slices(at, v);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) v[i] = v[i] * kDown<T> * scale[i / 2];
+      const int token = 8 * (first + k);
+      if constexpr (kSwiglu) {
+        write_swiglu(at, v, token, row, strip < strip_end);
+      } else if (strip < strip_end) {
+        write(v, token, row);
       }
     }
     if (!again) return;
@@ -222,28 +177,77 @@ struct Sums {
     }
   }
 
-  __device__ __forceinline__ void write(uint32_t at, uint32_t step, int token, int row, int width,
-                                        const float (&scale)[4], const float (&up_scale)[4]) const {
-    float v[4];
-    add_slices<T>(at, step, 1 << j.slices_shift, scale, v);
-    const int64_t to = token * j.out_stride + row;
-    if constexpr (kSwiglu) {
-      float up[4], act[4];
-      add_slices<T>(at + kPairBytes / 2, step, 1 << j.slices_shift, up_scale, up);
+ private:
+  // In order.
+  __device__ __forceinline__ void add_slices(uint32_t at, float (&v)[4]) const {
+    const uint32_t step = uint32_t(kPartBytes) << j.eight_shift;
 #pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        const float g = to_f32(from_f32<T>(v[k]));
-        act[k] = g * sigmoid(g) * to_f32(from_f32<T>(up[k]));
-      }
-      T* out = static_cast<T*>(j.out) + to;
-      store4(out, v, 4, j.packs);
-      store4(out + width, up, 4, j.packs);
-      store4(static_cast<T*>(j.swiglu) + token * j.swiglu_stride + row, act, 4, j.packs);
-    } else if (j.out_type == DType::f32) {
-      store4(static_cast<float*>(j.out) + to, v, j.rows - row, j.packs);
-    } else {
-      store4(static_cast<T*>(j.out) + to, v, j.rows - row, j.packs);
+    for (int i = 0; i < 4; ++i) v[i] = 0;
+#pragma unroll 2
+    for (int s = 0; s < 1 << j.slices_shift; ++s, at += step) {
+      const uint4 part = load_chunk(at);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) v[i] += __uint_as_float(word_of(part, i));
     }
+  }
+
+  __device__ __forceinline__ void write(const float (&v)[4], int token, int row) const {
+    if (j.out_type == DType::f32) {
+      const int lane = thread % 32, q = lane % 4;
+      float* const out = static_cast<float*>(j.out) + row + lane / 4;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int of = token + 2 * q + i % 2, down = 8 * (i / 2);
+        if (of < j.n && row + lane / 4 + down < j.rows) out[of * j.out_stride + down] = v[i];
+      }
+    } else {
+      write_pairs(static_cast<T*>(j.out), j.out_stride, token, row, j.rows,
+                  pack_pair<T>(v[0], v[1]), pack_pair<T>(v[2], v[3]));
+    }
+  }
+  // Rows row .. and row + 8 .. of eight tokens, as pairs of tokens; as pairs of rows they lie
+  // together in memory.
+  __device__ __forceinline__ void write_pairs(T* out, int64_t stride, int token, int row, int rows,
+                                              uint32_t low, uint32_t high) const {
+    const int lane = thread % 32;
+    const uint32_t pairs[2] = {transposed_matrix(low), transposed_matrix(high)};
+    token += lane / 4, row += lane % 4 * 2;
+    if (token >= j.n) return;
+    T* const to = out + token * stride + row;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      if (j.packs && row + 8 * i + 1 < rows) {
+        *reinterpret_cast<uint32_t*>(to + 8 * i) = pairs[i];
+      } else {
+        const T* const pair = reinterpret_cast<const T*>(&pairs[i]);
+        if (row + 8 * i < rows) to[8 * i] = pair[0];
+        if (row + 8 * i + 1 < rows) to[8 * i + 1] = pair[1];
+      }
+    }
+  }
+  // The warps of the up half hand their rounded values to those of the gate's; by the whole group.
+  __device__ __forceinline__ void write_swiglu(uint32_t at, const float (&v)[4], int token, int row,
+                                               bool there) const {
+    const uint32_t low = pack_pair<T>(v[0], v[1]), high = pack_pair<T>(v[2], v[3]);
+    if (thread >= 64) store_chunk(at, low, high, 0, 0);
+    sync();
+    if (!there) return;
+    write_pairs(static_cast<T*>(j.out), j.out_stride, token, row, j.rows, low, high);
+    if (thread >= 64) return;
+    const uint4 up = load_chunk(at + 64 * 16);
+    write_pairs(static_cast<T*>(j.swiglu), j.swiglu_stride, token, row, j.rows / 2,
+                swiglu_pair(low, up.x), swiglu_pair(high, up.y));
+  }
+  static __device__ __forceinline__ uint32_t swiglu_pair(uint32_t gate, uint32_t up) {
+    const T *const g = reinterpret_cast<const T*>(&gate), *const u =
+                                                              reinterpret_cast<const T*>(&up);
+    float act[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const float x = to_f32(g[i]);
+      act[i] = x * sigmoid(x) * to_f32(u[i]);
+    }
+    return pack_pair<T>(act[0], act[1]);
   }
 };
 

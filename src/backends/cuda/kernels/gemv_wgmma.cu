@@ -9,15 +9,16 @@
 // own ring, across tiles and ahead of the kernel before. The slices' sums are added up by
 // few_tokens_sums.cuh; few_tokens_cut.h decides how a product is cut.
 //
-// Bound by issue slots: a unit of 128 columns takes a warp about 200 instructions, 120 of them to
-// decode (a shift and a mask are half rate), and its eight products with 32 tokens hold the
-// scheduler for another 90 clocks, so that 64 rows take 300 clocks of a multiprocessor where memory
-// would need 256. The fixed part is as large: with 32 tokens reading them takes 1,500 to 3,000
-// clocks, the exchange and the end of a launch 1,800. On an H200, 32 tokens, before rings and
-// messages and with them (before the last instructions were saved), each in a chain of its own
-// launches: qkv 9.6 and 8.4 us, o 7.6 and 6.6, gate_up with swiglu 20.4 both, down 12.7 and 11.9,
-// head 93 and 91. 32 sequences of 512 keys, where the rings fill behind the kernel before: 11,059
-// and 11,653 tok/s.
+// Bound by issue slots and by what a warp waits for: a unit of 128 columns takes a warp 168
+// instructions, 120 of them to decode (a shift and a mask are half rate), a copy 70, the end of a
+// tile 300; 56 % of the slots are used. Of the head's 85 us with 32 tokens 61 are left without
+// products, 69 without decoding, 80 without the exchange of sums; with two sets of sums, so that
+// products need not wait for each other, it takes 137 (registers). The fixed part of a launch is as
+// large as its products: reading 32 tokens takes 1,500 to 3,000 clocks.
+// On an H200, 32 tokens, each in a chain of its own launches: qkv 7.7 us, o 6.0, gate_up with
+// swiglu 15.5 (17.5 with three groups and two rounds), down 10.0, head 85. With messages of eight
+// bytes to whoever adds them up, loads and copies asked for unit by unit, and at most four groups
+// they took 8.4, 6.6, 20.4, 11.9 and 91.
 #include <algorithm>
 
 #include "backends/cuda/device/dependency.cuh"
@@ -108,7 +109,7 @@ __device__ __forceinline__ uint32_t factor_pair(uint32_t two, int which) {
 // behind: the caller waits before it reads acc. refill() is called when u may change.
 template <class T, int kTokens, class Refill>
 __device__ __forceinline__ void multiply(const Unit& u, uint64_t x, float (&acc)[kTokens / 2],
-                                         int add, Refill&& refill) {
+                                         Refill&& refill) {
   const uint32_t low = two_factors<T>(u.scales, false), high = two_factors<T>(u.scales, true);
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -127,7 +128,7 @@ __device__ __forceinline__ void multiply(const Unit& u, uint64_t x, float (&acc)
 #pragma unroll
     for (int w = 0; w < 2; ++w) {
       const uint64_t piece = x + uint64_t((2 * h + w) * piece_bytes(kTokens) / 16);
-      wgmma<T, kTokens>(acc, a[w][0], b[w][0], a[w][1], b[w][1], piece, h + w > 0 ? 1 : add);
+      wgmma<T, kTokens>(acc, a[w][0], b[w][0], a[w][1], b[w][1], piece, 1);
       wgmma<T, kTokens>(acc, a[w][2], b[w][2], a[w][3], b[w][3],
                         piece + 2 * half_bytes(kTokens) / 16, 1);
     }
@@ -222,51 +223,63 @@ __global__ void __launch_bounds__(kLaunchThreads, 1) gemv_wgmma_kernel(Job j) {
   __syncthreads();
   if (j.slices_shift > 0) cluster_wait();
 
+  // The copy this warp reads, and where it is in it.
   int stage = 0, phase = 0;
-  // Unit `place` of a copy, which may be its last.
-  const auto take = [&](Unit& u, int place, bool last) {
-    if (place == 0) wait_for_copy(ring_full + uint32_t(8 * stage), phase);
-    const uint32_t at = ring + uint32_t(stage * stage_bytes + place * int(kUnitBytes) + 16 * lane);
+  uint32_t at = ring + uint32_t(16 * lane);
+  const uint32_t scales_at = uint32_t(kUnitCodeBytes) - uint32_t(12 * lane);
+  Unit u;
+  u.clear();
+  const auto load = [&] {
     u.a0 = load_chunk(at);
     u.a1 = load_chunk(at + 512);
-    u.scales = __float_as_uint(load_shared(at + uint32_t(kUnitCodeBytes) - uint32_t(12 * lane)));
-    if (!last) return;
+    u.scales = __float_as_uint(load_shared(at + scales_at));
+  };
+  const auto next_copy = [&](bool there_is) {
     __syncwarp();
     if (lane == 0) ask();
     if (++stage == j.ring) stage = 0, phase ^= 1;
+    if (!there_is) return;
+    wait_for_copy(ring_full + uint32_t(8 * stage), phase);
+    at = ring + uint32_t(stage * stage_bytes + 16 * lane);
+    load();
   };
+  if (first_strip < strip_end) {
+    wait_for_copy(ring_full, 0);
+    load();
+  }
   const uint64_t x0 = operand_in_shared(shared, half_bytes(kTokens));
   float acc[kTokens / 2];
-#pragma unroll
-  for (int i = 0; i < kTokens / 2; ++i) acc[i] = 0;
-  Unit u;
-  u.clear();
-  if (first_strip < strip_end) take(u, 0, count == 1 || j.chunk == 1);
   // Where a strip is behind the end there are products of anything.
   int n = 0, strip = first_strip, tile_strip = group_strip;
   for (; tile_strip < strip_end; tile_strip += step, strip += step, ++n) {
-    int place = 0;
+    const bool mine = strip < strip_end, more = strip + step < strip_end;
+#pragma unroll
+    for (int i = 0; i < kTokens / 2; ++i) acc[i] = 0;
+    int unit = 0;
 #pragma unroll 1
-    for (int left = count, unit = 0; left > 0; --left, ++unit) {
-      // The same for all lanes, and seen to be.
-      const int at = __shfl_sync(0xffffffffu, unit, 0);
-      multiply<T, kTokens>(
-          u, x0 + uint64_t(at * (unit_bytes(kTokens) / 16)), acc, at > 0 ? 1 : 0, [&] {
-            const bool end = left == 1;
-            place = end || place + 1 == j.chunk ? 0 : place + 1;
-            if ((end ? strip + step : strip) < strip_end) {
-              take(u, place, place + 1 == j.chunk || (end ? count : left - 1) == 1);
-            }
-          });
+    for (int left = count; left > 0;) {
+      const int units = min(j.chunk, left);
+      left -= units;
+#pragma unroll 1
+      for (int i = 1; i < units; ++i, ++unit) {
+        multiply<T, kTokens>(u, x0 + uint64_t(unit * (unit_bytes(kTokens) / 16)), acc, [&] {
+          at += uint32_t(kUnitBytes);
+          if (mine) load();
+        });
+      }
+      multiply<T, kTokens>(u, x0 + uint64_t(unit * (unit_bytes(kTokens) / 16)), acc, [&] {
+        if (mine) next_copy(left > 0 || more);
+      });
+      ++unit;
     }
     wgmma_wait<0>();
+    pin(acc);
     sums.send(n, acc);
     if (n > 0) {
-      sums.finish(n - 1, tile_strip - step, strip_end,
-                  tile_strip + (j.slots - 1) * step < strip_end);
+      sums.finish(n - 1, strip - step, strip_end, tile_strip + (j.slots - 1) * step < strip_end);
     }
   }
-  if (n > 0) sums.finish(n - 1, tile_strip - step, strip_end, false);
+  if (n > 0) sums.finish(n - 1, strip - step, strip_end, false);
 }
 #else
 template <class T, int kTokens, bool kSwiglu>
@@ -309,8 +322,8 @@ void launch_tokens(const Context& c, Job j) {
   j.groups = cut.groups, j.chunk = cut.chunk, j.ring = cut.ring, j.slots = cut.slots;
   j.units_of_slice = Shares(j.units, cut.slices);
   j.strips_of_cluster = Shares(j.strips, cut.clusters);
-  j.owners = std::min(cut.slices, pairs_of(kTokens));
-  j.pair_shift = pair_shift_for(kTokens, cut.slices);
+  j.owners = owners_of(kTokens, cut.slices);
+  while (1 << j.eight_shift < eights_of_owner(kTokens, cut.slices)) ++j.eight_shift;
   j.slot_bytes = slot_bytes(kTokens, cut.slices);
   j.ring_at = (j.units + cut.slices - 1) / cut.slices * unit_bytes(kTokens);
   j.slots_at = j.ring_at + j.groups * 4 * j.ring * j.chunk * int(kUnitBytes);
@@ -331,7 +344,7 @@ template <bool kSwiglu>
 void run(const Context& c, Tensor out, Tensor act, Tensor x, const LinearWeight& w) {
   Job j;
   describe(j, out, act, x, w);
-  j.packs = aligned(out, 16, 4) && (!kSwiglu || aligned(act, 16, 4));
+  j.packs = aligned(out, 4, 2) && (!kSwiglu || aligned(act, 4, 2));
   const auto go = [&](auto t) {
     using T = decltype(t);
     switch (tokens_for(j.n)) {
