@@ -365,12 +365,22 @@ void Backend::linear_dgrad(Tensor dx, Tensor dy, const LinearWeight& w, Accumula
   do_linear_dgrad(dx, dy, w, accumulate);
 }
 
-void Backend::linear_wgrad(Tensor dw, Tensor dy, Tensor x, const GradWrite& write) {
+static void check_wgrad(const Tensor& dw, const Tensor& dy, const Tensor& x) {
   require(is_act(dy) && dy.rank == 2 && x.rank == 2 && dy.dtype == x.dtype &&
               x.dim(0) == dy.dim(0) && dw.rank == 2 && dw.dim(0) == dy.dim(1) &&
               dw.dim(1) == x.dim(1) && dw.contiguous() && is_grad(dw, x),
           "linear_wgrad", "shapes", dw, dy, x);
+}
+void Backend::linear_wgrad(Tensor dw, Tensor dy, Tensor x, const GradWrite& write) {
+  check_wgrad(dw, dy, x);
   do_linear_wgrad(dw, dy, x, write);
+}
+bool Backend::linear_wgrad_squares(Tensor dw, Tensor parts, Tensor dy, Tensor x,
+                                   const GradWrite& write) {
+  check_wgrad(dw, dy, x);
+  require(parts.dtype == DType::f64 && parts.rank == 1 && parts.contiguous(),
+          "linear_wgrad_squares", "parts", parts);
+  return do_linear_wgrad_squares(dw, parts, dy, x, write);
 }
 
 void Backend::rms_norm_back(Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w,

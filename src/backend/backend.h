@@ -217,6 +217,10 @@ class Backend {
   // strided: columns of a wider gradient), x act [N, in]. The order of summation depends on
   // shapes only, never on threads.
   void linear_wgrad(Tensor dw, Tensor dy, Tensor x, const GradWrite& write);
+  // linear_wgrad, and parts f64 [any], whose sum is that of the squares of what was written, from
+  // fp32 (elements beyond 2^63 may make it infinite). Only where a backend has both at once: false
+  // means that nothing was done.
+  bool linear_wgrad_squares(Tensor dw, Tensor parts, Tensor dy, Tensor x, const GradWrite& write);
   // dx = base + gradient through rms_norm, dw = sum over rows. x, dx act as in rms_norm, dy act or
   // stat of the same shape, rstd as the forward wrote it, base act or empty (0), dw stat [last] or
   // empty (not wanted). dx may alias dy or base; all may be strided.
@@ -273,6 +277,9 @@ class Backend {
 
  protected:
   // For fused defaults and decorators.
+  virtual bool do_linear_wgrad_squares(Tensor, Tensor, Tensor, Tensor, const GradWrite&) {
+    return false;
+  }
   virtual void do_sums_of_squares(Tensor out, std::span<const Tensor> x);
   virtual void do_adamw_steps(std::span<const AdamwUpdate> updates);
   virtual void do_add_rms_norm(Tensor out, Tensor rstd, Tensor sum, Tensor a, Tensor b, Tensor w,

@@ -111,6 +111,10 @@ class ForwardingBackend : public Backend {
   void do_linear_wgrad(Tensor dw, Tensor dy, Tensor x, const GradWrite& write) override {
     inner_.linear_wgrad(dw, dy, x, write);
   }
+  bool do_linear_wgrad_squares(Tensor dw, Tensor parts, Tensor dy, Tensor x,
+                               const GradWrite& write) override {
+    return inner_.linear_wgrad_squares(dw, parts, dy, x, write);
+  }
   void do_rms_norm_back(Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w,
                         Tensor base, Accumulate a) override {
     inner_.rms_norm_back(dx, dw, dy, x, rstd, w, base, a);

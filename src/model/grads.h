@@ -32,8 +32,16 @@ struct Grads {
   LinearGrad head;  // no runs when tied
 };
 
-// Which random bits a gradient's sums are rounded with.
+// Sums of squares of linear layers' gradients that the backend made while it wrote them.
+struct GradSquares {
+  static constexpr int64_t kParts = 144;  // enough for a part a multiprocessor
+  Tensor parts;                           // f64 [n, kParts]; empty: none are wanted
+  std::vector<Tensor> of;  // the gradients whose squares the first rows of parts add up to
+};
+
+// Which random bits a gradient's sums are rounded with, and what is wanted beside it.
 struct GradStream {
+  GradSquares* squares = nullptr;          // null: not wanted
   Accumulate accumulate = Accumulate::no;  // no: the step's first micro-batch
   uint64_t seed = 0;
   uint64_t base = 0;              // the low 16 bits are free

@@ -19,13 +19,22 @@ inline void linear_forward(Backend& be, Tensor out, Tensor x, const LinearWeight
   be.linear(out, x, w, activations_for(w, wanted));
 }
 
-// dW of every trained run of rows. dy [N, out], x [N, in].
+// dW of every trained run of rows, and sums of its squares where they are wanted and can be had.
+// dy [N, out], x [N, in].
 inline void linear_wgrad(Backend& be, const LinearGrad& g, Tensor dy, Tensor x,
-                         const GradWrite& write) {
+                         const GradWrite& write, GradSquares* squares) {
   for (const GradRun& run : g.runs) {
     GradWrite part = write;
     part.offset += run.row_begin * run.dw.dim(1);
-    be.linear_wgrad(run.dw, dy.columns(run.row_begin, run.dw.dim(0)), x, part);
+    const Tensor dy_run = dy.columns(run.row_begin, run.dw.dim(0));
+    const int64_t row = squares ? int64_t(squares->of.size()) : 0;
+    if (squares && row < squares->parts.dim(0) &&
+        be.linear_wgrad_squares(run.dw, squares->parts.slice(row, 1).view({GradSquares::kParts}),
+                                dy_run, x, part)) {
+      squares->of.push_back(run.dw);
+    } else {
+      be.linear_wgrad(run.dw, dy_run, x, part);
+    }
   }
 }
 

@@ -153,6 +153,15 @@ TrainTensors make_train_tensors(TrainArenas& arenas, const Backend& be, const Co
   layout.alternate = away;  // an update goes on beside the backward of the next layer
   t.grads = make_grads(arenas.gradients, c, g.table, g.trained, layout);
   t.squares = packed.take(DType::f64, {int64_t(g.table.size())});
+  if (!layout.released) {
+    int64_t runs = 0;
+    for (const BlockGrads& b : t.grads.block) {
+      for (const LinearGrad* l : {&b.qkv, &b.attn_out, &b.gate_up, &b.down}) {
+        runs += int64_t(l->runs.size());
+      }
+    }
+    t.square_parts = packed.take(DType::f64, {runs, GradSquares::kParts});
+  }
   return t;
 }
 

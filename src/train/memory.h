@@ -30,7 +30,8 @@ struct TrainTensors {
   LinearWeight head_piece;       // remake: rows of the head made on demand
   std::vector<Moments> moments;  // per parameter of the table
   Grads grads;
-  Tensor squares;  // f64 [parameters]: sums of squared gradients
+  Tensor squares;       // f64 [parameters]: sums of squared gradients
+  Tensor square_parts;  // see GradSquares; only where all gradients are resident
 };
 
 // What one micro-batch needs.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "backend/recording_backend.h"
@@ -117,8 +118,11 @@ double Trainer::accumulate_gradients(std::span<const PackedBatch> micro_batches)
   int64_t scored = 0;
   for (const PackedBatch& b : micro_batches) scored += b.outputs();
   double sum = 0;
+  squares_.parts = state_.tensors().square_parts;
+  squares_.of.clear();
   for (const PackedBatch& b : micro_batches) {
-    const GradStream stream = grad_stream(&b == micro_batches.data());
+    GradStream stream = grad_stream(&b == micro_batches.data());
+    if (micro_batches.size() == 1) stream.squares = &squares_;  // written once, as they stay
     StepTensors t = load(b);
     const PassResult pass =
         forward_loss(t, progress.loss_scale / double(scored), WantGradient::yes, stream);
@@ -143,6 +147,23 @@ std::vector<double> Trainer::take_squares(Tensor sums) {
   std::vector<double> host(size_t(sums.dim(0)));
   if (!host.empty()) be_.download(host.data(), sums);
   return host;
+}
+
+// Those of `params` whose gradients came without their squares, alone or in a stacked one.
+std::vector<size_t> Trainer::without_squares(std::span<const size_t> params) const {
+  std::map<const std::byte*, const std::byte*> ranges;  // by where they end
+  for (const Tensor& t : squares_.of) {
+    const auto* begin = static_cast<const std::byte*>(t.data);
+    ranges.emplace(begin + t.bytes(), begin);
+  }
+  std::vector<size_t> without;
+  for (const size_t i : params) {
+    const Tensor grad = grad_of(state_.tensors().grads, state_.groups().table[i]);
+    const auto* at = static_cast<const std::byte*>(grad.data);
+    const auto range = ranges.upper_bound(at);
+    if (range == ranges.end() || at < range->second) without.push_back(i);
+  }
+  return without;
 }
 
 // Those of a layer in the sense of PassHooks, or all.
@@ -199,11 +220,16 @@ void Trainer::add_update(std::vector<AdamwUpdate>& all, size_t i, double lr) con
 // Returns false when a gradient is not finite; then nothing was updated.
 bool Trainer::update_resident(StepResult& r) {
   const std::vector<size_t> params = trained_params({});
-  const Tensor sums = begin_squares(params);
+  const Tensor sums = begin_squares(without_squares(params));
   std::vector<AdamwUpdate> updates;  // made while the sums are
   for (const size_t i : params) add_update(updates, i, r.lr);
   double squares = 0;
   for (const double sum : take_squares(sums)) squares += sum;
+  const int64_t rows = int64_t(squares_.of.size());
+  if (rows > 0) {
+    const Tensor parts = squares_.parts.slice(0, rows);
+    for (const double sum : take_squares(parts.view({parts.numel()}))) squares += sum;
+  }
   r.grad_norm = std::sqrt(squares) / progress.loss_scale;
   if (!std::isfinite(squares)) {
     r.problem = "a gradient is not finite";

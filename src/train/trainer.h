@@ -73,6 +73,7 @@ class Trainer {
   void release_layer(int64_t layer, StepResult& r, double clip, double& squares);
   Tensor begin_squares(std::span<const size_t> params);
   std::vector<double> take_squares(Tensor sums);
+  std::vector<size_t> without_squares(std::span<const size_t> params) const;
   std::vector<size_t> trained_params(std::optional<int64_t> layer) const;
   void say(const char* name) {
     if (phase) phase(name);
@@ -84,6 +85,7 @@ class Trainer {
   TrainState& state_;
   Backend& be_;
   uint64_t running_updates_ = 0;  // a mark of the backend; 0: none
+  GradSquares squares_;           // of the step's gradients, where they are resident
 };
 
 }  // namespace nibble

@@ -34,7 +34,9 @@ TEST(LinearMany, Forward) {
     OwnedWeight ref_a = pack(b.reference(), c.magnitudes());
     for (const bool scaled : {false, true}) {
       if (scaled) w.w.row_scale = ref_w.w.row_scale = ref_a.w.row_scale = scale.cpu;
-      Operand out(DType::bf16, {s.n, s.out}, 8), sums(DType::f32, {s.n, s.out});
+      // Logits are f32.
+      Operand out(scaled ? DType::bf16 : DType::f32, {s.n, s.out}, 8),
+          sums(DType::f32, {s.n, s.out});
       const auto run = [&] { b.cpu->linear(out.cpu, x.cpu, w.w, Activations::none); };
       run();
       b.reference().linear(out.ref, x.ref, ref_w.w, Activations::none);
@@ -55,13 +57,45 @@ TEST(LinearMany, Dgrad) {
     const CanonicalNvfp4 c(s.out, s.in, uint64_t(s.n + s.out), CanonicalNvfp4::Signs::both);
     OwnedWeight w = pack(*b.cpu, c), ref_w = pack(b.reference(), c);
     OwnedWeight ref_a = pack(b.reference(), c.magnitudes());
-    Operand dx(DType::bf16, {s.n, s.in}, 8), sums(DType::f32, {s.n, s.in});
-    const auto run = [&] { b.cpu->linear_dgrad(dx.cpu, dy.cpu, w.w, Accumulate::no); };
+    for (const DType type : {DType::bf16, DType::f32}) {
+      Operand dx(type, {s.n, s.in}, 8), sums(DType::f32, {s.n, s.in});
+      const auto run = [&] { b.cpu->linear_dgrad(dx.cpu, dy.cpu, w.w, Accumulate::no); };
+      run();
+      b.reference().linear_dgrad(dx.ref, dy.ref, ref_w.w, Accumulate::no);
+      b.reference().linear_dgrad(sums.ref, dya.ref, ref_a.w, Accumulate::no);
+      expect_product(dx, sums, sum_depth(s.out) + 3, "dgrad");
+      expect_same_bits_again(dx, run);
+    }
+  }
+}
+
+// Of rows that are columns of a wider gradient, as those of a part of a stacked weight are.
+TEST(LinearMany, Wgrad) {
+  Both b;
+  for (const Shape& s :
+       {Shape{65, 8, 16}, {96, 1000, 1104}, {17, 2048, 520}, {129, 272, 1032}, {250, 392, 640}}) {
+    SCOPED_TRACE(::testing::Message() << s.n << " x " << s.out << " x " << s.in);
+    Operand dy(DType::bf16, {s.n, s.out + 24}, 8), x(DType::bf16, {s.n, s.in}, 16);
+    dy.normal(uint64_t(s.out)), x.normal(uint64_t(s.in));
+    Operand dya = magnitudes_of(dy), xa = magnitudes_of(x);
+    Operand dw(DType::bf16, {s.out, s.in}), sums(DType::f32, {s.out, s.in});
+    const auto part = [&](const Tensor& t) { return t.columns(16, s.out); };
+    const auto run = [&] { b.cpu->linear_wgrad(dw.cpu, part(dy.cpu), x.cpu, {}); };
     run();
-    b.reference().linear_dgrad(dx.ref, dy.ref, ref_w.w, Accumulate::no);
-    b.reference().linear_dgrad(sums.ref, dya.ref, ref_a.w, Accumulate::no);
-    expect_product(dx, sums, sum_depth(s.out) + 3, "dgrad");
-    expect_same_bits_again(dx, run);
+    b.reference().linear_wgrad(dw.ref, part(dy.ref), x.ref, {});
+    b.reference().linear_wgrad(sums.ref, part(dya.ref), xa.ref, {});
+    expect_product(dw, sums, sum_depth(s.n) + 1, "wgrad");
+    expect_same_bits_again(dw, run);
+    // The same bits with their squares, where a backend has those on the way.
+    Operand parts(DType::f64, {144}), square(DType::f64, {1});
+    const auto written = dw.bytes();
+    dw.fill([](int64_t) { return 1.0; }), parts.fill([](int64_t) { return 1.0; });
+    if (!b.cpu->linear_wgrad_squares(dw.cpu, parts.cpu, part(dy.cpu), x.cpu, {})) continue;
+    EXPECT_EQ(dw.bytes(), written);
+    b.cpu->sum_squares(square.cpu, dw.cpu);
+    double sum = 0;
+    for (int64_t i = 0; i < 144; ++i) sum += parts.cpu.as<double>()[i];
+    EXPECT_NEAR(sum / square.cpu.as<double>()[0], 1, 1e-6);
   }
 }
 

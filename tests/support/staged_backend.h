@@ -251,6 +251,14 @@ class StagedBackend final : public Backend {
     staged({dw, dy, x},
            [&](const Staging& s, Backend& d) { d.linear_wgrad(s(dw), s(dy), s(x), write); });
   }
+  bool do_linear_wgrad_squares(Tensor dw, Tensor parts, Tensor dy, Tensor x,
+                               const GradWrite& write) override {
+    bool done = false;
+    staged({dw, parts, dy, x}, [&](const Staging& s, Backend& d) {
+      done = d.linear_wgrad_squares(s(dw), s(parts), s(dy), s(x), write);
+    });
+    return done;
+  }
   void do_rms_norm_back(Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w,
                         Tensor base, Accumulate a) override {
     staged({dx, dw, dy, x, rstd, w, base}, [&](const Staging& s, Backend& d) {

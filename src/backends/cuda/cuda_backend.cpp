@@ -249,6 +249,12 @@ class CudaBackend final : public Backend {
   void do_linear_dgrad(Tensor dx, Tensor dy, const LinearWeight& w, Accumulate a) override {
     run("linear_dgrad", [&] { cuda::linear_dgrad(c_, dx, dy, w, a); });
   }
+  bool do_linear_wgrad_squares(Tensor dw, Tensor parts, Tensor dy, Tensor x,
+                               const GradWrite& write) override {
+    bool done = false;
+    run("linear_wgrad", [&] { done = cuda::linear_wgrad_squares(c_, dw, parts, dy, x, write); });
+    return done;
+  }
   void do_linear_wgrad(Tensor dw, Tensor dy, Tensor x, const GradWrite& write) override {
     run("linear_wgrad", [&] { cuda::linear_wgrad(c_, dw, dy, x, write); });
   }

@@ -60,6 +60,8 @@ void linear_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x, const
 void linear_dgrad(const Context& c, Tensor dx, Tensor dy, const LinearWeight& w,
                   Accumulate accumulate);
 void linear_wgrad(const Context& c, Tensor dw, Tensor dy, Tensor x, const GradWrite& write);
+bool linear_wgrad_squares(const Context& c, Tensor dw, Tensor parts, Tensor dy, Tensor x,
+                          const GradWrite& write);
 
 // loss.cu
 void softmax_stats(const Context& c, Tensor stats, Tensor logits, Tensor targets, int64_t v_begin,

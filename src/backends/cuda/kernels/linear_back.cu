@@ -122,6 +122,12 @@ __global__ void write_gradient_kernel(D* dw, const float* sums, int64_t n, GradW
 
 constexpr int64_t kManyRows = 32768;
 
+// Types and places of a weight's gradient that cuBLASLt and wgrad_few.cu take.
+bool blas_takes(const Tensor& dw, const Tensor& dy, const Tensor& x) {
+  return is_half(x) && x.dim(0) > 0 && dw.dim(1) % 8 == 0 && dw.dim(0) % 8 == 0 &&
+         blas_aligned(x) && blas_aligned(dy) && blas_aligned(dw) && dw.contiguous();
+}
+
 // cuBLASLt adds to what is there and rounds to nearest, which is right for everything but sums of
 // micro-batches in bf16; and it has no bf16 result for f16 operands.
 bool blas_writes(const Tensor& dw, const Tensor& x, const GradWrite& write) {
@@ -178,13 +184,25 @@ void linear_dgrad(const Context& c, Tensor dx, Tensor dy, const LinearWeight& w,
   }
 }
 
+bool linear_wgrad_squares(const Context& c, Tensor dw, Tensor parts, Tensor dy, Tensor x,
+                          const GradWrite& write) {
+  if (dw.numel() == 0 || !blas_takes(dw, dy, x) || !wgrad_few_fits(c, dw, x, write) ||
+      parts.numel() < c.sm_count || parts.numel() > kMostSquareParts) {
+    return false;
+  }
+  wgrad_few(c, dw, parts, dy, x);
+  return true;
+}
+
 void linear_wgrad(const Context& c, Tensor dw, Tensor dy, Tensor x, const GradWrite& write) {
   if (dw.numel() == 0) return;
-  const bool fits = is_half(x) && x.dim(0) > 0 && dw.dim(1) % 8 == 0 && dw.dim(0) % 8 == 0 &&
-                    blas_aligned(x) && blas_aligned(dy) && blas_aligned(dw) && dw.contiguous();
-  if (!fits) {
+  if (!blas_takes(dw, dy, x)) {
     plain_product(
         c, {dw, dy, x, nullptr, nullptr, true, dw.dim(0), dw.dim(1), x.dim(0), write, false});
+    return;
+  }
+  if (wgrad_few_fits(c, dw, x, write)) {
+    wgrad_few(c, dw, {}, dy, x);
     return;
   }
   if (blas_writes(dw, x, write)) {
