@@ -77,6 +77,15 @@ __device__ __forceinline__ void fence_for_wgmma() {
                                    "%32,%33,%34,%35", "%36", "%37")                               \
                  : NIBBLE_ACC16(0), NIBBLE_ACC16(16)                                              \
                  : NIBBLE_INPUTS);                                                                \
+  } else if constexpr (kColumns == 96) {                                                          \
+    asm volatile(NIBBLE_WGMMA_BODY(type, "96",                                                    \
+                                   "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"       \
+                                   "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30," \
+                                   "%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45," \
+                                   "%46,%47",                                                     \
+                                   "%48,%49,%50,%51", "%52", "%53")                               \
+                 : NIBBLE_ACC16(0), NIBBLE_ACC16(16), NIBBLE_ACC16(32)                            \
+                 : NIBBLE_INPUTS);                                                                \
   } else {                                                                                        \
     static_assert(kColumns == 128);                                                               \
     asm volatile(NIBBLE_WGMMA_BODY(type, "128",                                                   \

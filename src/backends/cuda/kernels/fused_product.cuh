@@ -4,17 +4,17 @@
 // capability 9.0 with weights that become exact bf16 operands in registers, once for 128 tokens, so
 // that they are never written out dequantised.
 //
-// A block takes tiles of 256 outputs by 128 tokens, shared out evenly (shared_tiles.cuh). One group
-// of four warps brings 128 columns of the tokens at a time to a ring in shared memory; two groups
-// multiply, 128 outputs each, and decode their next operands while products run.
+// A block takes tiles of 256 outputs by 128 tokens, or 96, shared out evenly (shared_tiles.cuh).
+// One group of four warps brings 128 columns of the tokens at a time to a ring in shared memory;
+// two groups multiply, 128 outputs each, and decode their next operands while products run.
 //
 // Measured on an H200, microseconds beside dequantised panels with cuBLASLt (linear.cu), n = 96:
-// qkv 6144 x 2560 18.9 (21.8), o 2560 x 4096 16.3 (18.2), gate and up 19456 x 2560 40.1 (70.8),
-// down 2560 x 9728 23.3 (36.1), head 151936 x 2560 179 (563); n = 512: 43 (36), 30 (25), 108 (110),
+// qkv 6144 x 2560 16.3 (21.8), o 2560 x 4096 13.3 (18.2), gate and up 19456 x 2560 30.7 (70.8),
+// down 2560 x 9728 18.8 (36.1), head 151936 x 2560 156 (563); n = 512: 43 (36), 30 (25), 108 (110),
 // 59 (56). What bounds it: two warps a scheduler decode, each instruction waiting for the one
-// before it, so a step takes twice what its products take (60-69 % of the peak of bf16 with
-// thousands of tokens, where cuBLASLt has 80); with few tokens, leaving sums and adding them up, 6
-// to 8 us.
+// before it, so a step takes 1.5 times what its products take (60-69 % of the peak of bf16 with
+// thousands of tokens, where cuBLASLt has 80); with few tokens, sums of cut tiles: 13 MB of them
+// are written and read where a tile is cut for 13 blocks, 5 to 6 us.
 #pragma once
 #include <algorithm>
 
@@ -31,11 +31,12 @@ namespace nibble::cuda::fused {
 
 constexpr int kGroups = 2, kGroupThreads = 128, kMultipliers = kGroups * kGroupThreads;
 constexpr int kThreads = kMultipliers + kGroupThreads;
-constexpr int kTokens = 128, kOutputs = 256;  // of a tile
-constexpr int kEights = kTokens / 8;          // groups of tokens
-constexpr int kStepCols = 128;                // of the tokens, in a step
+constexpr int kOutputs = 256;   // of a tile, which has kTokens tokens: 96 or 128
+constexpr int kStepCols = 128;  // of the tokens, in a step
 constexpr int kStages = 4;
-using Parts = PartSums<kMultipliers, kEights>;
+template <int kTokens>
+using Parts = PartSums<kMultipliers, kTokens / 8>;
+template <int kTokens>
 using Sums = float[2][kTokens / 2];  // of a thread: two halves of its group's outputs
 
 // The order of a step's columns in shared memory, where a chunk is eight of them for all tokens,
@@ -43,7 +44,7 @@ using Sums = float[2][kTokens / 2];  // of a thread: two halves of its group's o
 // packed layout, where the four pairs of eight columns are in four chunks, beside those of the
 // three other lanes of a row. The gaps keep what a warp writes at once in different banks.
 enum class Columns { plain, packed };
-template <Columns kColumns>
+template <Columns kColumns, int kTokens>
 struct Chunks {
   static constexpr uint32_t kBytes = kTokens * 16 + (kColumns == Columns::plain ? 16 : 0);
   static constexpr uint32_t kFour = 4 * kBytes + (kColumns == Columns::packed ? 32 : 0);
@@ -56,37 +57,46 @@ struct Chunks {
     return uint64_t(128 / 16) << 32 | low;
   }
 };
-constexpr uint32_t kStageBytes = 33024;
-static_assert(kStageBytes % 128 == 0 && kStageBytes >= 4 * Chunks<Columns::plain>::kFour &&
-              kStageBytes >= 4 * Chunks<Columns::packed>::kFour);
+template <int kTokens>
+constexpr uint32_t kStageBytes = (4 * Chunks<Columns::plain, kTokens>::kFour + 127) / 128 * 128;
+static_assert(kStageBytes<96> >= 4 * Chunks<Columns::packed, 96>::kFour &&
+              kStageBytes<128> >= 4 * Chunks<Columns::packed, 128>::kFour);
 // For a warp to turn 16 rows of 32 tokens in: two halves of eight rows, whose banks differ.
 constexpr uint32_t kTurnHalf = 32 * 16 + 64, kTurnBytes = 2 * kTurnHalf;
-constexpr size_t kSharedBytes = kStages * kStageBytes + 4 * kGroups * kTurnBytes + 128;
+template <int kTokens>
+constexpr size_t kSharedBytes = kStages* kStageBytes<kTokens> + 4 * kGroups* kTurnBytes + 128;
 
 // The tokens and how the work is cut.
+template <int kTokens>
 struct Tokens {
-  const bf16* x = nullptr;  // [n, cols]
+  static constexpr int kEights = kTokens / 8;  // groups of tokens
+  const bf16* x = nullptr;                     // [n, cols]
   int64_t stride = 0;
   int n = 0, cols = 0;  // cols % 8 == 0
   int token_tiles = 0;
   TileList list;
-  Parts parts;
+  Parts<kTokens> parts;
 
   __device__ __forceinline__ int first_token(int tile) const {
     return tile % token_tiles * kTokens;
+  }
+  // Groups of tokens of a tile that exist.
+  __device__ __forceinline__ int eights(int tile) const {
+    return min(kEights, (n - first_token(tile) + 7) / 8);
   }
 };
 
 #if defined(NIBBLE_HAS_WGMMA)
 
 // Stages of the ring, counted over all tiles, and the memory of the warps behind it.
+template <int kTokens>
 struct Ring {
   uint32_t base;
   __device__ __forceinline__ uint32_t stage(unsigned i) const {
-    return base + i % kStages * kStageBytes;
+    return base + i % kStages * kStageBytes<kTokens>;
   }
   __device__ __forceinline__ uint32_t turn(int warp) const {
-    return base + kStages * kStageBytes + uint32_t(warp) * kTurnBytes;
+    return base + kStages * kStageBytes<kTokens> + uint32_t(warp) * kTurnBytes;
   }
   __device__ __forceinline__ PhaseBarrier full(unsigned i) const {
     return {turn(4 * kGroups) + i % kStages * 8};
@@ -108,15 +118,15 @@ struct Ring {
 
 // The tokens of all steps, by the group that does not multiply. A warp reads two tokens at once, a
 // lane eight columns of one; half a step is on its way while the other half is written.
-template <Columns kColumns>
+template <Columns kColumns, int kTokens>
 struct Bringer {
-  static constexpr int kRounds = kEights, kHalf = kRounds / 2;
-  using Layout = Chunks<kColumns>;
-  const Tokens& j;
+  static constexpr int kRounds = kTokens / 8, kHalf = kRounds / 2;
+  using Layout = Chunks<kColumns, kTokens>;
+  const Tokens<kTokens>& j;
   int row, chunk;  // this lane's of eight tokens and of a step
   uint32_t to;     // where it writes in a stage
 
-  __device__ __forceinline__ explicit Bringer(const Tokens& j) : j(j) {
+  __device__ __forceinline__ explicit Bringer(const Tokens<kTokens>& j) : j(j) {
     const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32 % 4;
     row = 2 * warp + lane / 16, chunk = lane % 16;
     // Eight columns are one chunk, or word chunk / 4 of four.
@@ -150,7 +160,7 @@ struct Bringer {
       }
     }
   }
-  __device__ __forceinline__ void run(const Ring& ring) const {
+  __device__ __forceinline__ void run(const Ring<kTokens>& ring) const {
     TileWalk walk(j.list);
     uint4 early[kHalf], late[kHalf];
     load(early, walk, 0);
@@ -179,17 +189,17 @@ static_assert(65536 / kThreads / 8 * 8 == 168 && 2 * (kTaken - 168) == 168 - kGi
 //     step would have to be moved otherwise, and a move waits for them;
 //   write(tile, acc): the outputs of a whole tile;
 //   write(tile, eight, sums [2][4]): of eight tokens, from sums acc[half][4 eight ..].
-template <class Tile, Columns kColumns, class Job>
+template <class Tile, Columns kColumns, int kTokens, class Job>
 __device__ __forceinline__ void run_block(const Job& job, std::byte* memory) {
-  const Tokens& j = job.tokens;
-  const Ring ring{shared_address(memory)};
+  const Tokens<kTokens>& j = job.tokens;
+  const Ring<kTokens> ring{shared_address(memory)};
   ring.init();
   // By a shuffle, so that branches around the products are seen to be a warp's, not a lane's.
   const int warp = __shfl_sync(0xffffffffu, int(threadIdx.x) / 32, 0);
   if (warp / 4 == kGroups) {
     give_registers<kGiven>();
     enter();
-    Bringer<kColumns>(j).run(ring);
+    Bringer<kColumns, kTokens>(j).run(ring);
     return;
   }
   take_registers<kTaken>();
@@ -198,7 +208,7 @@ __device__ __forceinline__ void run_block(const Job& job, std::byte* memory) {
   TileWalk walk(j.list);
   tile.load(walk);  // weights may be read ahead of the kernel before
   enter();
-  Sums acc;
+  Sums<kTokens> acc;
   int first_shared = -1, last_shared = -1;  // tiles
   unsigned i = 0;                           // steps so far
   while (!walk.done()) {
@@ -227,14 +237,17 @@ __device__ __forceinline__ void run_block(const Job& job, std::byte* memory) {
     if (lane == 0) ring.empty(i - 1).arrive();
     if (piece.whole()) {
       tile.write(piece.tile, acc);
+    } else if (const bool few = j.parts.sharers(j.list, piece.tile).few(); few && piece.step == 0) {
+      j.parts.add_others(j.list, piece.tile, j.eights(piece.tile), acc);  // its last tile
+      tile.write(piece.tile, acc);
     } else {
-      j.parts.leave(j.list, piece.tile, acc);
-      (piece.step == 0 ? last_shared : first_shared) = piece.tile;
+      j.parts.leave(j.list, piece.tile, j.eights(piece.tile), acc);
+      if (!few) (piece.step == 0 ? last_shared : first_shared) = piece.tile;
     }
   }
   for (int shared = first_shared;; shared = last_shared) {
     if (shared >= 0) {
-      j.parts.add_up(j.list, shared,
+      j.parts.add_up(j.list, shared, j.eights(shared),
                      [&](int eight, const float(&sums)[2][4]) { tile.write(shared, eight, sums); });
     }
     if (shared == last_shared) break;
@@ -245,14 +258,18 @@ __device__ __forceinline__ void run_block(const Job& job, std::byte* memory) {
 // More tokens than the kernels for few take, fewer than pay for dequantised weights; everything
 // aligned.
 inline bool fused_fits(const Context& c, const Tensor& out, const Tensor& x) {
-  return c.capability == 90 && x.dtype == DType::bf16 && out.dtype == DType::bf16 &&
-         blas_aligned(out) && blas_aligned(x) && x.dim(0) > kBatchTokens &&
-         x.dim(0) <= kFusedTokens && std::max(out.dim(1), x.dim(1)) < 1 << 28 &&
-         c.shared_per_block >= kSharedBytes && size_t(c.sm_count) * Parts::kBytes <= kPanelBytes &&
-         size_t(c.sm_count) <= Context::kOpCounters;
+  return c.capability == 90 && x.dtype == DType::bf16 &&
+         (out.dtype == DType::bf16 || out.dtype == DType::f32) && blas_aligned(out) &&
+         blas_aligned(x) && x.dim(0) > kBatchTokens && x.dim(0) <= kFusedTokens &&
+         std::max(out.dim(1), x.dim(1)) < 1 << 28 && c.shared_per_block >= kSharedBytes<128> &&
+         size_t(c.sm_count) * Parts<128>::kBytes <= kPanelBytes &&
+         size_t(c.sm_count) <= Context::kOpCounters && c.cooperative;
 }
-inline Tokens tokens_of(const Context& c, const Tensor& x) {
-  Tokens t;
+// Tiles are of 96 tokens where there are no more of them than of 128: fewer sums.
+inline bool tiles_of_96(const Tensor& x) { return (x.dim(0) + 95) / 96 == (x.dim(0) + 127) / 128; }
+template <int kTokens>
+Tokens<kTokens> tokens_of(const Context& c, const Tensor& x) {
+  Tokens<kTokens> t;
   t.x = ptr<const bf16>(x), t.stride = x.row_stride;
   t.n = int(x.dim(0)), t.cols = int(x.dim(1));
   t.token_tiles = (t.n + kTokens - 1) / kTokens;
@@ -260,13 +277,13 @@ inline Tokens tokens_of(const Context& c, const Tensor& x) {
   return t;
 }
 // One block a multiprocessor at most.
-template <class Job>
+template <int kTokens, class Job>
 void launch_fused(const Context& c, void (*kernel)(Job), Job& j, int64_t output_tiles,
                   int64_t steps) {
   allow_shared(c, kernel);
   TileList& list = j.tokens.list;
   list = share_tiles(output_tiles * j.tokens.token_tiles, steps, c.sm_count);
-  launch(c, {dim3(list.blocks), dim3(kThreads), kSharedBytes}, kernel, j);
+  launch(c, {dim3(list.blocks), dim3(kThreads), kSharedBytes<kTokens>, 1, true}, kernel, j);
 }
 
 }  // namespace nibble::cuda::fused

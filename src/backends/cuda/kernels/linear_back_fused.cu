@@ -16,10 +16,11 @@ using namespace fused;
 
 constexpr int kStepStrips = kStepCols / int(kUnitRows);
 
+template <int kTokens>
 struct Job {
-  Tokens tokens;  // dy
+  Tokens<kTokens> tokens;  // dy
   const uint8_t* packed = nullptr;
-  bf16* dx = nullptr;
+  void* dx = nullptr;
   int64_t dx_stride = 0;
   int strips = 0, units = 0, in = 0;
 };
@@ -31,15 +32,18 @@ struct Words {
   uint32_t a, a8, scales;
 };
 
+// T: of dx, bf16 or float.
+template <class T, int kTokens>
 struct Tile {
-  using Layout = Chunks<Columns::plain>;
-  const Job& j;
+  using Layout = Chunks<Columns::plain, kTokens>;
+  using Sums = fused::Sums<kTokens>;
+  const Job<kTokens>& j;
   int group, warp, lane;
   uint32_t selector;  // of the two bytes of a word's scales
   static constexpr int kSets = 1, kHalf = kStepStrips / 2;
   Words early[kHalf], late[kHalf];
 
-  __device__ __forceinline__ Tile(const Job& j, int group, int warp, uint32_t)
+  __device__ __forceinline__ Tile(const Job<kTokens>& j, int group, int warp, uint32_t)
       : j(j), group(group), warp(warp), lane(int(threadIdx.x) % 32) {
     selector = uint32_t(warp / 2) | uint32_t(2 + warp / 2) << 4;
   }
@@ -109,7 +113,7 @@ struct Tile {
 
   __device__ __forceinline__ void write(int tile, const Sums& acc) const {
 #pragma unroll
-    for (int e = 0; e < kEights; ++e) write(tile, e, acc[0] + 4 * e, acc[1] + 4 * e);
+    for (int e = 0; e < kTokens / 8; ++e) write(tile, e, acc[0] + 4 * e, acc[1] + 4 * e);
   }
   __device__ __forceinline__ void write(int tile, int eight, const float (&sums)[2][4]) const {
     write(tile, eight, sums[0], sums[1]);
@@ -117,24 +121,57 @@ struct Tile {
   // A lane has two columns of eight tokens of each pair h, then four pairs of one token.
   __device__ __forceinline__ void write(int tile, int eight, const float* low,
                                         const float* high) const {
-    const auto pair = [](const float* v) {
-      return transposed_matrix(pack_pair<bf16>(v[0] * kDown<bf16>, v[1] * kDown<bf16>));
-    };
-    const uint4 v = make_uint4(pair(low), pair(low + 2), pair(high), pair(high + 2));
-    const int token = j.tokens.first_token(tile) + 8 * eight + lane / 4;
-    const int col = unit(tile) * int(kUnitCols) + 32 * (lane % 4) + 8 * warp;
-    if (token < j.tokens.n && col < j.in) {
-      *reinterpret_cast<uint4*>(j.dx + token * j.dx_stride + col) = v;
+    if constexpr (std::is_same_v<T, float>) {
+      write_whole(tile, eight, low, 0), write_whole(tile, eight, high, 4);
+    } else {
+      const auto pair = [](const float* v) {
+        return transposed_matrix(pack_pair<bf16>(v[0] * kDown<bf16>, v[1] * kDown<bf16>));
+      };
+      const uint4 v = make_uint4(pair(low), pair(low + 2), pair(high), pair(high + 2));
+      const int token = j.tokens.first_token(tile) + 8 * eight + lane / 4;
+      const int col = unit(tile) * int(kUnitCols) + 32 * (lane % 4) + 8 * warp;
+      if (token < j.tokens.n && col < j.in) {
+        *reinterpret_cast<uint4*>(static_cast<bf16*>(j.dx) + token * j.dx_stride + col) = v;
+      }
+    }
+  }
+  // Columns g and, two further, of pairs h: from `first` of eight.
+  __device__ __forceinline__ void write_whole(int tile, int eight, const float* v,
+                                              int first) const {
+    const int token = j.tokens.first_token(tile) + 8 * eight + lane % 4 * 2, g = lane / 4;
+    const int col = unit(tile) * int(kUnitCols) + 32 * (g / 2) + 8 * warp + first + g % 2;
+    float* const out = static_cast<float*>(j.dx) + token * j.dx_stride + col;
+#pragma unroll
+    for (int t = 0; t < 2; ++t) {
+      if (token + t >= j.tokens.n || col >= j.in) continue;
+      out[t * j.dx_stride] = v[t] * kDown<bf16>;
+      out[t * j.dx_stride + 2] = v[2 + t] * kDown<bf16>;
     }
   }
 };
 #endif
 
-__global__ void __launch_bounds__(kThreads, 1) fused_dgrad_kernel(const __grid_constant__ Job j) {
+template <class T, int kTokens>
+__global__ void __launch_bounds__(kThreads, 1)
+    fused_dgrad_kernel(const __grid_constant__ Job<kTokens> j) {
 #if defined(NIBBLE_HAS_WGMMA)
   extern __shared__ __align__(128) std::byte memory[];
-  run_block<Tile, Columns::plain>(j, memory);
+  run_block<Tile<T, kTokens>, Columns::plain, kTokens>(j, memory);
 #endif
+}
+
+template <int kTokens>
+void run(const Context& c, Tensor dx, Tensor dy, const LinearWeight& w) {
+  Job<kTokens> j;
+  j.packed = w.packed.as<uint8_t>();
+  j.dx = dx.data, j.dx_stride = dx.row_stride;
+  j.strips = int(strips_of(w.out)), j.units = int(units_across(w.in)), j.in = int(w.in);
+  j.tokens = tokens_of<kTokens>(c, dy);
+  launch_fused<kTokens>(c,
+                        dx.dtype == DType::f32 ? fused_dgrad_kernel<float, kTokens>
+                                               : fused_dgrad_kernel<bf16, kTokens>,
+                        j, (w.in + kOutputs - 1) / kOutputs,
+                        (j.strips + kStepStrips - 1) / kStepStrips);
 }
 
 }  // namespace
@@ -144,13 +181,7 @@ bool dgrad_fused_fits(const Context& c, const Tensor& dx, const Tensor& dy, cons
 }
 
 void dgrad_fused(const Context& c, Tensor dx, Tensor dy, const LinearWeight& w) {
-  Job j;
-  j.packed = w.packed.as<uint8_t>();
-  j.dx = ptr<bf16>(dx), j.dx_stride = dx.row_stride;
-  j.strips = int(strips_of(w.out)), j.units = int(units_across(w.in)), j.in = int(w.in);
-  j.tokens = tokens_of(c, dy);
-  launch_fused(c, fused_dgrad_kernel, j, (w.in + kOutputs - 1) / kOutputs,
-               (j.strips + kStepStrips - 1) / kStepStrips);
+  tiles_of_96(dy) ? run<96>(c, dx, dy, w) : run<128>(c, dx, dy, w);
 }
 
 }  // namespace nibble::cuda

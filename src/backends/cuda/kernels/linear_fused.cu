@@ -12,22 +12,26 @@ using namespace fused;
 
 constexpr int kTileStrips = kOutputs / int(kUnitRows);
 
+template <int kTokens>
 struct Job : FewTokens {
-  Tokens tokens;
+  Tokens<kTokens> tokens;
 };
 
 #if defined(NIBBLE_HAS_WGMMA)
 
+// T: of the results, bf16 or float.
+template <class T, int kTokens>
 struct Tile {
-  using Layout = Chunks<Columns::packed>;
-  const Job& j;
+  using Layout = Chunks<Columns::packed, kTokens>;
+  using Sums = fused::Sums<kTokens>;
+  const Job<kTokens>& j;
   int group, warp, lane;
   uint32_t memory;
   static constexpr int kSets = 2;
   Unit units[kSets][2];    // of the two strips
   const uint8_t* from[2];  // where the next are
 
-  __device__ __forceinline__ Tile(const Job& j, int group, int warp, uint32_t memory)
+  __device__ __forceinline__ Tile(const Job<kTokens>& j, int group, int warp, uint32_t memory)
       : j(j), group(group), warp(warp), lane(int(threadIdx.x) % 32), memory(memory) {}
 
   // A strip of the warp; those from j.strips on do not exist.
@@ -111,11 +115,39 @@ struct Tile {
     }
     return s;
   }
-  static __device__ __forceinline__ uint32_t rounded(const float* v, float scale) {
-    return pack_pair<bf16>(v[0] * kDown<bf16> * scale, v[1] * kDown<bf16> * scale);
+  static __device__ __forceinline__ float whole(float v, float scale) {
+    return v * kDown<bf16> * scale;
   }
-  // A tile: 32 tokens at a time by way of shared memory, in pieces of eight rows of a token.
+  static __device__ __forceinline__ uint32_t rounded(const float* v, float scale) {
+    return pack_pair<bf16>(whole(v[0], scale), whole(v[1], scale));
+  }
+  // Rows g and g + 8 of two tokens; eight lanes have neighbouring rows, a sector.
+  __device__ __forceinline__ void write_whole(int tile, int eight, int row, float2 s,
+                                              const float* v) const {
+    const int token = j.tokens.first_token(tile) + 8 * eight + lane % 4 * 2;
+    float* const out = static_cast<float*>(j.out) + token * j.out_stride + row + lane / 4;
+#pragma unroll
+    for (int t = 0; t < 2; ++t) {
+      if (token + t >= j.n) continue;
+      if (row < j.rows) out[t * j.out_stride] = whole(v[t], s.x);
+      if (row + 8 < j.rows) out[t * j.out_stride + 8] = whole(v[2 + t], s.y);
+    }
+  }
   __device__ __forceinline__ void write(int tile, const Sums& acc) const {
+    if constexpr (std::is_same_v<T, bf16>) {
+      write_rounded(tile, acc);
+    } else {
+#pragma unroll
+      for (int m = 0; m < 2; ++m) {
+        const int row = strip(tile, m) * int(kUnitRows);
+        const float2 s = row_scales(row);
+#pragma unroll
+        for (int e = 0; e < kTokens / 8; ++e) write_whole(tile, e, row, s, acc[m] + 4 * e);
+      }
+    }
+  }
+  // 32 tokens at a time by way of shared memory, in pieces of eight rows of a token.
+  __device__ __forceinline__ void write_rounded(int tile, const Sums& acc) const {
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
       const int row = strip(tile, m) * int(kUnitRows), half = lane % 2;
@@ -145,26 +177,42 @@ struct Tile {
     }
   }
   __device__ __forceinline__ void write(int tile, int eight, const float (&sums)[2][4]) const {
-    const int token = j.tokens.first_token(tile) + 8 * eight + lane / 4;
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
       const int row = strip(tile, m) * int(kUnitRows);
       const float2 s = row_scales(row);
-      const uint32_t low = transposed_matrix(rounded(sums[m], s.x));
-      const uint32_t high = transposed_matrix(rounded(sums[m] + 2, s.y));
-      bf16* const out = static_cast<bf16*>(j.out) + token * j.out_stride + row + lane % 4 * 2;
-      if (token < j.n && row < j.rows) *reinterpret_cast<uint32_t*>(out) = low;
-      if (token < j.n && row + 8 < j.rows) *reinterpret_cast<uint32_t*>(out + 8) = high;
+      if constexpr (std::is_same_v<T, bf16>) {
+        const uint32_t low = transposed_matrix(rounded(sums[m], s.x));
+        const uint32_t high = transposed_matrix(rounded(sums[m] + 2, s.y));
+        const int token = j.tokens.first_token(tile) + 8 * eight + lane / 4;
+        bf16* const out = static_cast<bf16*>(j.out) + token * j.out_stride + row + lane % 4 * 2;
+        if (token < j.n && row < j.rows) *reinterpret_cast<uint32_t*>(out) = low;
+        if (token < j.n && row + 8 < j.rows) *reinterpret_cast<uint32_t*>(out + 8) = high;
+      } else {
+        write_whole(tile, eight, row, s, sums[m]);
+      }
     }
   }
 };
 #endif
 
-__global__ void __launch_bounds__(kThreads, 1) fused_kernel(const __grid_constant__ Job j) {
+template <class T, int kTokens>
+__global__ void __launch_bounds__(kThreads, 1)
+    fused_kernel(const __grid_constant__ Job<kTokens> j) {
 #if defined(NIBBLE_HAS_WGMMA)
   extern __shared__ __align__(128) std::byte memory[];
-  run_block<Tile, Columns::packed>(j, memory);
+  run_block<Tile<T, kTokens>, Columns::packed, kTokens>(j, memory);
 #endif
+}
+
+template <int kTokens>
+void run(const Context& c, Tensor out, Tensor x, const LinearWeight& w) {
+  Job<kTokens> j;
+  describe(j, out, Tensor{}, x, w);
+  j.tokens = tokens_of<kTokens>(c, x);
+  launch_fused<kTokens>(
+      c, out.dtype == DType::f32 ? fused_kernel<float, kTokens> : fused_kernel<bf16, kTokens>, j,
+      (j.strips + kTileStrips - 1) / kTileStrips, j.units);
 }
 
 }  // namespace
@@ -175,10 +223,7 @@ bool linear_fused_fits(const Context& c, const Tensor& out, const Tensor& x,
 }
 
 void linear_fused(const Context& c, Tensor out, Tensor x, const LinearWeight& w) {
-  Job j;
-  describe(j, out, Tensor{}, x, w);
-  j.tokens = tokens_of(c, x);
-  launch_fused(c, fused_kernel, j, (j.strips + kTileStrips - 1) / kTileStrips, j.units);
+  tiles_of_96(x) ? run<96>(c, out, x, w) : run<128>(c, out, x, w);
 }
 
 }  // namespace nibble::cuda

@@ -4,8 +4,9 @@
 //
 // A range may begin or end within a tile: those sums the block leaves in memory. When all of its
 // products are done, it waits for the others that share the tile and adds up its part of the sums,
-// in the order of the blocks. All blocks are resident at once (one a multiprocessor), so a wait
-// ends; all have as much to do, so it is short.
+// in the order of the blocks. Of a tile of few blocks the first, whose last it is, keeps its own
+// and adds the others', which are mostly there by then. All blocks are resident at once (one a
+// multiprocessor), so a wait ends; all have as much to do, so it is short.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -104,12 +105,13 @@ struct PartSums {
   static __device__ __forceinline__ int place(const TileList& list, int block, int tile) {
     return list.first_piece(unsigned(block)) < unsigned(tile) * list.pieces ? 1 : 0;
   }
-  // This block's sums of a tile: v[half][4 group ..].
-  __device__ __forceinline__ void leave(const TileList& list, int tile,
+  // This block's sums of a tile: v[half][4 group ..], of which the first `groups` are wanted.
+  __device__ __forceinline__ void leave(const TileList& list, int tile, int groups,
                                         const float (&v)[2][4 * kGroups]) const {
     const int which = place(list, int(blockIdx.x), tile);
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
+      if (g >= groups) break;
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         const float* p = v[h] + 4 * g;
@@ -123,13 +125,16 @@ struct PartSums {
       asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counters + first) : "memory");
     }
   }
-  // Once all have left theirs: write(group, sums [2][4]) for this block's share of the groups.
-  template <class Write>
-  __device__ __forceinline__ void add_up(const TileList& list, int tile, Write&& write) const {
+  struct Sharers {
+    int first, count;  // blocks of a tile
+    __device__ __forceinline__ bool few() const { return count <= 3; }
+  };
+  static __device__ __forceinline__ Sharers sharers(const TileList& list, int tile) {
     const unsigned piece = unsigned(tile) * list.pieces;
     const int first = int(list.block_of(piece));
-    const int count = int(list.block_of(piece + list.pieces - 1)) - first + 1;
-    unsigned* const counter = counters + first;
+    return {first, int(list.block_of(piece + list.pieces - 1)) - first + 1};
+  }
+  static __device__ __forceinline__ void wait_for(const unsigned* counter, int count) {
     if (threadIdx.x == 0) {
       unsigned left = 0;
       while (left < unsigned(count)) {
@@ -137,10 +142,38 @@ struct PartSums {
       }
     }
     together();
+  }
+  // By the first block of a tile, which has not left its sums v: adds those of the others.
+  __device__ __forceinline__ void add_others(const TileList& list, int tile, int groups,
+                                             float (&v)[2][4 * kGroups]) const {
+    const Sharers s = sharers(list, tile);
+    wait_for(counters + s.first, s.count - 1);
+    for (int b = s.first + 1; b < s.first + s.count; ++b) {
+      const int which = place(list, b, tile);
+#pragma unroll
+      for (int g = 0; g < kGroups; ++g) {
+        if (g >= groups) break;
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          const float4 p = __ldcg(at(b, which, g, h));
+          float* const to = v[h] + 4 * g;
+          to[0] += p.x, to[1] += p.y, to[2] += p.z, to[3] += p.w;
+        }
+      }
+    }
+    if (threadIdx.x == 0) counters[s.first] = 0;
+  }
+  // Once all have left theirs: write(group, sums [2][4]) for this block's share of the groups.
+  template <class Write>
+  __device__ __forceinline__ void add_up(const TileList& list, int tile, int groups,
+                                         Write&& write) const {
+    const auto [first, count] = sharers(list, tile);
+    unsigned* const counter = counters + first;
+    wait_for(counter, count);
     // A block has about kGroups of (group, block) to read, all of them at once: what a load waits
     // for is longer than what it brings.
     const int mine = int(blockIdx.x) - first;
-    const int begin = kGroups * mine / count, end = kGroups * (mine + 1) / count;
+    const int begin = groups * mine / count, end = groups * (mine + 1) / count;
     float v[2][4] = {};
     int g = begin, b = 0;  // of the next load
     int done = begin, of = 0;
