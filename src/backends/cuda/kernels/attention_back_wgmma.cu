@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: MIT
 // Gradient of attention with the warpgroup products of compute capability 9.0: bf16, heads of 128.
-// Two kernels as in attention_back_flash.cu, whose arithmetic it is, so that nothing is added
-// across blocks: one for the queries' gradient, which walks over tiles of keys, and one for those
-// of keys and values, which walks over tiles of queries of all heads that share the key head.
+// Two kinds of blocks: for the queries' gradient, which walk over tiles of keys, and for those of
+// keys and values, which walk over tiles of queries of all heads that share the key head. A launch
+// has both while they are few, so that one kind fills the gaps of the other. So few tokens that
+// they are one tile are too few blocks even so: then the heads are shared out to the blocks of a
+// cluster, whose sums are added in the order of the heads.
 //
 // A block keeps 128 rows, 64 for each of two groups of four warps that multiply; a third group
 // fills tiles of 64 rows of the other side. The products with one tile's weights run while the next
 // tile's are computed.
 //
-// Measured on an H200, in TFLOP/s beside attention_back_flash.cu: 2048 tokens 223 (156), 8 x 2048
-// 332 (212). Scores and their gradient are computed twice, once for either kernel: seven products
-// for the five that are counted.
+// Measured on an H200, in TFLOP/s beside attention_back_flash.cu: 2048 tokens 302 (156; in two
+// launches 223), 8 x 2048 332 (212). 96 tokens 14.8 us, in two launches and not shared out 30.
+// Scores and their gradient are computed twice, once for either kind: seven products for the five
+// that are counted.
+#include "backends/cuda/device/cluster.cuh"
 #include "backends/cuda/device/dependency.cuh"
 #include "backends/cuda/kernels/attention_back_args.cuh"
 #include "backends/cuda/kernels/attention_groups.cuh"
@@ -122,23 +126,16 @@ __device__ __forceinline__ Memory prepare(unsigned char* shared, uint64_t* barri
   return m;
 }
 
-#endif
-
-__global__ void __launch_bounds__(kThreads, 1) back_queries_kernel(BackArgs a) {
-#if defined(NIBBLE_HAS_WGMMA)
-  enter();
-  extern __shared__ unsigned char shared[];
-  __shared__ __align__(8) uint64_t barrier_words[2 * kStages];
+// The gradient of a tile of queries of one head.
+__device__ __forceinline__ void back_queries(const BackArgs& a, const Memory& m, const Tile& tile,
+                                             int head) {
   const auto [group, warp, r, c] = GroupPlace();
-  const Tile tile = find_tile(a.sequences, kKept, int(blockIdx.y));
-  if (tile.sequence < 0) return;
   const Sequence s = a.sequences.p[tile.sequence];
   // Late queries see the most keys and go first.
   const int first = (tile.tiles - 1 - tile.tile) * kKept, count = min(kKept, s.q_len - first);
-  const int head = int(blockIdx.x), kv_head = head / a.group;
+  const int kv_head = head / a.group;
   const int64_t token = int64_t(s.q_begin) + first;
   const int tiles = (first + count + kTile - 1) / kTile;
-  const Memory m = prepare(shared, barrier_words);
 
   if (group < 0) {
     give_registers<40>();
@@ -218,30 +215,80 @@ __global__ void __launch_bounds__(kThreads, 1) back_queries_kernel(BackArgs a) {
   pin(dq);
   write_rows<kKept>(m.kept(0), row, dq, a.scale, a.scale, a.dq.at(token + row, head, kWidth),
                     a.dq.stride, count - row, group);
-#endif
 }
 
-__global__ void __launch_bounds__(kThreads, 1) back_keys_kernel(BackArgs a) {
-#if defined(NIBBLE_HAS_WGMMA)
-  enter();
-  extern __shared__ unsigned char shared[];
-  __shared__ __align__(8) uint64_t barrier_words[2 * kStages];
+// The sums of the cluster's blocks, added in their order; each block writes its part of the
+// columns. sums: of 64 rows from `row` on, of which count exist.
+struct Exchange {
+  static constexpr int kReaders = kGroups * kGroupThreads, kQuads = kWidth / 8;
+  uint32_t base;  // float4 [2][kQuads][kReaders]
+
+  __device__ __forceinline__ uint32_t at(int which, int quad) const {
+    return base +
+           uint32_t((which * kQuads + quad) * kReaders + int(threadIdx.x) - kGroupThreads) * 16;
+  }
+  __device__ __forceinline__ void leave(int which, const float (&sums)[64]) const {
+#pragma unroll
+    for (int q = 0; q < kQuads; ++q) {
+      const float* v = sums + 4 * q;
+      store_chunk(at(which, q), __float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]),
+                  __float_as_uint(v[3]));
+    }
+  }
+  // Quads [first, first + kCount) of the lane's rows: `to` is its first row, and 8 further.
+  template <int kShare, int kCount>
+  __device__ __forceinline__ void add_up(int which, int first, float scale, bf16* to,
+                                         int64_t stride, int rows) const {
+    const int c = int(threadIdx.x) % 4;
+    float4 part[kCount][kShare];
+#pragma unroll
+    for (int q = 0; q < kCount; ++q) {
+#pragma unroll
+      for (int b = 0; b < kShare; ++b) {
+        asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];"
+                     : "=f"(part[q][b].x), "=f"(part[q][b].y), "=f"(part[q][b].z),
+                       "=f"(part[q][b].w)
+                     : "r"(address_in_block(at(which, first + q), uint32_t(b)))
+                     : "memory");
+      }
+    }
+#pragma unroll
+    for (int q = 0; q < kCount; ++q) {
+      float4 v = part[q][0];
+#pragma unroll
+      for (int b = 1; b < kShare; ++b) {
+        const float4 p = part[q][b];
+        v.x += p.x, v.y += p.y, v.z += p.z, v.w += p.w;
+      }
+      bf16* const at_column = to + (first + q) * 8 + 2 * c;
+      if (rows > 0) {
+        *reinterpret_cast<uint32_t*>(at_column) = pack_pair<bf16>(v.x * scale, v.y * scale);
+      }
+      if (rows > 8) {
+        *reinterpret_cast<uint32_t*>(at_column + 8 * stride) =
+            pack_pair<bf16>(v.z * scale, v.w * scale);
+      }
+    }
+  }
+};
+
+// The gradients of a tile of keys and values, where kShare > 1 with the heads of block `rank` of
+// so many.
+template <int kShare>
+__device__ __forceinline__ void back_keys(const BackArgs& a, const Memory& m, const Tile& tile,
+                                          int kv_head, int rank) {
   const auto [group, warp, r, c] = GroupPlace();
-  const Tile tile = find_tile(a.sequences, kKept, int(blockIdx.y));
-  if (tile.sequence < 0) return;
   const Sequence s = a.sequences.p[tile.sequence];
   const int first = tile.tile * kKept, count = min(kKept, s.q_len - first);
-  const int kv_head = int(blockIdx.x);
   const int64_t token = int64_t(s.q_begin) + first;
   // The tiles of queries from the keys' own on, of each head in turn.
-  const int tiles = (s.q_len - first + kTile - 1) / kTile, turns = tiles * a.group;
-  const Memory m = prepare(shared, barrier_words);
+  const int tiles = (s.q_len - first + kTile - 1) / kTile, turns = tiles * (a.group / kShare);
 
   if (group < 0) {
     give_registers<24>();
     fill(m.kept(0), a.k.at(token, kv_head, kWidth), a.k.stride, count);
     fill(m.kept(1), a.v.at(token, kv_head, kWidth), a.v.stride, count);
-    int head = kv_head * a.group, t = 0;
+    int head = kv_head * a.group + rank * (a.group / kShare), t = 0;
     fill_stages(m, turns, [&](int i) {
       const int64_t query = token + t * kTile;
       const int there = s.q_len - first - t * kTile;
@@ -304,13 +351,66 @@ __global__ void __launch_bounds__(kThreads, 1) back_keys_kernel(BackArgs a) {
     wgmma_wait<0>();
     release(m, i);
   }
-  if (row >= count) return;
   pin(dk), pin(dv);
-  write_rows<kKept>(m.kept(0), row, dk, a.scale, a.scale, a.dk.at(token + row, kv_head, kWidth),
-                    a.dk.stride, count - row, group);
-  write_rows<kKept>(m.kept(1), row, dv, 1.0f, 1.0f, a.dv.at(token + row, kv_head, kWidth),
-                    a.dv.stride, count - row, group);
+  if constexpr (kShare == 1) {
+    if (row >= count) return;
+    write_rows<kKept>(m.kept(0), row, dk, a.scale, a.scale, a.dk.at(token + row, kv_head, kWidth),
+                      a.dk.stride, count - row, group);
+    write_rows<kKept>(m.kept(1), row, dv, 1.0f, 1.0f, a.dv.at(token + row, kv_head, kWidth),
+                      a.dv.stride, count - row, group);
+    return;
+  }
+  // Both groups have read all tiles.
+  asm volatile("bar.sync 3, %0;" ::"n"(kGroups * kGroupThreads) : "memory");
+  const Exchange sums{m.base};
+  sums.leave(0, dk), sums.leave(1, dv);
+  cluster_arrive();
+  cluster_wait();
+  if (row + 16 * warp < count) {
+    constexpr int kQuads = Exchange::kQuads / kShare, kAtOnce = kQuads < 4 ? kQuads : 4;
+    for (int q = rank * kQuads; q < (rank + 1) * kQuads; q += kAtOnce) {
+      sums.add_up<kShare, kAtOnce>(0, q, a.scale, a.dk.at(token + key, kv_head, kWidth),
+                                   a.dk.stride, count - key);
+      sums.add_up<kShare, kAtOnce>(1, q, 1.0f, a.dv.at(token + key, kv_head, kWidth), a.dv.stride,
+                                   count - key);
+    }
+  }
+  // No block ends while others read its sums.
+  cluster_arrive();
+  cluster_wait();
+}
+
 #endif
+
+// Blocks x: kShare for each key head, then one for each query head, or one of these kinds; y: a
+// tile.
+enum class Kind { both, keys, queries };
+template <Kind kKind, int kShare>
+__global__ void __launch_bounds__(kThreads, 1) back_kernel(BackArgs a) {
+#if defined(NIBBLE_HAS_WGMMA)
+  enter();
+  extern __shared__ unsigned char shared[];
+  __shared__ __align__(8) uint64_t barrier_words[2 * kStages];
+  const Tile tile = find_tile(a.sequences, kKept, int(blockIdx.y));
+  if (tile.sequence < 0) return;
+  const Memory m = prepare(shared, barrier_words);
+  const int x = int(blockIdx.x);
+  const int key_blocks = kKind == Kind::queries ? 0 : a.q_heads / a.group * kShare;
+  if (kKind == Kind::keys || (kKind == Kind::both && x < key_blocks)) {
+    back_keys<kShare>(a, m, tile, x / kShare, x % kShare);
+  } else {
+    back_queries(a, m, tile, x - key_blocks);
+  }
+#endif
+}
+
+template <Kind kKind, int kShare>
+void run(const Context& c, const BackArgs& a, unsigned tiles) {
+  const unsigned queries = unsigned(a.q_heads), keys = queries / unsigned(a.group) * kShare;
+  const unsigned blocks = (kKind == Kind::queries ? 0 : keys) + (kKind == Kind::keys ? 0 : queries);
+  allow_shared(c, back_kernel<kKind, kShare>);
+  launch(c, {dim3(blocks, tiles), dim3(kThreads), kSharedBytes, kShare}, back_kernel<kKind, kShare>,
+         a);
 }
 
 }  // namespace
@@ -324,12 +424,19 @@ bool attention_back_wgmma(const Context& c, const AttentionBackCall& a, const fl
   }
   const BackArgs args = flash_back_args<bf16>(a, delta);
   const unsigned tiles = tile_limit(a.tokens(), a.sequences.dim(0), kKept);
-  allow_shared(c, back_keys_kernel);
-  allow_shared(c, back_queries_kernel);
-  launch(c, {dim3(unsigned(a.kv_heads()), tiles), dim3(kThreads), kSharedBytes}, back_keys_kernel,
-         args);
-  launch(c, {dim3(unsigned(a.q_heads()), tiles), dim3(kThreads), kSharedBytes}, back_queries_kernel,
-         args);
+  const bool few = a.tokens() <= kKept;
+  if (few && args.group % 8 == 0) {
+    run<Kind::both, 8>(c, args, tiles);
+  } else if (few && args.group % 4 == 0) {
+    run<Kind::both, 4>(c, args, tiles);
+  } else if (few && args.group % 2 == 0) {
+    run<Kind::both, 2>(c, args, tiles);
+  } else if (int64_t(tiles) * a.kv_heads() <= 2 * c.sm_count) {
+    run<Kind::both, 1>(c, args, tiles);
+  } else {  // many of a kind fill the GPU alone
+    run<Kind::keys, 1>(c, args, tiles);
+    run<Kind::queries, 1>(c, args, tiles);
+  }
   return true;
 }
 
