@@ -216,7 +216,7 @@ __global__ void __launch_bounds__(G > 0 ? kThreads : kMostThreads, G > 0 ? 3 : 2
 constexpr int kParts = 16;
 __global__ void sum_groups_kernel(AnyFloats dw, const float* partial, int64_t groups, int64_t cols,
                                   bool add) {
-  wait_for_previous();  // dw is a gradient: what reads it next must not run ahead
+  enter();
   __shared__ float sums[kParts][32];
   const int lane = int(threadIdx.x) % 32, part = int(threadIdx.x) / 32;
   const int64_t i = int64_t(blockIdx.x) * 32 + lane;
