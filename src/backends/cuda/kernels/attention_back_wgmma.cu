@@ -14,9 +14,9 @@
 // launches 223), 8 x 2048 332 (212). 96 tokens 14.8 us, in two launches and not shared out 30.
 // Scores and their gradient are computed twice, once for either kind: seven products for the five
 // that are counted.
-#include "backends/cuda/device/cluster.cuh"
 #include "backends/cuda/device/dependency.cuh"
 #include "backends/cuda/kernels/attention_back_args.cuh"
+#include "backends/cuda/kernels/attention_cluster_sums.cuh"
 #include "backends/cuda/kernels/attention_groups.cuh"
 #include "backends/cuda/kernels/attention_paths.h"
 #include "backends/cuda/launch.h"
@@ -217,61 +217,6 @@ __device__ __forceinline__ void back_queries(const BackArgs& a, const Memory& m,
                     a.dq.stride, count - row, group);
 }
 
-// The sums of the cluster's blocks, added in their order; each block writes its part of the
-// columns. sums: of 64 rows from `row` on, of which count exist.
-struct Exchange {
-  static constexpr int kReaders = kGroups * kGroupThreads, kQuads = kWidth / 8;
-  uint32_t base;  // float4 [2][kQuads][kReaders]
-
-  __device__ __forceinline__ uint32_t at(int which, int quad) const {
-    return base +
-           uint32_t((which * kQuads + quad) * kReaders + int(threadIdx.x) - kGroupThreads) * 16;
-  }
-  __device__ __forceinline__ void leave(int which, const float (&sums)[64]) const {
-#pragma unroll
-    for (int q = 0; q < kQuads; ++q) {
-      const float* v = sums + 4 * q;
-      store_chunk(at(which, q), __float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]),
-                  __float_as_uint(v[3]));
-    }
-  }
-  // Quads [first, first + kCount) of the lane's rows: `to` is its first row, and 8 further.
-  template <int kShare, int kCount>
-  __device__ __forceinline__ void add_up(int which, int first, float scale, bf16* to,
-                                         int64_t stride, int rows) const {
-    const int c = int(threadIdx.x) % 4;
-    float4 part[kCount][kShare];
-#pragma unroll
-    for (int q = 0; q < kCount; ++q) {
-#pragma unroll
-      for (int b = 0; b < kShare; ++b) {
-        asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];"
-                     : "=f"(part[q][b].x), "=f"(part[q][b].y), "=f"(part[q][b].z),
-                       "=f"(part[q][b].w)
-                     : "r"(address_in_block(at(which, first + q), uint32_t(b)))
-                     : "memory");
-      }
-    }
-#pragma unroll
-    for (int q = 0; q < kCount; ++q) {
-      float4 v = part[q][0];
-#pragma unroll
-      for (int b = 1; b < kShare; ++b) {
-        const float4 p = part[q][b];
-        v.x += p.x, v.y += p.y, v.z += p.z, v.w += p.w;
-      }
-      bf16* const at_column = to + (first + q) * 8 + 2 * c;
-      if (rows > 0) {
-        *reinterpret_cast<uint32_t*>(at_column) = pack_pair<bf16>(v.x * scale, v.y * scale);
-      }
-      if (rows > 8) {
-        *reinterpret_cast<uint32_t*>(at_column + 8 * stride) =
-            pack_pair<bf16>(v.z * scale, v.w * scale);
-      }
-    }
-  }
-};
-
 // The gradients of a tile of keys and values, where kShare > 1 with the heads of block `rank` of
 // so many.
 template <int kShare>
@@ -362,12 +307,12 @@ __device__ __forceinline__ void back_keys(const BackArgs& a, const Memory& m, co
   }
   // Both groups have read all tiles.
   asm volatile("bar.sync 3, %0;" ::"n"(kGroups * kGroupThreads) : "memory");
-  const Exchange sums{m.base};
+  const ClusterSums<kGroups> sums{m.base};
   sums.leave(0, dk), sums.leave(1, dv);
   cluster_arrive();
   cluster_wait();
   if (row + 16 * warp < count) {
-    constexpr int kQuads = Exchange::kQuads / kShare, kAtOnce = kQuads < 4 ? kQuads : 4;
+    constexpr int kQuads = ClusterSums<kGroups>::kQuads / kShare, kAtOnce = kQuads < 4 ? kQuads : 4;
     for (int q = rank * kQuads; q < (rank + 1) * kQuads; q += kAtOnce) {
       sums.add_up<kShare, kAtOnce>(0, q, a.scale, a.dk.at(token + key, kv_head, kWidth),
                                    a.dk.stride, count - key);

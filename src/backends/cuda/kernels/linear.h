@@ -59,7 +59,7 @@ void dgrad_fused(const Context& c, Tensor dx, Tensor dy, const LinearWeight& w);
 
 // wgrad_few.cu: dw = dy^T x of at most kWgradFewTokens tokens in bf16, written once, compute
 // capability 9.0; everything as cuBLASLt wants it, which is faster with more tokens.
-// squares f64 [a multiprocessor's each .. kMostSquareParts]: parts of the sum of squares of what was
+// squares f64 [multiprocessors .. kMostSquareParts]: parts of the sum of squares of what was
 // written; or empty.
 constexpr int64_t kWgradFewTokens = 128, kMostSquareParts = 256;
 bool wgrad_few_fits(const Context& c, const Tensor& dw, const Tensor& x, const GradWrite& write);
