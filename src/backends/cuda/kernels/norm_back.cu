@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(G > 0 ? kThreads : kMostThreads, G > 0 ? 3 : 2
   };
   const auto load = [&](int begin) {
     OwnColumns<T, Y> o = {};
-    const int row = begin + own_row, token = G > 0 ? row / heads : row;
+    const int row = begin + own_row, token = row / heads;
     if (!inside || row >= rows) return o;
     o.x = Raw<T, kOwn>::template load_at<kAligned>(static_cast<const T*>(a.x) +
                                                    at(token, row, a.x_stride));
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(G > 0 ? kThreads : kMostThreads, G > 0 ? 3 : 2
     return o;
   };
   const auto work = [&](int begin, const OwnColumns<T, Y>& o) {
-    const int row = begin + own_row, token = G > 0 ? row / heads : row;
+    const int row = begin + own_row, token = row / heads;
     const bool mine = inside && row < rows;
     Raw<T, kOwn> base = {};
     if (a.base && mine) {
