@@ -10,7 +10,6 @@ struct Grid {
   dim3 blocks, threads;
   size_t shared_bytes = 0;  // dynamic
   unsigned cluster = 1;     // neighbouring blocks (x) that share memory; compute capability 9.0
-  bool resident = false;    // all blocks at once or none: they wait for each other; likewise
 };
 
 // Every kernel launched this way must call wait_for_previous() before it touches memory that
@@ -22,18 +21,14 @@ void launch(const Context& c, const Grid& g, void (*kernel)(Params...), Args&&..
   config.blockDim = g.threads;
   config.dynamicSmemBytes = g.shared_bytes;
   config.stream = c.stream;
-  cudaLaunchAttribute attributes[2];  // a cluster, or all blocks resident
+  cudaLaunchAttribute attributes[2];
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[0].val.programmaticStreamSerializationAllowed = 1;
   attributes[1].id = cudaLaunchAttributeClusterDimension;
   attributes[1].val.clusterDim = {g.cluster, 1, 1};
-  if (g.resident) {
-    attributes[1].id = cudaLaunchAttributeCooperative;
-    attributes[1].val.cooperative = 1;
-  }
   if (c.capability >= 90) {
     config.attrs = attributes;
-    config.numAttrs = g.cluster > 1 || g.resident ? 2 : 1;
+    config.numAttrs = g.cluster > 1 ? 2 : 1;
   }
   if (g.blocks.x == 0 || g.blocks.y == 0 || g.blocks.z == 0) return;
   NIBBLE_CUDA(cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...));

@@ -9,7 +9,7 @@
 // two groups multiply, 128 outputs each, and decode their next operands while products run.
 //
 // Measured on an H200, microseconds beside dequantised panels with cuBLASLt (linear.cu), n = 96:
-// qkv 6144 x 2560 16.3 (21.8), o 2560 x 4096 13.3 (18.2), gate and up 19456 x 2560 30.7 (70.8),
+// qkv 6144 x 2560 16.3 (21.8), o 2560 x 4096 13.3 (18.2), gate and up 19456 x 2560 32.2 (70.8),
 // down 2560 x 9728 18.8 (36.1), head 151936 x 2560 156 (563); n = 512: 43 (36), 30 (25), 108 (110),
 // 59 (56). What bounds it: two warps a scheduler decode, each instruction waiting for the one
 // before it, so a step takes 1.5 times what its products take (60-69 % of the peak of bf16 with
@@ -263,7 +263,7 @@ inline bool fused_fits(const Context& c, const Tensor& out, const Tensor& x) {
          blas_aligned(x) && x.dim(0) > kBatchTokens && x.dim(0) <= kFusedTokens &&
          std::max(out.dim(1), x.dim(1)) < 1 << 28 && c.shared_per_block >= kSharedBytes<128> &&
          size_t(c.sm_count) * Parts<128>::kBytes <= kPanelBytes &&
-         size_t(c.sm_count) <= Context::kOpCounters && c.cooperative;
+         size_t(c.sm_count) <= Context::kOpCounters;
 }
 // Tiles are of 96 tokens where there are no more of them than of 128: fewer sums.
 inline bool tiles_of_96(const Tensor& x) { return (x.dim(0) + 95) / 96 == (x.dim(0) + 127) / 128; }
@@ -283,7 +283,7 @@ void launch_fused(const Context& c, void (*kernel)(Job), Job& j, int64_t output_
   allow_shared(c, kernel);
   TileList& list = j.tokens.list;
   list = share_tiles(output_tiles * j.tokens.token_tiles, steps, c.sm_count);
-  launch(c, {dim3(list.blocks), dim3(kThreads), kSharedBytes<kTokens>, 1, true}, kernel, j);
+  launch(c, {dim3(list.blocks), dim3(kThreads), kSharedBytes<kTokens>}, kernel, j);
 }
 
 }  // namespace nibble::cuda::fused

@@ -6,7 +6,8 @@
 // products are done, it waits for the others that share the tile and adds up its part of the sums,
 // in the order of the blocks. Of a tile of few blocks the first, whose last it is, keeps its own
 // and adds the others', which are mostly there by then. All blocks are resident at once (one a
-// multiprocessor), so a wait ends; all have as much to do, so it is short.
+// multiprocessor, and what comes next starts only when all have begun), so a wait ends; all have as
+// much to do, so it is short. (A cooperative launch would make sure, docs/adr/0013.)
 #pragma once
 #include <algorithm>
 #include <cstdint>
