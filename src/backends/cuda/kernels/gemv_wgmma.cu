@@ -13,7 +13,7 @@
 // instructions, 120 of them to decode (a shift and a mask are half rate), a copy 70, the end of a
 // tile 300; 56 % of the slots are used. Of the head's 85 us with 32 tokens 61 are left without
 // products, 69 without decoding, 80 without the exchange of sums; with two sets of sums, so that
-// products need not wait for each other, it takes 137 (registers). The fixed part of a launch is as
+// products need not wait for each other, it took 137. The fixed part of a launch is as
 // large as its products: reading 32 tokens takes 1,500 to 3,000 clocks.
 // On an H200, 32 tokens, each in a chain of its own launches: qkv 7.7 us, o 6.0, gate_up with
 // swiglu 15.5 (17.5 with three groups and two rounds), down 10.0, head 85. With messages of eight
