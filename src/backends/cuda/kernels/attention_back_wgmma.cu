@@ -110,6 +110,7 @@ __device__ __forceinline__ float2 load_pair(uint32_t from) {
 }
 
 __device__ __forceinline__ void release(const Memory& m, int t) {
+  __syncwarp();  // all lanes have read their statistics
   if (threadIdx.x % 32 == 0) m.barriers.empty(t).arrive();
 }
 
