@@ -2,8 +2,8 @@
 // A head of 128 elements, normalised and rotated by one warp: a lane has four columns, the lane 16
 // further the other halves of their pairs. Or two heads by one warp, with the same bits.
 #pragma once
-#include "backends/cuda/device/reduce.cuh"
 #include "backends/cuda/device/raw.cuh"
+#include "backends/cuda/device/reduce.cuh"
 
 namespace nibble::cuda {
 

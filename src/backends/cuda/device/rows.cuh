@@ -3,7 +3,7 @@
 #pragma once
 #include <algorithm>
 
-#include "backends/cuda/device/types.cuh"
+#include "backends/cuda/device/raw.cuh"
 #include "backends/cuda/launch.h"
 
 namespace nibble::cuda {
@@ -21,24 +21,50 @@ Rows<T> rows_of(const Tensor& t) {
   return {ptr<T>(t), t.row_stride};
 }
 
-// The threads of a grid walk [n, cols] in packs of W: f(row, col).
+// The threads of a grid walk [n, cols] in packs of W, kAtOnce of them each at a time: load(row,
+// col) of all of these comes before the first use(row, col, what load returned). From the end: what
+// was written last is what the cache still has.
+template <int W, int kAtOnce, class Index, class Load, class Use>
+__device__ __forceinline__ void walk_packs(Index packs, Index per_row, Load&& load, Use&& use) {
+  const Index step = Index(gridDim.x) * blockDim.x;
+  for (Index i = Index(blockIdx.x) * blockDim.x + threadIdx.x; i < packs; i += kAtOnce * step) {
+    decltype(load(int64_t(), int64_t())) loaded[kAtOnce];
+    Index row[kAtOnce], col[kAtOnce];
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) {
+      if (i + k * step >= packs) continue;
+      const Index pack = packs - 1 - (i + k * step);
+      row[k] = pack / per_row, col[k] = (pack - row[k] * per_row) * W;
+      loaded[k] = load(int64_t(row[k]), int64_t(col[k]));
+    }
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) {
+      if (i + k * step < packs) use(int64_t(row[k]), int64_t(col[k]), loaded[k]);
+    }
+  }
+}
+template <int W, int kAtOnce, class Load, class Use>
+__device__ __forceinline__ void for_loaded_packs(int64_t n, int64_t cols, Load&& load, Use&& use) {
+  const int64_t per_row = cols / W, packs = n * per_row;
+  const int64_t step = int64_t(gridDim.x) * blockDim.x;
+  // A division of 64 bits takes longer than all the rest.
+  if (packs + kAtOnce * step < int64_t(1) << 32) {
+    walk_packs<W, kAtOnce>(uint32_t(packs), uint32_t(per_row), load, use);
+  } else {
+    walk_packs<W, kAtOnce>(packs, per_row, load, use);
+  }
+}
+// One at a time: f(row, col).
 template <int W, class F>
 __device__ __forceinline__ void for_each_pack(int64_t n, int64_t cols, F&& f) {
-  const int64_t per_row = cols / W, packs = n * per_row;
-  const int64_t first = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  const int64_t step = int64_t(gridDim.x) * blockDim.x;
-  if (packs + step < int64_t(1) << 32) {  // a division of 64 bits takes longer than all the rest
-    for (uint32_t i = uint32_t(first); i < uint32_t(packs); i += uint32_t(step)) {
-      const uint32_t row = i / uint32_t(per_row);
-      f(int64_t(row), int64_t(i - row * uint32_t(per_row)) * W);
-    }
-    return;
-  }
-  for (int64_t i = first; i < packs; i += step) f(i / per_row, i % per_row * W);
+  for_loaded_packs<W, 1>(
+      n, cols, [](int64_t, int64_t) { return 0; },
+      [&](int64_t row, int64_t col, int) { f(row, col); });
 }
-inline Grid grid_for_packs(const Context& c, int64_t packs) {
+inline Grid grid_for_packs(const Context& c, int64_t packs, int at_once = 1, int per_sm = 32) {
   constexpr int64_t kThreads = 256;
-  const int64_t blocks = std::min<int64_t>(blocks_for(packs, kThreads), 32 * c.sm_count);
+  const int64_t blocks =
+      std::min<int64_t>(blocks_for(packs, kThreads * at_once), int64_t(per_sm) * c.sm_count);
   return {dim3(unsigned(blocks)), dim3(unsigned(kThreads))};
 }
 

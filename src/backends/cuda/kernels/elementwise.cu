@@ -21,18 +21,31 @@ __global__ void copy_rows_kernel(Rows<T> out, Rows<const S> x, const int32_t* in
   });
 }
 
+// Bound by memory: 2048 x 9728 take 30.5 us for 120 MB; with one pack at a time, whose second half
+// was asked for when the first had come, 34.
+constexpr int kSwigluPacks = 2;   // on their way to a thread
+constexpr int kSwigluBlocks = 5;  // a multiprocessor
+
 template <int W, class T>
-__global__ void swiglu_kernel(Rows<T> out, Rows<const T> gate, Rows<const T> up, int64_t n,
-                              int64_t cols) {
+__global__ void __launch_bounds__(kThreads, kSwigluBlocks)
+    swiglu_kernel(Rows<T> out, Rows<const T> gate, Rows<const T> up, int64_t n, int64_t cols) {
   enter();
-  for_each_pack<W>(n, cols, [&](int64_t row, int64_t col) {
-    float g[W], u[W];
-    load_f32<W>(gate.at(row, col), g);
-    load_f32<W>(up.at(row, col), u);
+  using Part = Raw<T, W>;
+  struct Both {
+    Part gate, up;
+  };
+  for_loaded_packs<W, kSwigluPacks>(
+      n, cols,
+      [&](int64_t row, int64_t col) -> Both {
+        return {Part::load_once(gate.at(row, col)), Part::load_once(up.at(row, col))};
+      },
+      [&](int64_t row, int64_t col, const Both& in) {
+        float g[W], u[W];
+        in.gate.to_f32(g), in.up.to_f32(u);
 #pragma unroll
-    for (int i = 0; i < W; ++i) g[i] = g[i] * sigmoid(g[i]) * u[i];
-    store_f32<W>(out.at(row, col), g);
-  });
+        for (int i = 0; i < W; ++i) g[i] = g[i] * sigmoid(g[i]) * u[i];
+        Part::from_f32(g).store(out.at(row, col));
+      });
 }
 
 template <int W, class T>
@@ -111,8 +124,9 @@ void swiglu(const Context& c, Tensor out, Tensor gate, Tensor up) {
     with_width(
         [&](auto w) {
           constexpr int W = decltype(w)::value;
-          launch(c, grid_for_packs(c, out.numel() / W), swiglu_kernel<W, T>, rows_of<T>(out),
-                 rows_of<const T>(gate), rows_of<const T>(up), out.dim(0), out.inner());
+          launch(c, grid_for_packs(c, out.numel() / W, kSwigluPacks, kSwigluBlocks),
+                 swiglu_kernel<W, T>, rows_of<T>(out), rows_of<const T>(gate), rows_of<const T>(up),
+                 out.dim(0), out.inner());
         },
         out, gate, up);
   });

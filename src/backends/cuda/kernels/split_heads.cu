@@ -3,7 +3,7 @@
 // QK-norm, rotation, the way into the cache. Heads of 128, two a warp; others take the ops one by
 // one.
 //
-// Bound by memory: 2048 tokens of 32 + 16 heads take 15.2 us for 54 MB, of which the projection has
+// Bound by memory: 2048 tokens of 32 + 16 heads take 15.5 us for 54 MB, of which the projection has
 // left much in the cache; one head a warp, its factors loaded one by one, took 44.
 #include "backends/cuda/device/dependency.cuh"
 #include "backends/cuda/device/head_of_128.cuh"
