@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Values that one block hands to others inside a kernel: a 64-bit word is 32 bits of data and a
 // tag, the number of the layer that made it. One store publishes, one load waits and reads: no
-// fence and no counter stands between them. Words are cleared when the kernel begins, so that
+// fence and no counter stands between them. Words are overwritten when the kernel begins, so that
 // nothing else has left a tag there.
 #pragma once
 #include <cstdint>
@@ -53,34 +53,5 @@ class Patience {
  private:
   unsigned polls_ = 0;
 };
-
-// N pairs of words, or N words, when all of them are there: all are asked for again until then, so
-// that it takes one way to the L2 cache and back after the last of them has come.
-template <int N, class At>
-__device__ __forceinline__ void await_words(Words (&w)[N], uint32_t tag, At&& at) {
-  bool all;
-  Patience patience;
-  do {
-    patience.use();
-#pragma unroll
-    for (int i = 0; i < N; ++i) w[i] = ask_words(at(i));
-    all = true;
-#pragma unroll
-    for (int i = 0; i < N; ++i) all = all && w[i].tagged(tag);
-  } while (!all);
-}
-template <int N, class At>
-__device__ __forceinline__ void await_words(uint64_t (&w)[N], uint32_t tag, At&& at) {
-  bool all;
-  Patience patience;
-  do {
-    patience.use();
-#pragma unroll
-    for (int i = 0; i < N; ++i) w[i] = ask_word(at(i));
-    all = true;
-#pragma unroll
-    for (int i = 0; i < N; ++i) all = all && uint32_t(w[i] >> 32) == tag;
-  } while (!all);
-}
 
 }  // namespace nibble::cuda

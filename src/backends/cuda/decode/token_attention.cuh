@@ -4,7 +4,7 @@
 // value go to the cache and into the share that holds their slot. Where the keys of a head are cut
 // into shares, every share's team merges some of the columns.
 #pragma once
-#include "backends/cuda/decode/tagged_words.cuh"
+#include "backends/cuda/decode/open_words.cuh"
 #include "backends/cuda/decode/token_args.h"
 #include "backends/cuda/device/head_of_128.cuh"
 #include "backends/cuda/device/token_units.cuh"
@@ -28,6 +28,7 @@ template <class K>
 struct TeamMemory {
   alignas(16) bf16 queries[shares::kGroup * kHead];
   alignas(16) K key[kHead], value[kHead];  // of this token
+  alignas(16) float q_norm[kHead], k_norm[kHead];
 };
 
 template <class K>
@@ -37,18 +38,27 @@ constexpr size_t kTeamBytes = kTeamKeyBytes<K> + sizeof(TeamMemory<K>);
 
 template <class K>
 struct TokenAttention {
+  // The same for all layers. In shared memory: attention is where registers are short.
+  struct Place {
+    alignas(16) float rope[kHead];
+    Sequence sequence;
+    int slot;
+  };
   const TokenArgs& a;
-  Sequence sequence;
-  int slot;
+  const Place& place;
   std::byte* memory;  // kTeamBytes
   Team team;
 
-  __device__ __forceinline__ TokenAttention(const TokenArgs& a, std::byte* memory)
-      : a(a), sequence(*a.sequence), slot(*a.slot), memory(memory) {}
+  // Before a barrier of the block.
+  __device__ __forceinline__ TokenAttention(const TokenArgs& a, Place& place, std::byte* memory)
+      : a(a), place(place), memory(memory) {
+    if (threadIdx.x == 0) place.sequence = *a.sequence, place.slot = *a.slot;
+    if (threadIdx.x < kHead) place.rope[threadIdx.x] = a.rope[threadIdx.x];
+  }
 
   __device__ __forceinline__ shares::Share share(int number) const {
     const int split = number / a.kv_heads;
-    return shares::Share(0, number - split * a.kv_heads, split, a.splits, sequence);
+    return shares::Share(0, number - split * a.kv_heads, split, a.splits, place.sequence);
   }
   __device__ __forceinline__ shares::DecodeArgs<bf16, K> args(const TokenLayer& layer) const {
     return {{},
@@ -66,23 +76,35 @@ struct TokenAttention {
             a.scale};
   }
 
-  // A block takes every gridDim.x-th share. Asks for the keys and values of its first.
+  // A block takes every gridDim.x-th share. Asks for the keys and values of its first, and for what
+  // its heads are multiplied with: a load behind the product would hold up those that wait for it.
   __device__ __forceinline__ void begin(const TokenLayer& layer) const {
     const int number = int(blockIdx.x);
     if (int(threadIdx.x) >= shares::kThreads || number >= a.kv_heads * a.splits) return;
     const shares::Share s = share(number);
-    if (s.begin < s.end) begin_share(layer, s);
+    if (s.begin >= s.end) return;
+    const int t = int(threadIdx.x) % 32;
+    const bool query = threadIdx.x < 32;
+    const AnyFloats& norm = query ? layer.q_norm : layer.k_norm;
+    if (threadIdx.x < 64 && is_staged(norm)) {
+      copy_async(shared_address((query ? own().q_norm : own().k_norm) + 4 * t),
+                 static_cast<const float*>(norm.data) + 4 * t, true);
+    }
+    begin_share(layer, s);
   }
 
-  __device__ __forceinline__ void attend(const TokenLayer& layer, uint32_t tag) const {
+  // `words`: how much further than the first layer's this layer's words lie.
+  __device__ __forceinline__ void attend(const TokenLayer& layer, uint32_t tag, int words) const {
     if (int(threadIdx.x) >= shares::kThreads) return;
     const int first = int(blockIdx.x), all = a.kv_heads * a.splits;
+    asm volatile("cp.async.wait_all;" ::: "memory");
+    team.sync();
     for (int number = first; number < all; number += int(gridDim.x)) {
       const shares::Share s = share(number);
       if (s.begin >= s.end) break;
       if (number != first) begin_share(layer, s);
-      take_heads(layer, s, tag);
-      give_share(layer, s, tag);
+      take_heads(layer, s, a.qkv + words);
+      give_share(layer, s, tag, a.att + words);
     }
     // Only now: what is merged may be another team's second share.
     for (int number = first; number < all; number += int(gridDim.x)) {
@@ -90,7 +112,7 @@ struct TokenAttention {
       if (s.begin >= s.end || s.parts == 1) break;
       const int chunks = a.q_heads / a.kv_heads * (kHead / 32), warp = team.thread() / 32;
       for (int i = warp; s.split + i * s.parts < chunks; i += shares::kWarps) {
-        merge_columns(s, s.split + i * s.parts, tag);
+        merge_columns(s, s.split + i * s.parts, tag, a.att + words);
       }
     }
   }
@@ -104,8 +126,21 @@ struct TokenAttention {
     shares::begin_share<bf16, K, kHead, kTeamDepth>(args(layer), s, team, memory);
   }
   __device__ __forceinline__ bool has_fresh(const shares::Share& s) const {
-    const int fresh = slot - int(sequence.kv_begin);
+    const int fresh = place.slot - int(place.sequence.kv_begin);
     return s.begin <= fresh && fresh < s.end;
+  }
+
+  // Norms in f32 are copied to shared memory, others are read where they are.
+  static __device__ __forceinline__ bool is_staged(const AnyFloats& norm) {
+    return norm && norm.type == DType::f32;
+  }
+  static __device__ __forceinline__ AnyFloats floats_at(const float* p) {
+    AnyFloats f;
+    f.data = const_cast<float*>(p);
+    return f;
+  }
+  __device__ __forceinline__ HeadFactors factors(const AnyFloats& norm, const float* staged) const {
+    return HeadFactors(is_staged(norm) ? floats_at(staged) : norm, floats_at(place.rope));
   }
 
   static __device__ __forceinline__ void unpack(float (&v)[4], uint2 raw) {
@@ -121,45 +156,45 @@ struct TokenAttention {
 
   // The queries of the key head, and this token's key and value where the share holds its slot.
   __device__ __forceinline__ void take_heads(const TokenLayer& layer, const shares::Share& s,
-                                             uint32_t tag) const {
+                                             const uint32_t* qkv) const {
     constexpr int kMost = shares::kGroup / shares::kWarps;
     const int lane = int(threadIdx.x) % 32, warp = team.thread() / 32;
     const int group = a.q_heads / a.kv_heads;
     const bool fresh = has_fresh(s) && warp < 2;
-    const uint64_t* const queries = a.qkv + (s.kv_head * group * kHead + 4 * lane) / 2;
-    const uint64_t* const pair =
-        a.qkv + ((a.q_heads + warp * a.kv_heads + s.kv_head) * kHead + 4 * lane) / 2;
-    const HeadFactors q_factors(layer.q_norm, a.rope);
-    const HeadFactors k_factors(layer.k_norm, a.rope);
+    const uint32_t* const queries = qkv + (s.kv_head * group * kHead + 4 * lane) / 2;
+    const uint32_t* const pair =
+        qkv + ((a.q_heads + warp * a.kv_heads + s.kv_head) * kHead + 4 * lane) / 2;
+    const HeadFactors q_factors = factors(layer.q_norm, own().q_norm);
+    const HeadFactors k_factors = factors(layer.k_norm, own().k_norm);
     const auto query = [&](int i) {
       const int g = warp + i * shares::kWarps;
       return queries + (g < group ? g : 0) * kHead / 2;
     };
-    Words w[kMost + 1];
-    await_words(w, tag, [&](int i) { return i < kMost ? query(i) : fresh ? pair : query(0); });
+    uint2 w[kMost + 1];
+    await_pairs(w, [&](int i) { return i < kMost ? query(i) : fresh ? pair : query(0); });
     float v[4];
 #pragma unroll
     for (int i = 0; i < kMost; ++i) {
       const int g = warp + i * shares::kWarps;
       if (g >= group) continue;
-      unpack(v, w[i].data());
+      unpack(v, w[i]);
       turn(v, q_factors, bool(layer.q_norm), a.eps);
       store_f32<4>(own().queries + g * kHead + 4 * lane, v);
     }
     if (fresh) {
-      unpack(v, w[kMost].data());
+      unpack(v, w[kMost]);
       if (warp == 0) turn(v, k_factors, bool(layer.k_norm), a.eps);
       store_f32<4>((warp == 0 ? own().key : own().value) + 4 * lane, v);
       K* const cache = static_cast<K*>(warp == 0 ? layer.cache_k : layer.cache_v) +
-                       slot * (warp == 0 ? a.k_stride : a.v_stride) + s.kv_head * kHead;
+                       place.slot * (warp == 0 ? a.k_stride : a.v_stride) + s.kv_head * kHead;
       store_f32<4>(cache + 4 * lane, v);
     }
     team.sync();
   }
 
   __device__ __forceinline__ void give_share(const TokenLayer& layer, const shares::Share& s,
-                                             uint32_t tag) const {
-    const int group = a.q_heads / a.kv_heads, fresh = slot - int(sequence.kv_begin);
+                                             uint32_t tag, uint32_t* att) const {
+    const int group = a.q_heads / a.kv_heads, fresh = place.slot - int(place.sequence.kv_begin);
     const int first = (s.kv_head * a.splits + s.split) * group;
     shares::finish_share<bf16, K, kHead, kTeamDepth>(
         args(layer), s, team, memory, own().queries,
@@ -176,39 +211,68 @@ struct TokenAttention {
                         tag);
             }
           } else {
-            put_columns(s.kv_head * group + g, d, sum / total, tag);
+            put_columns(att, s.kv_head * group + g, d, sum / total);
           }
         });
   }
 
   // A column of a head's output, one a lane, neighbours in neighbouring lanes.
-  __device__ __forceinline__ void put_columns(int head, int d, float v, uint32_t tag) const {
+  __device__ __forceinline__ void put_columns(uint32_t* att, int head, int d, float v) const {
     const float next = __shfl_down_sync(0xffffffffu, v, 1);
     const uint32_t pair = scaled_pair(pack_pair<bf16>(v, next));
-    if (d % 2 == 0) put_word(a.att + (head * kHead + d) / 2, pair, tag);
+    if (d % 2 == 0) put_pair(att + (head * kHead + d) / 2, pair);
   }
 
-  // As shares::merge, of 32 columns by one warp: a column a lane.
-  __device__ __forceinline__ void merge_columns(const shares::Share& s, int chunk,
-                                                uint32_t tag) const {
-    constexpr int kBatch = 8;
+  // As shares::merge, of 32 columns by one warp: a column a lane. What the shares have left is
+  // asked for together, up to kBatch of them: each wait for one more thing is a way to the L2 cache
+  // and back.
+  __device__ __forceinline__ void merge_columns(const shares::Share& s, int chunk, uint32_t tag,
+                                                uint32_t* att) const {
+    constexpr int kBatch = 12;
     const int lane = int(threadIdx.x) % 32, group = a.q_heads / a.kv_heads;
     const int g = chunk / (kHead / 32), d = chunk % (kHead / 32) * 32 + lane;
     const int first = s.kv_head * a.splits * group + g;
     const uint64_t* const column = a.shares + first * kHead + d;
     const int step = group * kHead;
+    Words stats[2] = {};
+    uint64_t w[kBatch] = {};
+    const auto await = [&](int part0, bool with_stats) {
+      bool all;
+      Patience patience;
+      do {
+        patience.use();
+        all = true;
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          if (with_stats && 32 * h + lane < s.parts) {
+            stats[h] = ask_words(a.stats + (first + (32 * h + lane) * group) * 2);
+          }
+        }
+#pragma unroll
+        for (int b = 0; b < kBatch; ++b) {
+          if (part0 + b < s.parts) w[b] = ask_word(column + (part0 + b) * step);
+        }
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          if (with_stats && 32 * h + lane < s.parts) all = all && stats[h].tagged(tag);
+        }
+#pragma unroll
+        for (int b = 0; b < kBatch; ++b) {
+          if (part0 + b < s.parts) all = all && uint32_t(w[b] >> 32) == tag;
+        }
+      } while (!all);
+      __syncwarp();
+    };
+    await(0, true);
     float2 mine[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int part = 32 * h + lane;
       mine[h] = make_float2(-INFINITY, 0);
-      if (part < s.parts) {
-        Words w[1];
-        await_words(w, tag, [&](int) { return a.stats + (first + part * group) * 2; });
-        mine[h] = make_float2(__uint_as_float(w[0].data().x), __uint_as_float(w[0].data().y));
+      if (32 * h + lane < s.parts) {
+        mine[h] =
+            make_float2(__uint_as_float(stats[h].data().x), __uint_as_float(stats[h].data().y));
       }
     }
-    __syncwarp();
     const float largest = warp_reduce<Max>(fmaxf(mine[0].x, mine[1].x));
     float weight[2], sum = 0;
 #pragma unroll
@@ -216,17 +280,16 @@ struct TokenAttention {
     const float total = warp_reduce<Sum>(fmaf(mine[0].y, weight[0], mine[1].y * weight[1]));
 #pragma unroll 1
     for (int part0 = 0; part0 < s.parts; part0 += kBatch) {
-      uint64_t w[kBatch];
-      await_words(w, tag, [&](int b) { return column + min(part0 + b, s.parts - 1) * step; });
-      __syncwarp();
+      if (part0 > 0) await(part0, false);
 #pragma unroll
       for (int b = 0; b < kBatch; ++b) {
+        const int part = part0 + b;
         const float of_part =
-            __shfl_sync(0xffffffffu, part0 < 32 ? weight[0] : weight[1], part0 % 32 + b);
-        if (part0 + b < s.parts) sum = fmaf(__uint_as_float(uint32_t(w[b])), of_part, sum);
+            __shfl_sync(0xffffffffu, part < 32 ? weight[0] : weight[1], part % 32);
+        if (part < s.parts) sum = fmaf(__uint_as_float(uint32_t(w[b])), of_part, sum);
       }
     }
-    put_columns(s.kv_head * group + g, d, sum / total, tag);
+    put_columns(att, s.kv_head * group + g, d, sum / total);
   }
 };
 

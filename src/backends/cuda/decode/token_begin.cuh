@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MIT
 // How the blocks of a token begin: words cleared, tables made, and the one meeting of all blocks.
 #pragma once
+#include "backends/cuda/decode/open_words.cuh"
 #include "backends/cuda/decode/token_product.cuh"
 
 namespace nibble::cuda {
 
-// Clears the words between blocks and waits until all blocks have done so.
+// Makes the words between blocks what means that nothing has come, and waits until all blocks have
+// done so.
 struct BeginTogether {
   unsigned* arrivals;
   __device__ __forceinline__ explicit BeginTogether(const TokenArgs& a) : arrivals(a.arrivals) {
     for (int i = int(blockIdx.x) * kTokenThreads + int(threadIdx.x); i < a.to_clear;
          i += int(gridDim.x) * kTokenThreads) {
-      a.cleared[i] = make_uint4(0, 0, 0, 0);
+      a.cleared[i] = make_uint4(kNothing, kNothing, kNothing, kNothing);
     }
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -63,7 +65,20 @@ __device__ __forceinline__ void set_up(const TokenArgs& a, std::byte* shared, Ph
                    w.ranks > 1 ? 1 : w.shape.halves * w.cut.all_parts());
     }
     if (t == 0) {
-      notes[phase] = {w.tasks(), w.slots, w.first, w.rank, w.ranks, w.cut.parts, w.shape.strips};
+      constexpr int cols = int(kUnitCols);
+      const int early = phase == kFfnDown ? w.early_tasks() : w.tasks();
+      const int middle = phase == kFfnDown ? w.unit_middle() : w.unit_end();
+      notes[phase] = {w.tasks(),
+                      w.slots,
+                      w.first,
+                      w.rank,
+                      w.ranks,
+                      w.cut.parts,
+                      w.shape.strips,
+                      early,
+                      w.unit_begin() * cols,
+                      middle * cols,
+                      w.unit_end() * cols};
     }
   }
 }

@@ -3,24 +3,25 @@
 // multiprocessor, clusters of blocks where the device has room for them.
 //
 // A layer has five phases: qkv, attention, attn_out, gate_up with swiglu, down. Blocks never meet
-// at a barrier: what one hands to others are tagged words (tagged_words.cuh), and a block waits for
-// those it needs. Norms are computed by every block for itself before its product, and heads (norm,
-// rotation, cache) by every team that attends with them: equal values cost less than an exchange.
-// The residual never leaves a block. Weights stream through a ring in shared memory, ahead of the
-// phase that uses them (weight_ring.cuh).
+// at a barrier: what one hands to others are words that say themselves whether they have come
+// (open_words.cuh, tagged_words.cuh), and a block waits for those it needs. Norms are computed by
+// every block for itself before its product, and heads (norm, rotation, cache) by every team that
+// attends with them: equal values cost less than an exchange. The residual never leaves a block.
+// Weights stream through a ring in shared memory, ahead of the phase that uses them
+// (weight_ring.cuh).
 //
-// Single buffers of words are enough: a word of a layer is written only after all blocks have read
-// that of the layer before, because every block has something of every product and each phase of
-// shared strips (token_plan.cuh) needs something of every block.
+// One buffer for the shares of attention of all layers is enough: they are written only after all
+// blocks have read those of the layer before, because every block has something of every product
+// and each phase of shared strips (token_plan.cuh) needs something of every block.
 //
 // Sums are those of the kernels of single ops, in the same order: the results are theirs, bit for
 // bit (gemv.cu, norm.cu, heads.cu, attention_decode.cu).
 //
 // What bounds it, on an H200 with the shape of Qwen3-4B at 512 tokens, in clocks a layer of about
-// 58,000: the units of a block, 422 where an even share were 373, at 60 to 75 each (arithmetic
-// without waits 50 to 60, copies without arithmetic 50); attention 12,000, half of it the exchange
-// before the merge; the exchanges after attn_out and down, with their norms, 5,000 to 8,000 each.
-// 829 tokens a second against 628 for a graph of launches.
+// 50,500: the units of a block, 422 where an even share were 373, at 53 each (23,000; memory alone
+// 21,000, the integer pipe 14,000); attention 12,000, of which heads, share and merge 3,000 each;
+// the norms 4,500 each, half of it waiting for words; between gate_up and down 2,700. A word takes
+// 2,000 clocks longer while copies of weights queue (see `hold`). 929 tokens a second.
 #include "backends/cuda/decode/held_ops.h"
 #include "backends/cuda/decode/token_attention.cuh"
 #include "backends/cuda/decode/token_begin.cuh"
@@ -51,21 +52,16 @@ __global__ void __launch_bounds__(kTokenThreads, 1)
   };
   const int of_layer = tasks_of(kQkv) + tasks_of(kAttnOut) + tasks_of(kGateUp) + tasks_of(kFfnDown);
   ring.begin(of_layer, of_layer + tasks_of(kLogits));
-  const TokenTask* task = ring.tasks;
+  uint32_t task = ring.tasks;
 
   bf16* const wide = reinterpret_cast<bf16*>(shared + a.memory.wide);
   bf16* const narrow = reinterpret_cast<bf16*>(shared + a.memory.narrow);
   const TokenLayer* const layers = reinterpret_cast<const TokenLayer*>(shared + a.memory.layers);
-  const TokenLane wide_lane(reinterpret_cast<const uint4*>(wide), zeros, lane);
-  const TokenLane narrow_lane(reinterpret_cast<const uint4*>(narrow), zeros, lane);
-  const PhaseWork out_work(a, kAttnOut, int(blockIdx.x), int(gridDim.x));
-  const PhaseWork down_work(a, kFfnDown, int(blockIdx.x), int(gridDim.x));
-  const int out_begin = out_work.unit_begin() * int(kUnitCols);
-  const int out_end = out_work.unit_end() * int(kUnitCols);
-  const int down_begin = down_work.unit_begin() * int(kUnitCols);
-  const int down_end = down_work.unit_end() * int(kUnitCols);
   Residual<kWide> residual(a.x, a.width);
-  const TokenAttention<K> attention(a, shared + a.memory.area);
+  ColumnStage stage(narrow);
+  __shared__ typename TokenAttention<K>::Place place;
+  const TokenAttention<K> attention(a, place, shared + a.memory.area);
+  residual.prepare(layers[0].attn_norm);
   cluster_wait();
   blocks.wait();
 
@@ -76,36 +72,59 @@ __global__ void __launch_bounds__(kTokenThreads, 1)
     const int phase = l == a.layers ? int(kLogits) : step % kLayerPhases;
     const TokenLayer& layer = layers[l];
     const uint32_t tag = uint32_t(l) + 1;
+    const int words = l * a.layer_words;
+    if (phase == kAttnOut) {
+      attention.attend(layer, tag, words);
+      residual.forget_weight();
+      stage.ask(a.att + words, notes[kAttnOut].begin, notes[kAttnOut].middle);
+    }
     const float* const row_scale = layer.weight[phase == kLogits ? int(kQkv) : phase].row_scale;
     const bool shared_strips = phase == kAttnOut || phase == kFfnDown;
+    const PhaseNote note = notes[phase];
+    const uint32_t* const columns = (phase == kAttnOut ? a.att : a.act) + words;
     if (shared_strips) {
-      if (phase == kAttnOut) attention.attend(layer, tag);
-      stage_columns(narrow, phase == kAttnOut ? a.att : a.act,
-                    phase == kAttnOut ? out_begin : down_begin,
-                    phase == kAttnOut ? out_end : down_end, tag);
+      stage.await(columns, note.begin, note.begin, note.middle);
+      ring.settle();
+      stage.ask(columns, note.middle, note.end);
+      residual.prepare(phase == kAttnOut ? layer.ffn_norm : layers[l + 1].attn_norm);
     } else {
-      const uint64_t* const sum = phase == kGateUp ? a.out : step > 0 ? a.down : nullptr;
-      residual.normalise(wide, sum, phase == kGateUp ? tag : tag - 1,
-                         phase == kGateUp ? layer.ffn_norm : layer.attn_norm, a.eps);
+      const uint32_t* const sum = phase == kGateUp ? a.out + words
+                                  : step > 0       ? a.down + words - a.layer_words
+                                                   : nullptr;
+      residual.normalise(wide, sum, phase == kGateUp ? layer.ffn_norm : layer.attn_norm, a.eps,
+                         ring);
       if (phase == kQkv) attention.begin(layer);
     }
-    const PhaseNote note = notes[phase];
-    const float scale = phase == kLogits ? 1.0f : first_scale(note, row_scale, phase);
-    TokenLane x = wide_lane;
-    if (shared_strips) x = narrow_lane;
+    const float scale = phase == kLogits ? 1.0f : first_scale(a, note, row_scale, phase);
+    const TokenLane x(reinterpret_cast<const uint4*>(shared_strips ? narrow : wide), zeros, lane);
     if (phase == kQkv) task = ring.tasks;
-    const int count = (note.tasks - warp + kTokenWarps - 1) / kTokenWarps;
-    multiply_tasks(ring, task, count, x, shared_strips && a.cluster > 1, phase != kLogits);
-    task += count;
+    // The tasks that need only the first columns, then the others. The last task's place in the
+    // ring is filled behind the next exchange: words would queue behind its copy. (Attention is
+    // long enough for both.)
+    int count = (note.early - warp + kTokenWarps - 1) / kTokenWarps;
+#pragma unroll 1
+    for (bool all = note.early == note.tasks;; all = true) {
+      const bool hold = all && phase != kQkv && phase != kLogits;
+      multiply_tasks(ring, task, count, x, shared_strips && a.cluster > 1, phase != kLogits, hold);
+      task += uint32_t(count) * uint32_t(sizeof(TokenTask));
+      if (all) break;
+      stage.await(columns, note.begin, note.middle, note.end);
+      count = (note.tasks - warp + kTokenWarps - 1) / kTokenWarps - count;
+    }
+    // The first columns that down wants have come by now; they are on their way while strips are
+    // finished.
+    if (phase == kGateUp) {
+      stage.ask(a.act + words, notes[kFfnDown].begin, notes[kFfnDown].middle);
+    }
     if (phase == kLogits) {
       __syncthreads();
       finish_logits(a, shared, note, row_scale);
     } else {
-      uint64_t* const to = phase == kQkv       ? a.qkv
+      uint32_t* const to = phase == kQkv       ? a.qkv
                            : phase == kAttnOut ? a.out
                            : phase == kGateUp  ? a.act
                                                : a.down;
-      finish_strips(a, shared, note, row_scale, phase, tag, scale, to);
+      finish_strips(a, shared, note, row_scale, phase, tag, scale, to + words);
     }
     // Whoever is done early sleeps here: warps that ask for words would keep others from them.
     __syncthreads();
@@ -174,6 +193,11 @@ bool launch_as(const Context& c, TokenArgs& a) {
   if (!c.cooperative || c.capability < 90) return false;
   // No part of a strip is empty.
   if (a.width < 4 * kUnitCols || a.q_heads < 4 || a.ffn < 4 * kUnitCols) return false;
+  // Tasks count bytes in 32 bits.
+  const auto bytes = [&](int64_t out, int64_t in) { return int64_t(packed_size(out, in)); };
+  if (std::max(bytes(a.vocab, a.width), bytes(2 * int64_t(a.ffn), a.width)) > 0xffffffff) {
+    return false;
+  }
   allow_shared(c, kernel);
   cudaLaunchConfig_t config = {};
   config.blockDim = dim3(kTokenThreads);
@@ -223,23 +247,27 @@ bool launch_as(const Context& c, TokenArgs& a) {
 template <class K>
 bool launch_with(const Context& c, TokenArgs& a) {
   a.splits = shares::splits_for<K, kHead>(c.sm_count, a.kv_heads);
-  // Words of two elements, or of one float; all of them in the scratch memory.
-  uint64_t* word = reinterpret_cast<uint64_t*>(c.scratch());
-  const auto take = [&](int64_t words) {
-    uint64_t* const begin = word;
-    word += (words + 1) / 2 * 2;
+  // Words of two elements, or tagged ones of one float; all of them in the scratch memory.
+  size_t bytes = 0;
+  const auto take = [&](int64_t at_least) {
+    std::byte* const begin = c.scratch() + bytes;
+    bytes += size_t(at_least + 127) / 128 * 128;
     return begin;
   };
+  const auto pairs = [&](int64_t elements) {
+    return reinterpret_cast<uint32_t*>(take(elements * 2));
+  };
+  a.qkv = pairs(int64_t(a.q_heads + 2 * a.kv_heads) * kHead);
+  a.att = pairs(int64_t(a.q_heads) * kHead);
+  a.out = pairs(a.width);
+  a.act = pairs(a.ffn);
+  a.down = pairs(a.width);
+  a.layer_words = int(bytes / sizeof(uint32_t));
+  take(int64_t(bytes) * (a.layers - 1));
   const int64_t shares = int64_t(a.q_heads) * a.splits;
-  a.qkv = take(int64_t(a.q_heads + 2 * a.kv_heads) * kHead / 2);
-  a.att = take(int64_t(a.q_heads) * kHead / 2);
-  a.out = take(a.width / 2);
-  a.act = take(a.ffn / 2);
-  a.down = take(a.width / 2);
-  a.stats = take(2 * shares);
-  a.shares = take(shares * kHead);
+  a.stats = reinterpret_cast<uint64_t*>(take(2 * shares * int64_t(sizeof(uint64_t))));
+  a.shares = reinterpret_cast<uint64_t*>(take(shares * kHead * int64_t(sizeof(uint64_t))));
   a.cleared = reinterpret_cast<uint4*>(c.scratch());
-  const size_t bytes = size_t(reinterpret_cast<std::byte*>(word) - c.scratch());
   if (bytes > Context::kScratchBytes) return false;
   a.to_clear = int(bytes / sizeof(uint4));
   a.arrivals = c.counters();

@@ -5,6 +5,7 @@
 // sums to the block that owns the strip; there a warp waits for all of a strip's sums and finishes
 // its rows, while others still multiply.
 #pragma once
+#include "backends/cuda/decode/open_words.cuh"
 #include "backends/cuda/decode/weight_ring.cuh"
 
 namespace nibble::cuda {
@@ -14,6 +15,15 @@ struct PhaseNote {
   int tasks;                             // of this block
   int slots, first, rank, ranks, parts;  // see PhaseWork; parts of a quarter
   int strips;                            // of one half
+  // Tasks that need only the columns begin .. middle of those this block stages, begin .. end.
+  int early, begin, middle, end;
+
+  __device__ __forceinline__ int strip(int slot, int phase, int cluster) const {
+    if (phase == kGateUp) {
+      return dealt_strip(strips, first + slot * int(gridDim.x), cluster);
+    }
+    return first + rank + slot * ranks;
+  }
 };
 
 __device__ __forceinline__ Unit unit_at(const std::byte* p, int lane) {
@@ -27,10 +37,9 @@ __device__ __forceinline__ Unit unit_at(const std::byte* p, int lane) {
 // Sends the sums of a part; `across`: to another block of the cluster, perhaps.
 __device__ __forceinline__ void send_rows(float acc0, float acc1, int lane, const TokenTask& task,
                                           bool across, bool counted) {
-  add_quarters(acc0, acc1);
   const int g = lane / 4, q = lane % 4;
   const uint32_t to = task.sums + uint32_t(g + 8 * q) * 4;
-  const float v = q ? acc1 : acc0;
+  const float v = row_of_quarters(acc0, acc1, q);
   if (across) {
     // Counted by their bytes, without a fence.
     if (q < 2) {
@@ -48,43 +57,49 @@ __device__ __forceinline__ void send_rows(float acc0, float acc1, int lane, cons
   }
 }
 
-// This warp's tasks of a phase: the next `count` of its list. x: the token's lanes.
-__device__ __forceinline__ void multiply_tasks(WeightRing& ring, const TokenTask* task, int count,
-                                               const TokenLane& x, bool across, bool counted) {
+// This warp's tasks of a phase: the next `count` of its list. x: the token's lanes. hold: the place
+// of the last is not filled, ring.settle() will.
+__device__ __forceinline__ void multiply_tasks(WeightRing& ring, uint32_t task, int count,
+                                               const TokenLane& x, bool across, bool counted,
+                                               bool hold) {
   const int lane = ring.lane;
 #pragma unroll 1
-  for (; count > 0; --count, ++task) {
-    const TokenTask t = *task;
-    const uint4* even = x.even + t.at * x.even_step;
-    const uint4* odd = x.odd + t.at * x.odd_step;
+  for (; count > 0; --count, task += uint32_t(sizeof(TokenTask))) {
+    const TokenTask t = task_at(task);
+    const uint4* token = x.unit(int(t.at()));
     float acc0 = 0, acc1 = 0;
     const std::byte* weights = ring.await();
-    int units = t.count;
+    int units = int(t.count());
 #pragma unroll 1
     for (; units > 1; units -= 2) {
       const Unit first = unit_at(weights, lane), second = unit_at(weights + kUnitBytes, lane);
-      multiply<bf16>(first, even, odd, acc0, acc1);
-      multiply<bf16>(second, even + x.even_step, odd + x.odd_step, acc0, acc1);
-      weights += 2 * kUnitBytes, even += 2 * x.even_step, odd += 2 * x.odd_step;
+      multiply<bf16>(first, token, acc0, acc1);
+      multiply<bf16>(second, token + x.step, acc0, acc1);
+      weights += 2 * kUnitBytes, token += 2 * x.step;
     }
-    if (units > 0) multiply<bf16>(unit_at(weights, lane), even, odd, acc0, acc1);
-    ring.release();
-    ring.fill();
+    if (units > 0) multiply<bf16>(unit_at(weights, lane), token, acc0, acc1);
+    // First what others wait for.
     send_rows(acc0, acc1, lane, t, across, counted);
+    ring.release();
+    if (hold && count == 1) {
+      ring.owed = true;
+    } else {
+      ring.fill();
+    }
   }
 }
 
 // The rows of this block's strips, by a warp a strip, as words of two.
 __device__ __forceinline__ void finish_strips(const TokenArgs& a, const std::byte* shared,
                                               const PhaseNote& note, const float* row_scale,
-                                              int phase, uint32_t tag, float scale, uint64_t* to) {
+                                              int phase, uint32_t tag, float scale, uint32_t* to) {
   const int lane = int(threadIdx.x) % 32, row = lane % 16;
   const bool swiglu = phase == kGateUp;
   const int half = swiglu ? lane / 16 : 0, per_slot = (swiglu ? 8 : 4) * note.parts * 16;
   const float* const sums = reinterpret_cast<const float*>(shared + a.memory.sums[phase]);
 #pragma unroll 1
   for (int slot = kTokenWarps - 1 - int(threadIdx.x) / 32; slot < note.slots; slot += kTokenWarps) {
-    const int strip = note.first + note.rank + slot * note.ranks;
+    const int strip = note.strip(slot, phase, a.cluster);
     if (row_scale && slot >= kTokenWarps) {
       scale = row_scale[(half * note.strips + strip) * int(kUnitRows) + row];
     }
@@ -101,16 +116,16 @@ __device__ __forceinline__ void finish_strips(const TokenArgs& a, const std::byt
     const float own = to_f32(rounded), next = __shfl_down_sync(0xffffffffu, own, 1);
     uint32_t pair = pack_pair<bf16>(own, next);
     if (swiglu) pair = scaled_pair(pair);
-    if (lane < 16 && lane % 2 == 0) put_word(to + (strip * int(kUnitRows) + lane) / 2, pair, tag);
+    if (lane < 16 && lane % 2 == 0) put_pair(to + (strip * int(kUnitRows) + lane) / 2, pair);
   }
 }
 // The scale of the row that this lane finishes first; asked for before the product.
-__device__ __forceinline__ float first_scale(const PhaseNote& note, const float* row_scale,
-                                             int phase) {
+__device__ __forceinline__ float first_scale(const TokenArgs& a, const PhaseNote& note,
+                                             const float* row_scale, int phase) {
   const int slot = kTokenWarps - 1 - int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
   if (!row_scale || slot >= note.slots) return 1.0f;
   const int strip =
-      note.first + note.rank + slot * note.ranks + (phase == kGateUp ? lane / 16 * note.strips : 0);
+      note.strip(slot, phase, a.cluster) + (phase == kGateUp ? lane / 16 * note.strips : 0);
   return row_scale[strip * int(kUnitRows) + lane % 16];
 }
 

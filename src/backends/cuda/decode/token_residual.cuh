@@ -5,8 +5,9 @@
 // packs of eight r and r + 512, trees over 32 row threads and over the 16 of those follow. Thread t
 // of this kernel is row thread t and, where there are fewer threads than 512, t + kTokenThreads.
 #pragma once
-#include "backends/cuda/decode/tagged_words.cuh"
+#include "backends/cuda/decode/open_words.cuh"
 #include "backends/cuda/decode/token_args.h"
+#include "backends/cuda/decode/weight_ring.cuh"
 #include "backends/cuda/device/reduce.cuh"
 #include "backends/cuda/device/token_units.cuh"
 
@@ -20,6 +21,7 @@ template <bool kWide>
 struct Residual {
   static constexpr int kPacks = kWide ? 2 * kRounds : 1;
   uint4 kept[kPacks];  // bf16
+  float g[kPacks][8];  // the norm's weight
   int width;
 
   // Where pack `pack` begins: round pack / 2 of row threads; `width` or beyond: there is none.
@@ -35,19 +37,31 @@ struct Residual {
     }
   }
 
-  // Its norm as a token for the products, in shared memory; before that, where `sum` is not null,
-  // those words are awaited and added, rounded as they would be stored.
-  __device__ __forceinline__ void normalise(bf16* token, const uint64_t* sum, uint32_t tag,
-                                            const AnyFloats& weight, float eps) {
-    __shared__ alignas(16) float partial[kRowThreads / 32];
-    float g[kPacks][8], v[kPacks][8];
+  // The weight is not needed any more: frees its registers before this place.
+  __device__ __forceinline__ void forget_weight() {
 #pragma unroll
     for (int s = 0; s < kPacks; ++s) {
-      if (at(s) < width) weight.load<8, true>(at(s), g[s]);
+#pragma unroll
+      for (int k = 0; k < 8; ++k) g[s][k] = 0;
     }
+  }
+  // Loads the weight of the next norm, long before it is needed: what is asked for behind it would
+  // have to wait for it. A wide row has no registers for that.
+  __device__ __forceinline__ void prepare(const AnyFloats& weight) {
+    if constexpr (!kWide) load_weight(weight);
+  }
+
+  // Its norm as a token for the products, in shared memory; before that, where `sum` is not null,
+  // those words are awaited and added, rounded as they would be stored. Settles the ring when all
+  // have come.
+  __device__ __forceinline__ void normalise(bf16* token, const uint32_t* sum,
+                                            const AnyFloats& weight, float eps, WeightRing& ring) {
+    __shared__ alignas(16) float partial[kRowThreads / 32];
+    float v[kPacks][8];
+    if constexpr (kWide) load_weight(weight);
 #pragma unroll
     for (int s = 0; s < kPacks; ++s) {
-      if (sum && at(s) < width) add(s, sum + at(s) / 2, tag);
+      if (sum && at(s) < width) add(s, sum + at(s) / 2);
       unpack(kept[s], v[s]);
     }
 #pragma unroll
@@ -66,6 +80,7 @@ struct Residual {
       partial[threadIdx.x] = 0;
     }
     __syncthreads();
+    ring.settle();
     const float scale = 1.0f / sqrtf(sum_of_16(partial) / float(width) + eps);
 #pragma unroll
     for (int s = 0; s < kPacks; ++s) {
@@ -81,13 +96,19 @@ struct Residual {
   }
 
  private:
-  __device__ __forceinline__ void add(int s, const uint64_t* words, uint32_t tag) {
-    Words w[2];
-    await_words(w, tag, [&](int i) { return words + 2 * i; });
-    const uint2 low = w[0].data(), high = w[1].data();
+  __device__ __forceinline__ void load_weight(const AnyFloats& weight) {
+    forget_weight();
+#pragma unroll
+    for (int s = 0; s < kPacks; ++s) {
+      if (at(s) < width) weight.load<8, true>(at(s), g[s]);
+    }
+  }
+  __device__ __forceinline__ void add(int s, const uint32_t* words) {
+    uint4 sum = ask_chunk(words);
+    await_chunk(sum, words);
     float x[8], y[8];
     unpack(kept[s], x);
-    unpack(make_uint4(low.x, low.y, high.x, high.y), y);
+    unpack(sum, y);
 #pragma unroll
     for (int k = 0; k < 8; ++k) x[k] += y[k];
     kept[s] = pack(x);
@@ -119,19 +140,30 @@ struct Residual {
 
 // Columns begin .. end of a token (multiples of 128) that other blocks make, to shared memory. The
 // threads with the highest numbers take them: the lowest attend.
-__device__ __forceinline__ void stage_columns(bf16* token, const uint64_t* words, int begin,
-                                              int end, uint32_t tag) {
-  constexpr int kBatch = 2;
-  const int t = kTokenThreads - 1 - int(threadIdx.x), count = (end - begin) / 4;
-  words += begin / 2;
-  for (int first = t; first < count; first += kBatch * kTokenThreads) {
-    Words w[kBatch];
-    const int second = first + kTokenThreads < count ? first + kTokenThreads : first;
-    await_words(w, tag, [&](int i) { return words + 2 * (i ? second : first); });
-    reinterpret_cast<uint2*>(token)[first] = w[0].data();
-    if (second != first) reinterpret_cast<uint2*>(token)[second] = w[1].data();
+struct ColumnStage {
+  bf16* token;
+  int thread;
+  uint4 early = {};
+
+  __device__ __forceinline__ explicit ColumnStage(bf16* token)
+      : token(token), thread(kTokenThreads - 1 - int(threadIdx.x)) {}
+
+  // Asks for the first of the columns begin .. end, without waiting. words: of column 0.
+  __device__ __forceinline__ void ask(const uint32_t* words, int begin, int end) {
+    early = make_uint4(kNothing, kNothing, kNothing, kNothing);
+    if (begin + 8 * thread < end) early = ask_chunk(words + begin / 2 + 4 * thread);
   }
-  __syncthreads();
-}
+  // All of them, after ask(); the token in shared memory begins with column `origin`. Returns
+  // behind a barrier of the block.
+  __device__ __forceinline__ void await(const uint32_t* words, int origin, int begin, int end) {
+    for (int column = begin + 8 * thread; column < end; column += 8 * kTokenThreads) {
+      await_chunk(early, words + column / 2);
+      *reinterpret_cast<uint4*>(token + column - origin) = early;
+      const int next = column + 8 * kTokenThreads;
+      if (next < end) early = ask_chunk(words + next / 2);
+    }
+    __syncthreads();
+  }
+};
 
 }  // namespace nibble::cuda

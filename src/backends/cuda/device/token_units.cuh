@@ -2,12 +2,13 @@
 // Packed NVFP4 weights times one token, on tensor cores: what the kernels of one product (gemv.cu)
 // and of a whole token (decode/) share.
 //
-// The eight columns of the right operand, useless for one token, keep the scale blocks apart: in
-// one of two products it is zero except in the lanes (2 q, q), which hold block 2 q of the token,
-// in the other except in the lanes (2 q + 1, q), which hold block 2 q + 1. So D[row][2 q] and
-// D[row][2 q + 1] are the unscaled sums of those blocks, and they arrive in the lane that holds
-// that row's scales: one fp32 multiply-add a block. Codes become operands by shifts alone
-// (packed_layout.cuh); the token is kept times kTokenScale to undo their tiny exponent.
+// The eight columns of the right operand, useless for one token, keep the scale blocks apart: it is
+// zero except in the lanes (2 q, q) and (2 q + 1, q), which hold blocks 2 q and 2 q + 1 of the
+// token. In a product with the codes of the blocks 2 q, D[row][2 q] is the unscaled sum of that
+// block, in one with those of the blocks 2 q + 1, D[row][2 q + 1] is; the other columns are of no
+// use. They arrive in the lane that holds that row's scales: one fp32 multiply-add a block. Codes
+// become operands by shifts alone (packed_layout.cuh); the token is kept times kTokenScale to undo
+// their tiny exponent.
 //
 // The units of a strip are cut along K into quarters and these into parts of at most
 // kUnitsInFlight, by a rule that knows their number alone. A part is summed by one warp, the parts
@@ -74,27 +75,26 @@ __device__ __forceinline__ void two_products(float (&d)[4], uint32_t row, uint32
 
 // Where a lane reads the token from shared memory: its block of each unit, or zeros.
 struct TokenLane {
-  const uint4 *even, *odd;
-  int even_step, odd_step;
+  const uint4* first;  // two, of unit 0
+  int step;            // to the next unit
 
   __device__ __forceinline__ TokenLane(const uint4* token, const uint4* zeros, int lane) {
     const int g = lane / 4, q = lane % 4;
     const bool mine = g / 2 == q;
-    even = mine && g % 2 == 0 ? token + 2 * g : zeros;
-    odd = mine && g % 2 == 1 ? token + 2 * g : zeros;
-    even_step = even == zeros ? 0 : 16, odd_step = odd == zeros ? 0 : 16;
+    first = mine ? token + 2 * g : zeros;
+    step = mine ? 16 : 0;
   }
+  __device__ __forceinline__ const uint4* unit(int i) const { return first + i * step; }
 };
 
 template <class T>
-__device__ __forceinline__ void multiply(const Unit& u, const uint4* even, const uint4* odd,
-                                         float& acc0, float& acc1) {
+__device__ __forceinline__ void multiply(const Unit& u, const uint4* x, float& acc0, float& acc1) {
   float d[4] = {0, 0, 0, 0}, e[4] = {0, 0, 0, 0};
-  const uint4 x0 = even[0], x1 = even[1], y0 = odd[0], y1 = odd[1];
+  const uint4 x0 = x[0], x1 = x[1];
   two_products<T>(d, u.a0.x, u.a1.x, x0.x, x0.y, x0.z, x0.w);
-  two_products<T>(e, u.a0.z, u.a1.z, y0.x, y0.y, y0.z, y0.w);
+  two_products<T>(e, u.a0.z, u.a1.z, x0.x, x0.y, x0.z, x0.w);
   two_products<T>(d, u.a0.y, u.a1.y, x1.x, x1.y, x1.z, x1.w);
-  two_products<T>(e, u.a0.w, u.a1.w, y1.x, y1.y, y1.z, y1.w);
+  two_products<T>(e, u.a0.w, u.a1.w, x1.x, x1.y, x1.z, x1.w);
   const float2 s = scales_of(u.scales), s8 = scales_of(u.scales >> 16);
   acc0 = fmaf(s.x, d[0], acc0);
   acc0 = fmaf(s.y, e[1], acc0);
@@ -102,18 +102,18 @@ __device__ __forceinline__ void multiply(const Unit& u, const uint4* even, const
   acc1 = fmaf(s8.y, e[3], acc1);
 }
 
-// The quarters of rows g (acc0) and g + 8 (acc1), which the four lanes of a row have.
-__device__ __forceinline__ void add_quarters(float& acc0, float& acc1) {
-  acc0 += __shfl_xor_sync(0xffffffffu, acc0, 1);
-  acc1 += __shfl_xor_sync(0xffffffffu, acc1, 1);
-  acc0 += __shfl_xor_sync(0xffffffffu, acc0, 2);
-  acc1 += __shfl_xor_sync(0xffffffffu, acc1, 2);
+// The four lanes of a row have the quarters of rows g (acc0) and g + 8 (acc1): lane q = 0 gets the
+// first, lane 1 the second. Two lanes give each other what the other one needs.
+__device__ __forceinline__ float row_of_quarters(float acc0, float acc1, int q) {
+  float v = q % 2 ? acc1 : acc0;
+  v += __shfl_xor_sync(0xffffffffu, q % 2 ? acc0 : acc1, 1);
+  return v + __shfl_xor_sync(0xffffffffu, v, 2);
 }
 // Of a warp's 16 rows to sums[16].
 __device__ __forceinline__ void store_rows(float acc0, float acc1, int lane, float* sums) {
-  add_quarters(acc0, acc1);
   const int g = lane / 4, q = lane % 4;
-  if (q < 2) sums[g + 8 * q] = q ? acc1 : acc0;
+  const float v = row_of_quarters(acc0, acc1, q);
+  if (q < 2) sums[g + 8 * q] = v;
 }
 
 // The sums of a part's 16 rows to sums[16]; each unit's registers are filled from `next` as soon as
@@ -122,12 +122,10 @@ template <class T>
 __device__ __forceinline__ void sum_part(Unit (&units)[kUnitsInFlight], UnitRange r, UnitRange next,
                                          const TokenLane& x, int lane, float* sums) {
   float acc0 = 0, acc1 = 0;
-  const uint4* even = x.even + r.first * x.even_step;
-  const uint4* odd = x.odd + r.first * x.odd_step;
 #pragma unroll
   for (int i = 0; i < kUnitsInFlight; ++i) {
     if (i < r.count) {
-      multiply<T>(units[i], even + i * x.even_step, odd + i * x.odd_step, acc0, acc1);
+      multiply<T>(units[i], x.unit(r.first + i), acc0, acc1);
     }
     if (i < next.count) units[i].load(next.p + i * int(kUnitBytes), lane);
   }

@@ -85,8 +85,7 @@ __global__ void __launch_bounds__(kWarps*(kSwiglu ? 64 : 32)) gemv_kernel(Job j)
 #pragma unroll
     for (int i = 0; i < kUnitsInFlight; ++i) {
       if (k + i < last) {
-        multiply<T>(units[i], x.even + (k + i) * x.even_step, x.odd + (k + i) * x.odd_step, acc0,
-                    acc1);
+        multiply<T>(units[i], x.unit(k + i), acc0, acc1);
         if (k + i + kUnitsInFlight < last) {
           units[i].load(w + int64_t(k + i + kUnitsInFlight) * kUnitBytes, lane);
         }
