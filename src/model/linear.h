@@ -28,7 +28,7 @@ inline void linear_wgrad(Backend& be, const LinearGrad& g, Tensor dy, Tensor x,
     part.offset += run.row_begin * run.dw.dim(1);
     const Tensor dy_run = dy.columns(run.row_begin, run.dw.dim(0));
     const int64_t row = squares ? int64_t(squares->of.size()) : 0;
-    if (squares && row < squares->parts.dim(0) &&
+    if (squares && squares->parts && row < squares->parts.dim(0) &&
         be.linear_wgrad_squares(run.dw, squares->parts.slice(row, 1).view({GradSquares::kParts}),
                                 dy_run, x, part)) {
       squares->of.push_back(run.dw);
