@@ -67,7 +67,8 @@ class CudaBackend final : public Backend {
       std::memcpy(dst.data, host, dst.bytes());
       return;
     }
-    if (dst.bytes() <= kSmallBytes) {
+    // Recorded, a copy would bring what its place holds at every replay: below that is refused.
+    if (dst.bytes() <= kSmallBytes && !c_.capturing) {
       upload_small(dst, host);
       return;
     }
@@ -78,8 +79,9 @@ class CudaBackend final : public Backend {
   // Tables of a decoding step and the like: from memory of our own the copy needs no waiting for,
   // which is 10 us of a token.
   void upload_small(Tensor dst, const void* host) {
-    if (!small_.data())
+    if (!small_.data()) {
       small_ = cuda::allocate_pinned(kSmallUploads * kSmallBytes, "small uploads");
+    }
     if (small_next_ == kSmallUploads) {
       do_sync();  // all of them may be on their way
       small_next_ = 0;
