@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Ops that are held back while a sequence of them is recorded. Where together they are one token of
 // one sequence through the whole model, one launch replaces them (token_kernel.cu); otherwise they
-// are launched one by one, in order.
+// are launched one by one, in order, but for the pairs that attention_with_heads takes.
 #pragma once
 #include <functional>
 #include <span>

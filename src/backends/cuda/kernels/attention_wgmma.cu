@@ -7,12 +7,12 @@
 // The arithmetic is that of attention_flash.cu, in tiles of 128 keys instead of 64 (a NaN among
 // values of keys a query may not see shows in the tile's earlier queries).
 //
-// The two groups' products take turns, so that one's softmax runs beside the other's products: 100
-// against 95 us for 2048 tokens, measured in turns on an H200 (363 TFLOP/s; 8192 tokens 432,
-// 8 x 2048 384; attention_flash.cu has 297, 355 and 317). What bounds it is still the softmax:
-// 16,384 exponentials a tile are 1,024 clocks of their unit, with maxima, sums and roundings about
-// 1,800, beside 2,048 of products. An FP8 cache, which has to be widened by the warps that fill,
-// was slower than there (199 against 277) and is left to it.
+// The two groups' products take turns, so that one's softmax runs beside the other's products: 95
+// us instead of 100 for 2048 tokens on an H200 (363 TFLOP/s; 8192 tokens 432, 8 x 2048 384;
+// attention_flash.cu has 297, 355 and 317). What bounds it is still the softmax: 16,384
+// exponentials a tile are 1,024 clocks of their unit, with maxima, sums and roundings about 1,800,
+// beside 2,048 of products. An FP8 cache, which has to be widened by the warps that fill, was
+// slower than there (199 against 277) and is left to it.
 #include <cmath>
 
 #include "backends/cuda/device/dependency.cuh"

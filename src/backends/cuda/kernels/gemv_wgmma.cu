@@ -138,8 +138,9 @@ __device__ __forceinline__ void multiply(const Unit& u, uint64_t x, float (&acc)
   }
 }
 
-// More than are launched, so that registers are left to the small kernels before and after.
-constexpr int kLaunchThreads = 640;
+// Of the most groups. Where fewer are launched, registers are left to the small kernels before and
+// after.
+constexpr int kLaunchThreads = Cutter::kMaxGroups * kGroupThreads;
 
 template <class T, int kTokens, bool kSwiglu>
 __global__ void __launch_bounds__(kLaunchThreads, 1) gemv_wgmma_kernel(Job j) {

@@ -232,10 +232,6 @@ __global__ void sum_groups_kernel(AnyFloats dw, const float* partial, int64_t gr
   dw.set(i, add ? dw[i] + sum : sum);
 }
 
-bool rows_in_eights(const Tensor& t) {
-  return reinterpret_cast<uintptr_t>(t.data) % 16 == 0 && t.row_stride % kOwn == 0;
-}
-
 void back(const Context& c, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w,
           Tensor base, Tensor table, Accumulate accumulate) {
   BackArgs a;
@@ -266,8 +262,7 @@ void back(const Context& c, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rs
     }
     return;
   }
-  const bool aligned = rows_in_eights(dx) && rows_in_eights(dy) && rows_in_eights(x) &&
-                       (!base || rows_in_eights(base));
+  const bool aligned = in_packs<kOwn>(dx, dy, x, base);
   const Grid grid{dim3(unsigned(blocks)), dim3(unsigned(threads))};
   with_float(x.dtype, [&](auto t) {
     with_float(dy.dtype, [&](auto y) {
