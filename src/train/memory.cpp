@@ -160,7 +160,7 @@ TrainTensors make_train_tensors(TrainArenas& arenas, const Backend& be, const Co
         runs += int64_t(l->runs.size());
       }
     }
-    t.square_parts = packed.take(DType::f64, {runs, GradSquares::kParts});
+    t.square_parts = arenas.gradients.take(DType::f64, {runs, GradSquares::kParts});
   }
   return t;
 }
