@@ -217,6 +217,11 @@ void Trainer::add_update(std::vector<AdamwUpdate>& all, size_t i, double lr) con
   }
 }
 
+void Trainer::update(std::span<AdamwUpdate> updates, double clip) {
+  for (AdamwUpdate& u : updates) u.step.grad_scale = float(clip / progress.loss_scale);
+  be_.adamw_steps(updates);
+}
+
 // Returns false when a gradient is not finite; then nothing was updated.
 bool Trainer::update_resident(StepResult& r) {
   const std::vector<size_t> params = trained_params({});
@@ -238,8 +243,7 @@ bool Trainer::update_resident(StepResult& r) {
   const double limit = state_.settings().optimizer.grad_clip;
   // The usual 1e-6 keeps the clipped norm just below the limit.
   if (limit > 0) r.clip = std::min(1.0, limit / (r.grad_norm + 1e-6));
-  for (AdamwUpdate& u : updates) u.step.grad_scale = float(r.clip / progress.loss_scale);
-  be_.adamw_steps(updates);
+  update(updates, r.clip);
   return true;
 }
 
@@ -258,8 +262,7 @@ void Trainer::release_layer(int64_t layer, StepResult& r, double clip, double& s
                   " is not finite; it was left as it is";
     }
   }
-  for (AdamwUpdate& u : updates) u.step.grad_scale = float(clip / progress.loss_scale);
-  be_.adamw_steps(updates);
+  update(updates, clip);
   // Where updates go on beside the backward: two layers' gradients exist, so it may run ahead of
   // the updates by one layer.
   be_.await_updates(std::exchange(running_updates_, be_.mark_updates()));

@@ -68,6 +68,7 @@ class Trainer {
   void run_backward(StepTensors& t, const GradStream& stream, const PassHooks& hooks);
   GradStream grad_stream(bool first);
   void add_update(std::vector<AdamwUpdate>& all, size_t param, double lr) const;
+  void update(std::span<AdamwUpdate> updates, double clip);
   void finish_step(StepResult& r);
   bool update_resident(StepResult& r);
   void release_layer(int64_t layer, StepResult& r, double clip, double& squares);

@@ -44,6 +44,11 @@ __device__ __forceinline__ void store_chunk(uint32_t to, uint32_t a, uint32_t b,
 __device__ __forceinline__ void store_word(uint32_t to, uint32_t a) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(a) : "memory");
 }
+__device__ __forceinline__ uint32_t load_word(uint32_t from) {
+  uint32_t v;
+  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(v) : "r"(from) : "memory");
+  return v;
+}
 // Of an 8 x 8 matrix that a warp has as ldmatrix gives it.
 __device__ __forceinline__ uint32_t transposed_matrix(uint32_t v) {
   uint32_t t;

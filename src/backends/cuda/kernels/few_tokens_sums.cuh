@@ -98,11 +98,6 @@ __device__ __forceinline__ void wait_for_copy(uint32_t barrier, int phase) {
       "r"(phase)
       : "memory");
 }
-__device__ __forceinline__ float load_shared(uint32_t from) {
-  float v;
-  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(from) : "memory");
-  return v;
-}
 
 // What the threads of one group do with the sums of its tiles. A thread has rows g and g + 8 of its
 // warp's strip and of every eight tokens 2 q and 2 q + 1: sums 0, 1 and 2, 3.

@@ -233,7 +233,7 @@ __global__ void __launch_bounds__(kLaunchThreads, 1) gemv_wgmma_kernel(Job j) {
   const auto load = [&] {
     u.a0 = load_chunk(at);
     u.a1 = load_chunk(at + 512);
-    u.scales = __float_as_uint(load_shared(at + scales_at));
+    u.scales = load_word(at + scales_at);
   };
   const auto next_copy = [&](bool there_is) {
     __syncwarp();
