@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: MIT
 // Attention for many queries a sequence with the warpgroup products of compute capability 9.0:
-// bf16, heads of 128. A block takes 128 queries of one head; one group of four warps fills tiles of
-// 128 keys and values, two groups of 64 queries each multiply. The scores of one tile become
-// weights (maxima, exponentials) while the values of the one before are multiplied.
+// bf16, heads of 128. A block takes 128 queries of one head; one thread asks for tiles of 128 keys
+// and values (TMA), two groups of 64 queries each multiply. The scores of one tile become weights
+// (maxima, exponentials) while the values of the one before are multiplied.
 //
 // The arithmetic is that of attention_flash.cu, in tiles of 128 keys instead of 64 (a NaN among
 // values of keys a query may not see shows in the tile's earlier queries).
 //
-// The two groups' products take turns, so that one's softmax runs beside the other's products: 95
-// us instead of 100 for 2048 tokens on an H200 (363 TFLOP/s; 8192 tokens 432, 8 x 2048 384;
-// attention_flash.cu has 297, 355 and 317). What bounds it is still the softmax: 16,384
-// exponentials a tile are 1,024 clocks of their unit, with maxima, sums and roundings about 1,800,
-// beside 2,048 of products. An FP8 cache, which has to be widened by the warps that fill, was
-// slower than there (199 against 277) and is left to it.
+// The two groups' products take turns, so that one's softmax runs beside the other's products. On
+// an H200 2048 tokens take 70 us (492 TFLOP/s; 8192 tokens 590, 8 x 2048 478); with tiles copied by
+// a group of warps (cp.async) 94, as their instructions and their place in L1 stood in the others'
+// way. Tensor cores are busy half of the time: a tile takes 3,100 clocks for 2,048 of products, and
+// blocks of 2048 tokens have 3 us of beginning and end. An FP8 cache, which has to be widened by
+// the warps that fill, was slower than in attention_flash.cu (199 against 277) and is left to it.
 #include <cmath>
 
 #include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/tensor_copy.cuh"
 #include "backends/cuda/kernels/attention_groups.cuh"
+#include "backends/cuda/kernels/attention_maps.h"
 #include "backends/cuda/kernels/attention_paths.h"
 #include "backends/cuda/launch.h"
 
@@ -39,6 +41,7 @@ struct WgmmaArgs {
   Sequences sequences;
   int group;
   float scale;  // with log2 e
+  CUtensorMap k_map, v_map;
 };
 
 #if defined(NIBBLE_HAS_WGMMA)
@@ -225,11 +228,11 @@ __device__ __forceinline__ void write(const WgmmaArgs& a, const Rows& rows, cons
 
 #endif
 
-__global__ void __launch_bounds__(kThreads, 1) wgmma_kernel(WgmmaArgs a) {
+__global__ void __launch_bounds__(kThreads, 1) wgmma_kernel(const __grid_constant__ WgmmaArgs a) {
 #if defined(NIBBLE_HAS_WGMMA)
   enter();
   extern __shared__ unsigned char shared[];
-  __shared__ __align__(8) uint64_t barrier_words[2 * kStages];
+  __shared__ __align__(8) uint64_t barrier_words[2 * kStages + 1];
   const GroupPlace place;
   const int group = place.group, warp = place.warp;
   const Tile tile = find_tile(a.sequences, kQueries, int(blockIdx.y));
@@ -247,36 +250,64 @@ __global__ void __launch_bounds__(kThreads, 1) wgmma_kernel(WgmmaArgs a) {
     return KeyTile{base + QueryTile::kBytes + uint32_t(t % kStages * 2 + which) * KeyTile::kBytes};
   };
   const Barriers<kStages> barriers{shared_address(barrier_words)};
+  const PhaseBarrier q_there{shared_address(barrier_words + 2 * kStages)};
   if (threadIdx.x == 0) {
+    q_there.init(kGroupThreads);
     for (int i = 0; i < kStages; ++i) {
-      barriers.full(i).init(kGroupThreads);
+      barriers.full(i).init(1);
       barriers.empty(i).init(4 * kGroups);
     }
+    publish_barriers();
   }
   __syncthreads();
 
   if (group < 0) {
-    give_registers<56>();
-    const bf16* k = a.k.at(s.kv_begin, kv_head, kWidth);
-    const bf16* v = a.v.at(s.kv_begin, kv_head, kWidth);
-    fill(q_tile, a.q.at(int64_t(s.q_begin) + first, head, kWidth), a.q.stride, count);
-    for (int t = 0; t < tiles; ++t) {
+    give_registers<40>();
+    const int whole = keys / kKeys;
+    const auto is_free = [&](int t) {
       if (t >= kStages) barriers.empty(t).wait(unsigned(t / kStages - 1));
-      const int there = keys - t * kKeys;
-      fill(stage(t, 0), k + int64_t(t) * kKeys * a.k.stride, a.k.stride, there);
-      fill(stage(t, 1), v + int64_t(t) * kKeys * a.v.stride, a.v.stride, there);
-      asm volatile("cp.async.commit_group;" ::: "memory");
-      if (t == 0) continue;  // one stage stays on its way
-      asm volatile("cp.async.wait_group 1;" ::: "memory");
-      fence_for_wgmma();
-      barriers.full(t - 1).arrive();
-    }
-    asm volatile("cp.async.wait_group 0;" ::: "memory");
+    };
+    const auto load = [&](int t) {
+      const uint32_t barrier = barriers.full(t).address;
+      arrive_expecting(barrier, 2 * KeyTile::kBytes);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        tensor_load(stage(t, 0).base + half * KeyTile::kHalfBytes, a.k_map, 64 * half, kv_head,
+                    s.kv_begin + t * kKeys, barrier);
+      }
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        tensor_load(stage(t, 1).base + half * KeyTile::kHalfBytes, a.v_map, 64 * half, kv_head,
+                    s.kv_begin + t * kKeys, barrier);
+      }
+    };
+    if (threadIdx.x == 0 && whole > 0) load(0);
+    fill(q_tile, a.q.at(int64_t(s.q_begin) + first, head, kWidth), a.q.stride, count);
+    asm volatile("cp.async.wait_all;" ::: "memory");
     fence_for_wgmma();
-    barriers.full(tiles - 1).arrive();
+    q_there.arrive();
+    if (threadIdx.x == 0) {
+      for (int t = 1; t < whole; ++t) {
+        is_free(t);
+        load(t);
+      }
+    }
+    if (whole == tiles) return;
+    __syncwarp();
+    asm volatile("bar.sync 5, %0;" ::"n"(kGroupThreads) : "memory");
+    const int there = keys - whole * kKeys;
+    is_free(whole);
+    fill(stage(whole, 0), a.k.at(int64_t(s.kv_begin) + whole * kKeys, kv_head, kWidth), a.k.stride,
+         there);
+    fill(stage(whole, 1), a.v.at(int64_t(s.kv_begin) + whole * kKeys, kv_head, kWidth), a.v.stride,
+         there);
+    asm volatile("cp.async.wait_all;" ::: "memory");
+    fence_for_wgmma();
+    asm volatile("bar.sync 5, %0;" ::"n"(kGroupThreads) : "memory");
+    if (threadIdx.x == 0) barriers.full(whole).arrive();
     return;
   }
-  take_registers<224>();
+  take_registers<232>();
   const int row = group * kRows;
   Place at;
   at.row = row, at.count = count, at.tiles = tiles;
@@ -285,25 +316,32 @@ __global__ void __launch_bounds__(kThreads, 1) wgmma_kernel(WgmmaArgs a) {
   at.any_sees = before + first + min(row + kRows, count) - 1;
   at.last_of_keys = (max(at.any_sees, 1) - 1) / kKeys;
   Rows rows;
+  q_there.wait(0);
   attend(rows, q_tile, at, a.scale, warp, stage, barriers);
   if (row >= count) return;
   write(a, rows, q_tile, at, int64_t(s.q_begin) + first, head, group, warp);
 #endif
 }
 
-void run(const Context& c, const AttentionCall& call) {
+bool run(const Context& c, const AttentionCall& call) {
   allow_shared(c, wgmma_kernel);
-  const WgmmaArgs args{heads<bf16>(call.out),
-                       log_sums(call.lse),
-                       heads<const bf16>(call.q),
-                       heads<const bf16>(call.kv.k),
-                       heads<const bf16>(call.kv.v),
-                       sequences_of(call.sequences),
-                       int(call.group()),
-                       kLog2E / std::sqrt(float(kWidth))};
+  WgmmaArgs args{heads<bf16>(call.out),
+                 log_sums(call.lse),
+                 heads<const bf16>(call.q),
+                 heads<const bf16>(call.kv.k),
+                 heads<const bf16>(call.kv.v),
+                 sequences_of(call.sequences),
+                 int(call.group()),
+                 kLog2E / std::sqrt(float(kWidth)),
+                 {},
+                 {}};
+  if (!map_heads(args.k_map, call.kv.k, kKeys) || !map_heads(args.v_map, call.kv.v, kKeys)) {
+    return false;
+  }
   const unsigned tiles = tile_limit(call.tokens(), call.sequences.dim(0), kQueries);
   launch(c, {dim3(unsigned(call.q_heads()), tiles), dim3(kThreads), kSharedBytes}, wgmma_kernel,
          args);
+  return true;
 }
 
 }  // namespace
@@ -315,8 +353,7 @@ bool attention_wgmma(const Context& c, const AttentionCall& a) {
       c.shared_per_block < kSharedBytes + 64 || !heads_aligned(a.out, a.q, a.kv.k, a.kv.v)) {
     return false;
   }
-  run(c, a);
-  return true;
+  return run(c, a);
 }
 
 }  // namespace nibble::cuda

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+// Copies of boxes of a tensor into shared memory that run beside the threads (TMA): one thread
+// asks, the bytes are reported to a barrier (bulk_copy.cuh: arrive_expecting). Compute
+// capability 9.0; before it nothing here may be reached.
+#pragma once
+#include <cuda.h>
+
+#include "backends/cuda/device/bulk_copy.cuh"
+
+namespace nibble::cuda {
+
+// The box of `map` (kernels/attention_maps.h) that begins at column x of head y of row z; what lies
+// outside of the tensor becomes zero and is counted, too. The map is a kernel's argument
+// (__grid_constant__).
+__device__ __forceinline__ void tensor_load(uint32_t to, const CUtensorMap& map, int x, int y,
+                                            int z, uint32_t barrier) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to),
+      "l"(&map), "r"(x), "r"(y), "r"(z), "r"(barrier)
+      : "memory");
+#endif
+}
+
+}  // namespace nibble::cuda
