@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Inputs of a linear layer in the form its kernel reads: plain floats, or int8 tiles. The int8
-// rule is quant/int8.h's, bit for bit.
+// Inputs of a linear layer in the form its kernel reads: plain floats, pairs, or int8 tiles. The
+// int8 rule is quant/int8.h's, bit for bit.
 #include "backends/cpu/kernels/linear.h"
 #include "backends/cpu/kernels/packed_layout.h"
 #include "backends/cpu/simd/targets.h"
@@ -10,7 +10,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
-#include "backends/cpu/simd/vec-inl.h"
+#include "backends/cpu/kernels/gemm_element-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace nibble::cpu::HWY_NAMESPACE {
@@ -21,6 +21,21 @@ void float_rows(const Tensor& x, float* out, int64_t begin, int64_t end) {
     using T = std::remove_pointer_t<decltype(t)>;
     for (int64_t n = begin; n < end; ++n) convert(out + n * width, row<T>(x, n), width);
   });
+}
+
+void pair_rows(const Tensor& x, float* out, int64_t begin, int64_t end) {
+#if HWY_TARGET == HWY_AVX3
+  const int64_t width = x.shape[1], steps = gemm_steps(GemmElement::bf16_pair, width);
+  for (int64_t n = begin; n < end; ++n) {
+    const bf16_t* in = row<bf16_t>(x, n);
+    float* to = out + n * steps;
+    int64_t k = 0;
+    for (; k + 2 * kLanes <= width; k += 2 * kLanes) store(Pairs::load_steps(in + k), to + k / 2);
+    if (k < width) store_tail(Pairs::load_steps_tail(in + k, width - k), to + k / 2, steps - k / 2);
+  }
+#else
+  (void)x, (void)out, (void)begin, (void)end;
+#endif
 }
 
 constexpr int kVectors = 32 / kLanes;
@@ -90,10 +105,14 @@ HWY_AFTER_NAMESPACE();
 namespace nibble::cpu {
 
 HWY_EXPORT(float_rows);
+HWY_EXPORT(pair_rows);
 HWY_EXPORT(int8_rows);
 
 void rows_to_float(const Tensor& x, float* out, int64_t begin, int64_t end) {
   HWY_DYNAMIC_DISPATCH(float_rows)(x, out, begin, end);
+}
+void rows_to_pairs(const Tensor& x, float* out, int64_t begin, int64_t end) {
+  HWY_DYNAMIC_DISPATCH(pair_rows)(x, out, begin, end);
 }
 void rows_to_int8(const Tensor& x, Int8Tile* out, int64_t group, int64_t begin, int64_t end) {
   HWY_DYNAMIC_DISPATCH(int8_rows)(x, out, group, begin, end);

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: MIT
-// One matrix product for many rows: C [M, N] = A . B with both factors copied into contiguous fp32
+// One matrix product for many rows: C [M, N] = A . B with both factors copied into contiguous
 // panels (converted, transposed or decoded on the way) and a register-blocked kernel over them.
 //
 // An element of C is always the same sequence of operations: fused multiply-adds along K from zero
 // in chunks of gemm_chunk(K), the chunks added in order. So it depends neither on M and N, nor on
 // where in C it lies, nor on threads; targets with fused multiply-adds agree bit for bit.
+//
+// Where both factors are exact in bf16 and the processor multiplies pairs of bf16 (vdpbf16ps), the
+// panels hold those: twice the products an instruction, half the bytes. That instruction is two
+// fused multiply-adds with a rounding each, the upper half of a pair first; the earlier element of
+// K lies there, so the sequence of operations and the bits are those of fp32 panels. Only numbers
+// below 2^-126 differ: it takes them as zero and makes no such sums.
 #pragma once
 #include <cstdint>
 
 #include "backend/backend.h"
-#include "backends/cpu/kernels/linear.h"
 
 namespace nibble::cpu {
 
@@ -19,6 +24,14 @@ struct Context;
 constexpr int64_t gemm_chunk(int64_t k) {
   const int64_t parts = (k + 319) / 320;
   return parts == 0 ? 0 : ((k + parts - 1) / parts + 15) / 16 * 16;
+}
+
+// What 32 bits of a panel are: a step of the kernels along K.
+enum class GemmElement { f32, bf16_pair };
+constexpr int64_t gemm_depth(GemmElement e) { return e == GemmElement::bf16_pair ? 2 : 1; }
+// 32-bit steps of K elements; an odd K ends with a zero.
+constexpr int64_t gemm_steps(GemmElement e, int64_t k) {
+  return (k + gemm_depth(e) - 1) / gemm_depth(e);
 }
 
 // A factor seen as [outer, K]: outer are the rows of A or the columns of B, K is summed over.
@@ -47,9 +60,19 @@ struct GemmOutput {
   uint64_t seed = 0, stream = 0, offset = 0;
 };
 
+// What this product takes on this processor, A being of type `a`.
+GemmElement gemm_element(DType a, const GemmFactor& b);
+
+// Rows of A in steps, 32 bits each and moved as floats whatever they hold; gemm_element says which.
+struct GemmRows {
+  GemmElement element;
+  const float* steps;
+  int64_t stride, count;
+};
+
 void gemm(Context& c, const GemmOutput& out, const GemmFactor& a, const GemmFactor& b);
-// The same bits where A has few rows, which are floats, and B has them along K (`outer_by_k`).
-void gemm_few(Context& c, const GemmOutput& out, const FloatRows& a, const GemmFactor& b);
+// The same bits where A has few rows and B has them along K (`outer_by_k`).
+void gemm_few(Context& c, const GemmOutput& out, const GemmRows& a, const GemmFactor& b);
 
 // --- Between gemm.cpp (blocking, threads) and gemm_kernels.cpp (SIMD) ---
 struct GemmTile {
@@ -57,11 +80,13 @@ struct GemmTile {
 };
 GemmTile gemm_tile();
 // Panels of B: tile.cols columns, all of K.
-void gemm_pack_b(const GemmFactor& b, int64_t panel_begin, int64_t panel_end, float* panels);
+void gemm_pack_b(GemmElement element, const GemmFactor& b, int64_t panel_begin, int64_t panel_end,
+                 float* panels);
 
 // One thread's share: rows and columns of C in units of tiles. The panels of B begin at
 // `panels`, for column tile `first_panel`.
 struct GemmTask {
+  GemmElement element;
   int64_t row_begin, row_end, col_begin, col_end;
   const float* panels;
   int64_t first_panel;
@@ -71,10 +96,10 @@ struct GemmTask {
 struct GemmScratch {
   int64_t a_panels, tiles;
 };
-GemmScratch gemm_scratch(const GemmFactor& a, int64_t tile_rows, int64_t tile_cols);
+GemmScratch gemm_scratch(GemmElement element, int64_t k, int64_t tile_rows, int64_t tile_cols);
 void gemm_task(const GemmOutput& out, const GemmFactor& a, const GemmTask& task);
 int64_t gemm_few_scratch(int64_t rows);  // floats
-void gemm_few_panels(const GemmOutput& out, const FloatRows& x, const GemmFactor& b, int64_t begin,
+void gemm_few_panels(const GemmOutput& out, const GemmRows& x, const GemmFactor& b, int64_t begin,
                      int64_t end, float* scratch);
 
 }  // namespace nibble::cpu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Panels of a matrix product: P outer elements wide (whole vectors), K long, [k][P], zero beyond
-// the outer end. Compiled once per target.
+// Panels of a matrix product: P outer elements wide (whole vectors), K long, [step][P], zero beyond
+// the outer end. k0 and kc count steps, of E::kDepth elements of K. Compiled once per target.
 #if defined(NIBBLE_CPU_KERNELS_GEMM_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef NIBBLE_CPU_KERNELS_GEMM_PACK_INL_H_
 #undef NIBBLE_CPU_KERNELS_GEMM_PACK_INL_H_
@@ -8,8 +8,7 @@
 #define NIBBLE_CPU_KERNELS_GEMM_PACK_INL_H_
 #endif
 
-#include "backends/cpu/kernels/gemm.h"
-#include "backends/cpu/simd/tile-inl.h"
+#include "backends/cpu/kernels/gemm_element-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace nibble::cpu::HWY_NAMESPACE {
@@ -32,6 +31,33 @@ HWY_NOINLINE void pack_k_by_outer(const GemmFactor& f, int64_t outer0, int64_t k
     }
   }
 }
+
+#if HWY_TARGET == HWY_AVX3
+// The same in pairs: two rows become one.
+template <int P>
+HWY_NOINLINE void pack_pairs_k_by_outer(const GemmFactor& f, int64_t outer0, int64_t k0, int64_t kc,
+                                        float* panel) {
+  const auto* data = reinterpret_cast<const uint16_t*>(f.dense.data) + outer0;
+  const bool whole = outer0 + P <= f.outer;
+  alignas(64) uint16_t buffers[2][P] = {};
+  for (int64_t k = 2 * k0; k < 2 * (k0 + kc); k += 2, panel += P) {
+    const uint16_t* in[2];
+    for (int i = 0; i < 2; ++i) {
+      in[i] = data + (k + i) * f.dense.row_stride;
+      if (whole && k + i < f.k) continue;
+      // Past the end of an odd K is zero.
+      const int64_t n = k + i < f.k ? HWY_MIN(int64_t(P), f.outer - outer0) : 0;
+      std::memset(buffers[i], 0, sizeof(buffers[i]));
+      if (n > 0) std::memcpy(buffers[i], in[i], size_t(n) * sizeof(uint16_t));
+      in[i] = buffers[i];
+    }
+    for (int v = 0; v < P; v += kLanes) {
+      hn::Store(Pairs::join(hn::LoadU(D16(), in[0] + v), hn::LoadU(D16(), in[1] + v)), DF(),
+                panel + v);
+    }
+  }
+}
+#endif
 
 // v[i] = row i becomes v[j] = column j, kLanes by kLanes.
 HWY_INLINE void transpose(VF (&v)[kLanes]) {
@@ -77,7 +103,7 @@ HWY_INLINE void transpose(VF (&v)[kLanes]) {
 }
 
 // K contiguous: kLanes outer rows at a time.
-template <int P, class T>
+template <class E, int P, class T>
 HWY_NOINLINE void pack_outer_by_k(const GemmFactor& f, int64_t outer0, int64_t k0, int64_t kc,
                                   float* panel) {
   const DF df;
@@ -87,19 +113,21 @@ HWY_NOINLINE void pack_outer_by_k(const GemmFactor& f, int64_t outer0, int64_t k
       const int64_t steps = HWY_MIN(int64_t(kLanes), kc - k);
       float* out = panel + k * P + o;
       VF v[kLanes];
-      if (steps == kLanes) {
-        const T* in = row<T>(f.dense, outer0 + o) + k0 + k;
+      if (steps == kLanes && (k0 + k + kLanes) * E::kDepth <= f.k) {
+        const T* in = row<T>(f.dense, outer0 + o) + (k0 + k) * E::kDepth;
 #pragma GCC unroll 16
         for (int i = 0; i < kLanes; ++i) {
-          v[i] = i < rows ? load(in + i * f.dense.row_stride) : hn::Zero(df);
+          v[i] = i < rows ? E::load_steps(in + i * f.dense.row_stride) : hn::Zero(df);
         }
         transpose(v);
 #pragma GCC unroll 16
         for (int i = 0; i < kLanes; ++i) hn::Store(v[i], df, out + i * P);
         continue;
       }
+      const int64_t first = (k0 + k) * E::kDepth, n = HWY_MIN(steps * E::kDepth, f.k - first);
       for (int64_t i = 0; i < kLanes; ++i) {
-        v[i] = i < rows ? load_tail(row<T>(f.dense, outer0 + o + i) + k0 + k, steps) : hn::Zero(df);
+        v[i] = i < rows ? E::load_steps_tail(row<T>(f.dense, outer0 + o + i) + first, n)
+                        : hn::Zero(df);
       }
       transpose(v);
       for (int64_t i = 0; i < steps; ++i) hn::Store(v[i], df, out + i * P);
@@ -110,181 +138,36 @@ HWY_NOINLINE void pack_outer_by_k(const GemmFactor& f, int64_t outer0, int64_t k
 // Panels side by side, in short pieces of K: rows of the source are read in order where they are
 // what is contiguous, and what is written in pieces stays in the first-level cache.
 // Panel p begins `width` <= P outer elements after the one before.
-template <int P>
+template <class E, int P>
 void pack_dense(const GemmFactor& f, int64_t outer0, int64_t width, int64_t panel_count,
                 int64_t panel_stride, int64_t k0, int64_t kc, float* panels) {
-  with_type(f.dense.dtype, [&](auto* t) {
-    using T = std::remove_pointer_t<decltype(t)>;
-    const bool rows_are_k = f.layout == GemmFactor::Layout::k_by_outer;
-    const int64_t piece = rows_are_k ? 8 : 64;
+  const bool rows_are_k = f.layout == GemmFactor::Layout::k_by_outer;
+  const int64_t piece = rows_are_k ? 8 : 64;
+  // pack(outer, first step, steps, panel)
+  const auto in_pieces = [&](auto pack) {
     for (int64_t k = 0; k < kc; k += piece) {
       const int64_t steps = HWY_MIN(piece, kc - k);
       for (int64_t p = 0; p < panel_count; ++p) {
-        float* panel = panels + p * panel_stride + k * P;
-        if (rows_are_k) {
-          pack_k_by_outer<P, T>(f, outer0 + p * width, k0 + k, steps, panel);
-        } else {
-          pack_outer_by_k<P, T>(f, outer0 + p * width, k0 + k, steps, panel);
-        }
+        pack(outer0 + p * width, k0 + k, steps, panels + p * panel_stride + k * P);
       }
     }
-  });
-}
-
-// 2 * e2m1 as signed bytes.
-alignas(16) constexpr uint8_t kDoubledCodes[16] = {0, 1,    2,    3,    4,    6,    8,    12,
-                                                   0, 0xff, 0xfe, 0xfd, 0xfc, 0xfa, 0xf8, 0xf4};
-
-// Eight columns of a tile as doubled codes: half a block (64 bytes) into 16 rows `stride` apart.
-HWY_INLINE void decode_half(const uint8_t* half, int8_t* out, int64_t stride) {
-  const hn::Full128<uint8_t> d8;
-  const hn::Full128<uint16_t> d16;
-  const hn::Full128<uint32_t> d32;
-  const auto table = hn::Load(d8, kDoubledCodes);
-  const auto mask = hn::Set(d8, uint8_t(15));
-  for (int q = 0; q < 4; ++q) {
-    const auto c = hn::LoadU(d8, half + 16 * q);
-    const auto shifted = hn::BitCast(d8, hn::ShiftRight<4>(hn::BitCast(d16, c)));
-    const auto low = hn::BitCast(d32, hn::TableLookupBytes(table, hn::And(c, mask)));
-    const auto high = hn::BitCast(d32, hn::TableLookupBytes(table, hn::And(shifted, mask)));
-    alignas(16) uint32_t rows[8];
-    hn::Store(hn::InterleaveLower(d32, low, high), d32, rows);
-    hn::Store(hn::InterleaveUpper(d32, low, high), d32, rows + 4);
-    for (int r = 0; r < 4; ++r) std::memcpy(out + (4 * q + r) * stride, rows + 2 * r, 8);
-  }
-}
-
-// NVFP4 with K along its rows: P columns of every row, times k_scale.
-template <int P>
-HWY_NOINLINE void pack_packed_k_by_outer(const GemmFactor& f, int64_t outer0, float* panel) {
-  static_assert(P % 8 == 0 && P % kLanes == 0 && 16 % kLanes == 0);
-  const DF df;
-  const hn::Rebind<int8_t, DF> d8;
-  const int64_t strip_bytes = tiles_across(f.outer) * kTileBytes;
-  const int64_t padded = tiles_across(f.outer) * kTileCols;
-  for (int64_t k0 = 0; k0 < f.k; k0 += kTileRows) {
-    const uint8_t* strip = f.packed + k0 / kTileRows * strip_bytes;
-    alignas(64) int8_t codes[kTileRows * P] = {};
-    alignas(64) float scales[(P + 15) / 16][kTileRows] = {};
-    for (int64_t i = 0; i < P && outer0 + i < padded; i += 8) {
-      const int64_t col = outer0 + i;
-      const uint8_t* tile = strip + col / kTileCols * kTileBytes;
-      const int64_t block = col % kTileCols / 16;
-      decode_half(tile + 128 * block + 64 * (col % 16 / 8), codes + i, P);
-      if (i % 16 != 0) continue;
-      for (int part = 0; part < kParts; ++part) {
-        const VF s = decode_scales(tile + kTileCodeBytes + 16 * block + kLanes * part);
-        store(hn::Mul(s, hn::Set(df, 128.0f)), scales[i / 16] + kLanes * part);
+  };
+  const auto pack_as = [&](auto* t) {
+    using T = std::remove_pointer_t<decltype(t)>;
+    in_pieces([&](int64_t outer, int64_t k, int64_t steps, float* panel) {
+      if (!rows_are_k) {
+        pack_outer_by_k<E, P, T>(f, outer, k, steps, panel);
+      } else if constexpr (E::kDepth == 1) {
+        pack_k_by_outer<P, T>(f, outer, k, steps, panel);
+      } else {
+        pack_pairs_k_by_outer<P>(f, outer, k, steps, panel);
       }
-    }
-    const int64_t rows = HWY_MIN(kTileRows, f.k - k0);
-    for (int64_t r = 0; r < rows; ++r, panel += P) {
-      for (int v = 0; v < P / kLanes; ++v) {
-        const VF code =
-            hn::ConvertTo(df, hn::PromoteTo(DI(), hn::LoadU(d8, codes + r * P + v * kLanes)));
-        VF w = hn::Mul(code, hn::Set(df, scales[v * kLanes / 16][r]));  // exact
-        if (f.k_scale) w = hn::Mul(w, hn::Set(df, f.k_scale[k0 + r]));
-        store(w, panel + v * kLanes);
-      }
-    }
-  }
-}
-
-// One vector of rows of a packed weight: its codes in a tile's half block by column.
-class CodeColumns {
- public:
-#if HWY_TARGET == HWY_AVX3
-  // A 32-bit lane holds eight codes; a permutation looks at the lowest.
-  HWY_INLINE explicit CodeColumns(const uint8_t* half)
-      : codes_(hn::LoadU(DU(), reinterpret_cast<const uint32_t*>(half))) {}
-  template <int column>
-  HWY_INLINE VF get() const {
-    alignas(64) static constexpr float kTable[16] = {0,     1,  2,  3,  4,  6,  8,  12,
-                                                     -0.0f, -1, -2, -3, -4, -6, -8, -12};
-    const VU index = hn::ShiftRight<8 * (column % 4) + column / 4 * 4>(codes_);
-    return VF{_mm512_permutexvar_ps(index.raw, hn::Load(DF(), kTable).raw)};
-  }
-
- private:
-  VU codes_;
-#else
-  HWY_INLINE explicit CodeColumns(const uint8_t* half) {
-    const auto table = hn::LoadDup128(DB(), kDoubledCodes);
-    const auto mask = hn::Set(DB(), uint8_t(15));
-    const auto c = hn::LoadU(DB(), half);
-    const auto shifted =
-        hn::BitCast(DB(), hn::ShiftRight<4>(hn::BitCast(hn::Repartition<uint16_t, DI>(), c)));
-    codes_[0] = hn::BitCast(DI(), hn::TableLookupBytes(table, hn::And(c, mask)));
-    codes_[1] = hn::BitCast(DI(), hn::TableLookupBytes(table, hn::And(shifted, mask)));
-  }
-  template <int column>
-  HWY_INLINE VF get() const {
-    VI i = codes_[column / 4];
-    if constexpr (column % 4 < 3) i = hn::ShiftLeft<24 - 8 * (column % 4)>(i);
-    return hn::ConvertTo(DF(), hn::ShiftRight<24>(i));
-  }
-
- private:
-  using DB = hn::Repartition<uint8_t, DI>;
-  VI codes_[2];
-#endif
-};
-
-// Blocks of 16 columns of 2 * kLanes rows of a packed weight; rows beyond the end are zero.
-class PackedRows {
- public:
-  PackedRows(const GemmFactor& f, int64_t row0) {
-    const int64_t strip_bytes = tiles_across(f.k) * kTileBytes;
-    for (int v = 0; v < 2; ++v) {
-      const int64_t r = row0 + v * kLanes;
-      inside_[v] = r < f.outer ? 128.0f : 0.0f;
-      rows_[v] = r < f.outer ? r % kTileRows : 0;
-      strips_[v] = f.packed + (r < f.outer ? r / kTileRows * strip_bytes : 0);
-    }
-  }
-  // use(i, w0, w1) with column i of block `block`, i < 16.
-  template <class F>
-  HWY_INLINE void decode(int64_t block, F use) const {
-    const DF df;
-    const uint8_t* codes[2];
-    VF scale[2];
-    for (int v = 0; v < 2; ++v) {
-      const uint8_t* tile = strips_[v] + block / 4 * kTileBytes;
-      codes[v] = tile + 128 * (block % 4) + 4 * rows_[v];
-      scale[v] = hn::Mul(decode_scales(tile + kTileCodeBytes + 16 * (block % 4) + rows_[v]),
-                         hn::Set(df, inside_[v]));
-    }
-    for (int h = 0; h < 2; ++h) {
-      const CodeColumns c0(codes[0] + 64 * h), c1(codes[1] + 64 * h);
-      const auto column = [&](auto i) HWY_ATTR {
-        constexpr int kColumn = decltype(i)::value;
-        use(8 * h + kColumn, hn::Mul(c0.template get<kColumn>(), scale[0]),
-            hn::Mul(c1.template get<kColumn>(), scale[1]));  // exact
-      };
-      column(std::integral_constant<int, 0>()), column(std::integral_constant<int, 1>());
-      column(std::integral_constant<int, 2>()), column(std::integral_constant<int, 3>());
-      column(std::integral_constant<int, 4>()), column(std::integral_constant<int, 5>());
-      column(std::integral_constant<int, 6>()), column(std::integral_constant<int, 7>());
-    }
-  }
-
- private:
-  const uint8_t* strips_[2];
-  int64_t rows_[2];
-  float inside_[2];
-};
-
-// NVFP4 with K along its columns: steps [k0, k0 + kc), whole blocks of 16, of P rows.
-template <int P>
-HWY_NOINLINE void pack_packed_outer_by_k(const GemmFactor& f, int64_t outer0, int64_t k0,
-                                         int64_t kc, float* panel) {
-  static_assert(P == 2 * kLanes);
-  const PackedRows rows(f, outer0);
-  for (int64_t b = k0 / 16; b < (k0 + kc) / 16; ++b, panel += 16 * P) {
-    rows.decode(b, [&](int i, VF w0, VF w1) HWY_ATTR {
-      hn::Store(w0, DF(), panel + i * P);
-      hn::Store(w1, DF(), panel + i * P + kLanes);
     });
+  };
+  if constexpr (E::kDepth == 1) {
+    with_type(f.dense.dtype, pack_as);
+  } else {
+    pack_as(static_cast<bf16_t*>(nullptr));
   }
 }
 

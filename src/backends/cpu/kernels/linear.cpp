@@ -22,10 +22,10 @@ int64_t grain_for(int64_t items, int64_t bytes_per_item, int64_t tokens, int thr
 }
 
 // x as floats, rounded through NVFP4 for W4A4. Float input is used where it lies.
-FloatRows float_activations(Context& c, const Tensor& x, Activations activations) {
+GemmRows float_activations(Context& c, const Tensor& x, Activations activations) {
   const int64_t n = x.dim(0), width = x.dim(1);
   if (activations == Activations::none && x.dtype == DType::f32) {
-    return {x.as<float>(), x.row_stride, n, width};
+    return {GemmElement::f32, x.as<float>(), x.row_stride, n};
   }
   const size_t float_bytes = size_t(n * width) * sizeof(float);
   const size_t code_bytes = activations == Activations::nvfp4 ? size_t(n * width) : 0;
@@ -40,7 +40,15 @@ FloatRows float_activations(Context& c, const Tensor& x, Activations activations
     quantize_rows(rows, end - begin, width, ScaleRule::absmax, 1.0f, row_codes, scales);
     dequantize_rows(row_codes, scales, end - begin, width, 1.0f, rows);
   });
-  return {out, width, n, width};
+  return {GemmElement::f32, out, width, n};
+}
+
+GemmRows pair_activations(Context& c, const Tensor& x) {
+  const int64_t n = x.dim(0), steps = gemm_steps(GemmElement::bf16_pair, x.dim(1));
+  float* out = c.activations.get_as<float>(size_t(n * steps));
+  for_rows(c.pool, n, steps,
+           [&](int64_t begin, int64_t end, int) { rows_to_pairs(x, out, begin, end); });
+  return {GemmElement::bf16_pair, out, steps, n};
 }
 
 Int8Rows int8_activations(Context& c, const Tensor& x) {
@@ -82,7 +90,7 @@ void int8_product(Context& c, const LinearOutput& o, const Tensor& x, const Line
 // From here on a block of weights is worth unpacking for all threads.
 constexpr int64_t kManyTokens = 192;
 
-// x in its own type, or as floats. The two products give the same bits.
+// x in its own type, or as floats or pairs. The two products give the same bits.
 void float_product(Context& c, const GemmOutput& out, Tensor x, const LinearWeight& w,
                    Activations activations) {
   using Layout = GemmFactor::Layout;
@@ -92,12 +100,14 @@ void float_product(Context& c, const GemmOutput& out, Tensor x, const LinearWeig
                      .dense = w.dense,
                      .packed = w.is_packed() ? w.packed.as<uint8_t>() : nullptr};
   if (x.dim(0) < kManyTokens) {
-    gemm_few(c, out, float_activations(c, x, activations), b);
+    const bool pairs =
+        activations == Activations::none && gemm_element(x.dtype, b) == GemmElement::bf16_pair;
+    gemm_few(c, out, pairs ? pair_activations(c, x) : float_activations(c, x, activations), b);
     return;
   }
   if (activations == Activations::nvfp4) {
-    const FloatRows rows = float_activations(c, x, activations);
-    x = make_tensor(const_cast<float*>(rows.data), DType::f32, {rows.count, rows.width});
+    const GemmRows rows = float_activations(c, x, activations);
+    x = make_tensor(const_cast<float*>(rows.steps), DType::f32, {rows.count, w.in});
   }
   gemm(c, out, {.layout = Layout::outer_by_k, .outer = x.dim(0), .k = w.in, .dense = x}, b);
 }

@@ -15,12 +15,6 @@ struct LinearOutput {
   const float* row_scale;  // null: 1
 };
 
-// x as floats.
-struct FloatRows {
-  const float* data;
-  int64_t stride, count, width;
-};
-
 // Int8 activations in the order the kernel reads them: groups of `group` tokens, in a group tile
 // by tile (64 columns), in a tile token by token.
 struct Int8Tile {
@@ -40,8 +34,9 @@ struct Int8Rows {
 constexpr int64_t kFewTokens = 16;
 constexpr int64_t int8_group(int64_t n) { return n > kFewTokens ? 4 : n >= 5 ? 8 : n >= 3 ? 4 : n; }
 
-// activations.cpp: rows [begin, end) of x.
+// activations.cpp: rows [begin, end) of x. Pairs of bf16 (kernels/gemm.h) are moved as floats.
 void rows_to_float(const Tensor& x, float* out, int64_t begin, int64_t end);
+void rows_to_pairs(const Tensor& x, float* out, int64_t begin, int64_t end);
 void rows_to_int8(const Tensor& x, Int8Tile* out, int64_t group, int64_t begin, int64_t end);
 
 // Strips [strip_begin, strip_end) of a packed weight, tokens [token_begin, token_end).
