@@ -6,18 +6,21 @@
 // they are one tile are too few blocks even so: then the heads are shared out to the blocks of a
 // cluster, whose sums are added in the order of the heads.
 //
-// A block keeps 128 rows, 64 for each of two groups of four warps that multiply; a third group
-// fills tiles of 64 rows of the other side. The products with one tile's weights run while the next
-// tile's are computed.
+// A block keeps 128 rows, 64 for each of two groups of four warps that multiply; a third group has
+// tiles of 64 rows of the other side copied. The products with one tile's weights run while the
+// next tile's are computed.
 //
-// Measured on an H200, in TFLOP/s beside attention_back_flash.cu: 2048 tokens 302 (156; in two
-// launches 223), 8 x 2048 332 (212). 96 tokens 14.8 us, in two launches and not shared out 30.
-// Scores and their gradient are computed twice, once for either kind: seven products for the five
-// that are counted.
+// Measured on an H200, in TFLOP/s beside attention_back_flash.cu: 2048 tokens 384 (156), 8 x 2048
+// 370-405 (212); with copies by the threads (cp.async) 302 and 332. Scores and their gradient are
+// computed twice, once for either kind: seven products for the five that are counted, so tensor
+// cores run at two thirds of their peak. Tried without gain: kept rows in registers, exponentials
+// beside the second product.
 #include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/tensor_copy.cuh"
 #include "backends/cuda/kernels/attention_back_args.cuh"
 #include "backends/cuda/kernels/attention_cluster_sums.cuh"
 #include "backends/cuda/kernels/attention_groups.cuh"
+#include "backends/cuda/kernels/attention_maps.h"
 #include "backends/cuda/kernels/attention_paths.h"
 #include "backends/cuda/launch.h"
 
@@ -26,8 +29,8 @@ namespace {
 
 constexpr int kGroups = 2, kThreads = (1 + kGroups) * kGroupThreads;
 constexpr int kRows = 64, kKept = kGroups * kRows, kTile = 64, kStages = 4;
-// One stage is on its way, and one is given back only when the next is begun.
-static_assert(kStages >= 3);
+// One is given back only when the next is begun.
+static_assert(kStages >= 2);
 using KeptTile = WgmmaTile<kKept>;
 using PassingTile = WgmmaTile<kTile>;
 constexpr size_t kStatsBytes = size_t(kStages) * 2 * kTile * sizeof(float);
@@ -35,6 +38,9 @@ constexpr size_t kSharedBytes =
     2 * KeptTile::kBytes + kStages * 2 * PassingTile::kBytes + kStatsBytes + 1024;
 
 using BackArgs = FlashBackArgs<bf16>;
+struct BackMaps {
+  CUtensorMap q, k, v, dout;
+};
 
 #if defined(NIBBLE_HAS_WGMMA)
 
@@ -49,6 +55,9 @@ struct Memory {
   __device__ __forceinline__ PassingTile stage(int t, int which) const {
     return {base + 2 * KeptTile::kBytes + uint32_t(t % kStages * 2 + which) * PassingTile::kBytes};
   }
+  __device__ __forceinline__ PhaseBarrier kept_there() const {
+    return {barriers.first + 2 * kStages * 8};
+  }
   // Log-sums (0) and deltas (1) of the stage's queries.
   __device__ __forceinline__ uint32_t stats(int t, int which) const {
     return base + 2 * KeptTile::kBytes + kStages * 2 * PassingTile::kBytes +
@@ -56,22 +65,51 @@ struct Memory {
   }
 };
 
-// The group that fills: fetch(t) starts the copies of stage t, the first together with what is
-// kept.
-template <class Fetch>
-__device__ __forceinline__ void fill_stages(const Memory& m, int count, Fetch&& fetch) {
-  for (int t = 0; t < count; ++t) {
-    if (t >= kStages) m.barriers.empty(t).wait(unsigned(t / kStages - 1));
-    fetch(t);
-    asm volatile("cp.async.commit_group;" ::: "memory");
-    if (t == 0) continue;  // one stage stays on its way
-    asm volatile("cp.async.wait_group 1;" ::: "memory");
-    fence_for_wgmma();
-    m.barriers.full(t - 1).arrive();
+// Rows of heads, as the threads and as copies beside them see them.
+struct Source {
+  const CUtensorMap* map;
+  Heads<const bf16> rows;
+  // By one thread; reported to the barrier.
+  template <int kTileRows>
+  __device__ __forceinline__ void copy(const WgmmaTile<kTileRows>& tile, int64_t first, int head,
+                                       uint32_t barrier) const {
+#pragma unroll
+    for (int i = 0; i < kTileRows; i += kTile) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        tensor_load(tile.base + uint32_t(half) * tile.kHalfBytes + uint32_t(i) * 128, *map,
+                    64 * half, head, int(first) + i, barrier);
+      }
+    }
   }
-  asm volatile("cp.async.wait_group 0;" ::: "memory");
+  // By the group, as far as `limit`; zero behind it.
+  template <int kTileRows>
+  __device__ __forceinline__ void fill_rows(const WgmmaTile<kTileRows>& tile, int64_t first,
+                                            int head, int limit) const {
+    fill(tile, rows.at(first, head, kWidth), rows.stride, limit);
+  }
+};
+
+// The group that fills: rows [first, first + limit) of a head of both into two tiles. Whole tiles
+// are copied beside the threads; rows behind a sequence's end are another's, so that a last tile
+// is not.
+template <int kTileRows>
+__device__ __forceinline__ void fill_both(const WgmmaTile<kTileRows>& x_tile,
+                                          const WgmmaTile<kTileRows>& y_tile, const Source& x,
+                                          const Source& y, int64_t first, int head, int limit,
+                                          const PhaseBarrier& there) {
+  if (limit >= kTileRows) {
+    if (threadIdx.x != 0) return there.arrive();
+    arrive_expecting(there.address, 2 * WgmmaTile<kTileRows>::kBytes);
+    x.copy(x_tile, first, head, there.address);
+    y.copy(y_tile, first, head, there.address);
+    return;
+  }
+  x.fill_rows(x_tile, first, head, limit);
+  y.fill_rows(y_tile, first, head, limit);
+  asm volatile("cp.async.wait_all;" ::: "memory");
   fence_for_wgmma();
-  m.barriers.full(count - 1).arrive();
+  there.arrive();
 }
 
 // sums = rows of `kept` from `row` on times rows of `passing`, over their columns.
@@ -109,27 +147,24 @@ __device__ __forceinline__ float2 load_pair(uint32_t from) {
   return v;
 }
 
-__device__ __forceinline__ void release(const Memory& m, int t) {
-  __syncwarp();  // all lanes have read their statistics
-  if (threadIdx.x % 32 == 0) m.barriers.empty(t).arrive();
-}
-
 // Sets up barriers and registers; group -1 fills, the others multiply.
 __device__ __forceinline__ Memory prepare(unsigned char* shared, uint64_t* barrier_words) {
   const Memory m{(shared_address(shared) + 1023) / 1024 * 1024, {shared_address(barrier_words)}};
   if (threadIdx.x == 0) {
     for (int i = 0; i < kStages; ++i) {
       m.barriers.full(i).init(kGroupThreads);
-      m.barriers.empty(i).init(4 * kGroups);
+      m.barriers.empty(i).init(kGroups * kGroupThreads);
     }
+    m.kept_there().init(kGroupThreads);
+    publish_barriers();
   }
   __syncthreads();
   return m;
 }
 
 // The gradient of a tile of queries of one head.
-__device__ __forceinline__ void back_queries(const BackArgs& a, const Memory& m, const Tile& tile,
-                                             int head) {
+__device__ __forceinline__ void back_queries(const BackArgs& a, const BackMaps& maps,
+                                             const Memory& m, const Tile& tile, int head) {
   const auto [group, warp, r, c] = GroupPlace();
   const Sequence s = a.sequences.p[tile.sequence];
   // Late queries see the most keys and go first.
@@ -139,20 +174,17 @@ __device__ __forceinline__ void back_queries(const BackArgs& a, const Memory& m,
   const int tiles = (first + count + kTile - 1) / kTile;
 
   if (group < 0) {
-    give_registers<40>();
-    const bf16* k = a.k.at(s.q_begin, kv_head, kWidth);
-    const bf16* v = a.v.at(s.q_begin, kv_head, kWidth);
-    fill(m.kept(0), a.q.at(token, head, kWidth), a.q.stride, count);
-    fill(m.kept(1), a.dout.at(token, head, kWidth), a.dout.stride, count);
-    fill_stages(m, tiles, [&](int t) {
-      const int64_t key = int64_t(t) * kTile;
-      const int there = s.q_len - t * kTile;
-      fill(m.stage(t, 0), k + key * a.k.stride, a.k.stride, there);
-      fill(m.stage(t, 1), v + key * a.v.stride, a.v.stride, there);
-    });
+    give_registers<24>();
+    const Source q{&maps.q, a.q}, dout{&maps.dout, a.dout}, k{&maps.k, a.k}, v{&maps.v, a.v};
+    fill_both(m.kept(0), m.kept(1), q, dout, token, head, count, m.kept_there());
+    for (int t = 0; t < tiles; ++t) {
+      if (t >= kStages) m.barriers.empty(t).wait(unsigned(t / kStages - 1));
+      fill_both(m.stage(t, 0), m.stage(t, 1), k, v, int64_t(s.q_begin) + t * kTile, kv_head,
+                s.q_len - t * kTile, m.barriers.full(t));
+    }
     return;
   }
-  take_registers<232>();
+  take_registers<240>();
   const int row = group * kRows, query = row + 16 * warp + r;  // the lane's first
   float lse[2] = {}, delta[2] = {};                            // of it and of 8 further
 #pragma unroll
@@ -194,6 +226,7 @@ __device__ __forceinline__ void back_queries(const BackArgs& a, const Memory& m,
     wgmma_commit();
   };
   if (seen > 0) {
+    m.kept_there().wait(0);
     begin(0);
     wgmma_wait<0>();
     weigh(0);
@@ -201,16 +234,16 @@ __device__ __forceinline__ void back_queries(const BackArgs& a, const Memory& m,
       multiply(t);
       begin(t + 1);
       wgmma_wait<0>();
-      release(m, t);
+      m.barriers.empty(t).arrive();
       weigh(t + 1);
     }
     multiply(seen - 1);
     wgmma_wait<0>();
-    release(m, seen - 1);
+    m.barriers.empty(seen - 1).arrive();
   }
   for (int t = seen; t < tiles; ++t) {
     m.barriers.full(t).wait(unsigned(t / kStages));
-    release(m, t);
+    m.barriers.empty(t).arrive();
   }
   if (row >= count) return;
   pin(dq);
@@ -221,8 +254,8 @@ __device__ __forceinline__ void back_queries(const BackArgs& a, const Memory& m,
 // The gradients of a tile of keys and values, where kShare > 1 with the heads of block `rank` of
 // so many.
 template <int kShare>
-__device__ __forceinline__ void back_keys(const BackArgs& a, const Memory& m, const Tile& tile,
-                                          int kv_head, int rank) {
+__device__ __forceinline__ void back_keys(const BackArgs& a, const BackMaps& maps, const Memory& m,
+                                          const Tile& tile, int kv_head, int rank) {
   const auto [group, warp, r, c] = GroupPlace();
   const Sequence s = a.sequences.p[tile.sequence];
   const int first = tile.tile * kKept, count = min(kKept, s.q_len - first);
@@ -232,21 +265,26 @@ __device__ __forceinline__ void back_keys(const BackArgs& a, const Memory& m, co
 
   if (group < 0) {
     give_registers<24>();
-    fill(m.kept(0), a.k.at(token, kv_head, kWidth), a.k.stride, count);
-    fill(m.kept(1), a.v.at(token, kv_head, kWidth), a.v.stride, count);
+    const Source q{&maps.q, a.q}, dout{&maps.dout, a.dout}, k{&maps.k, a.k}, v{&maps.v, a.v};
+    fill_both(m.kept(0), m.kept(1), k, v, token, kv_head, count, m.kept_there());
+    // A thread brings one word of statistics, fetched while the stage before is waited for.
+    const int which = int(threadIdx.x) / kTile, j = int(threadIdx.x) % kTile;
+    const int stat_stride = which ? a.q_heads : int(a.lse_stride);
+    const float* const stats = (which ? a.delta : a.lse) + (token + j) * stat_stride;
     int head = kv_head * a.group + rank * (a.group / kShare), t = 0;
-    fill_stages(m, turns, [&](int i) {
-      const int64_t query = token + t * kTile;
-      const int there = s.q_len - first - t * kTile;
-      fill(m.stage(i, 0), a.q.at(query, head, kWidth), a.q.stride, there);
-      fill(m.stage(i, 1), a.dout.at(query, head, kWidth), a.dout.stride, there);
-      const int which = int(threadIdx.x) / kTile, j = int(threadIdx.x) % kTile;
-      const bool wanted = j < there;
-      const int64_t n = query + (wanted ? j : 0);
-      const float* from = which ? a.delta + n * a.q_heads + head : a.lse + n * a.lse_stride + head;
-      copy_async_word(m.stats(i, which) + uint32_t(j) * 4, from, wanted);
+    const auto stat = [&] {
+      return t * kTile + j < s.q_len - first ? stats[int64_t(t * kTile) * stat_stride + head]
+                                             : 0.0f;
+    };
+    float ahead = stat();
+    for (int i = 0; i < turns; ++i) {
+      if (i >= kStages) m.barriers.empty(i).wait(unsigned(i / kStages - 1));
+      store_word(m.stats(i, which) + uint32_t(j) * 4, __float_as_uint(ahead));
+      fill_both(m.stage(i, 0), m.stage(i, 1), q, dout, token + t * kTile, head,
+                s.q_len - first - t * kTile, m.barriers.full(i));
       if (++t == tiles) t = 0, ++head;
-    });
+      if (i + 1 < turns) ahead = stat();
+    }
     return;
   }
   take_registers<240>();
@@ -263,12 +301,13 @@ __device__ __forceinline__ void back_keys(const BackArgs& a, const Memory& m, co
     wgmma_commit();
   };
   Factors weights, gradients;
+  m.kept_there().wait(0);
   // The first of a head's tiles holds queries that no key of the second group is seen by.
   const int unseen = row < count ? row / kTile : tiles;
   for (int i = 0, t = 0; i < turns; ++i, t = t + 1 == tiles ? 0 : t + 1) {
     if (t < unseen) {
       m.barriers.full(i).wait(unsigned(i / kStages));
-      release(m, i);
+      m.barriers.empty(i).arrive();
       continue;
     }
     begin(i);
@@ -295,7 +334,7 @@ __device__ __forceinline__ void back_keys(const BackArgs& a, const Memory& m, co
     accumulate(dk, gradients, m.stage(i, 0));
     wgmma_commit();
     wgmma_wait<0>();
-    release(m, i);
+    m.barriers.empty(i).arrive();
   }
   pin(dk), pin(dv);
   if constexpr (kShare == 1) {
@@ -332,31 +371,32 @@ __device__ __forceinline__ void back_keys(const BackArgs& a, const Memory& m, co
 // tile.
 enum class Kind { both, keys, queries };
 template <Kind kKind, int kShare>
-__global__ void __launch_bounds__(kThreads, 1) back_kernel(BackArgs a) {
+__global__ void __launch_bounds__(kThreads, 1)
+    back_kernel(const __grid_constant__ BackArgs a, const __grid_constant__ BackMaps maps) {
 #if defined(NIBBLE_HAS_WGMMA)
   enter();
   extern __shared__ unsigned char shared[];
-  __shared__ __align__(8) uint64_t barrier_words[2 * kStages];
+  __shared__ __align__(8) uint64_t barrier_words[2 * kStages + 1];
   const Tile tile = find_tile(a.sequences, kKept, int(blockIdx.y));
   if (tile.sequence < 0) return;
   const Memory m = prepare(shared, barrier_words);
   const int x = int(blockIdx.x);
   const int key_blocks = kKind == Kind::queries ? 0 : a.q_heads / a.group * kShare;
   if (kKind == Kind::keys || (kKind == Kind::both && x < key_blocks)) {
-    back_keys<kShare>(a, m, tile, x / kShare, x % kShare);
+    back_keys<kShare>(a, maps, m, tile, x / kShare, x % kShare);
   } else {
-    back_queries(a, m, tile, x - key_blocks);
+    back_queries(a, maps, m, tile, x - key_blocks);
   }
 #endif
 }
 
 template <Kind kKind, int kShare>
-void run(const Context& c, const BackArgs& a, unsigned tiles) {
+void run(const Context& c, const BackArgs& a, const BackMaps& maps, unsigned tiles) {
   const unsigned queries = unsigned(a.q_heads), keys = queries / unsigned(a.group) * kShare;
   const unsigned blocks = (kKind == Kind::queries ? 0 : keys) + (kKind == Kind::keys ? 0 : queries);
   allow_shared(c, back_kernel<kKind, kShare>);
   launch(c, {dim3(blocks, tiles), dim3(kThreads), kSharedBytes, kShare}, back_kernel<kKind, kShare>,
-         a);
+         a, maps);
 }
 
 }  // namespace
@@ -370,18 +410,23 @@ bool attention_back_wgmma(const Context& c, const AttentionBackCall& a, const fl
   }
   const BackArgs args = flash_back_args<bf16>(a, delta);
   const unsigned tiles = tile_limit(a.tokens(), a.sequences.dim(0), kKept);
+  BackMaps maps;
+  if (!map_heads(maps.q, a.q, kTile) || !map_heads(maps.k, a.kv.k, kTile) ||
+      !map_heads(maps.v, a.kv.v, kTile) || !map_heads(maps.dout, a.dout, kTile)) {
+    return false;
+  }
   const bool few = a.tokens() <= kKept;
   if (few && args.group % 8 == 0) {
-    run<Kind::both, 8>(c, args, tiles);
+    run<Kind::both, 8>(c, args, maps, tiles);
   } else if (few && args.group % 4 == 0) {
-    run<Kind::both, 4>(c, args, tiles);
+    run<Kind::both, 4>(c, args, maps, tiles);
   } else if (few && args.group % 2 == 0) {
-    run<Kind::both, 2>(c, args, tiles);
+    run<Kind::both, 2>(c, args, maps, tiles);
   } else if (int64_t(tiles) * a.kv_heads() <= 2 * c.sm_count) {
-    run<Kind::both, 1>(c, args, tiles);
+    run<Kind::both, 1>(c, args, maps, tiles);
   } else {  // many of a kind fill the GPU alone
-    run<Kind::keys, 1>(c, args, tiles);
-    run<Kind::queries, 1>(c, args, tiles);
+    run<Kind::keys, 1>(c, args, maps, tiles);
+    run<Kind::queries, 1>(c, args, maps, tiles);
   }
   return true;
 }

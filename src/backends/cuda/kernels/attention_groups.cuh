@@ -41,11 +41,13 @@ __device__ __forceinline__ void fill(const WgmmaTile<kTileRows>& tile, const bf1
   constexpr int kPieces = kWidth * 2 / 16, kTogether = kGroupThreads / kPieces;
   static_assert(kTileRows % (kTogether * 4) == 0);
   const int t = int(threadIdx.x) % kGroupThreads, piece = t % kPieces, first = t / kPieces;
-  from += piece * 8;
-#pragma unroll 4
-  for (int row = first; row < kTileRows; row += kTogether) {
-    const bool wanted = row < limit;
-    copy_async(tile.at(row, piece), from + (wanted ? row * stride : 0), wanted);
+  const bf16* row = from + first * stride + piece * 8;
+  const uint32_t to = tile.at(first, piece);
+#pragma unroll
+  for (int i = 0; i < kTileRows; i += kTogether) {
+    copy_async(to + uint32_t(i) * 128, row, first + i < limit);
+    row += kTogether * stride;
+    asm volatile("" : "+l"(row));  // not all addresses at once: the group has few registers
   }
 }
 
