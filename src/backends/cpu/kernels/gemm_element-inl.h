@@ -41,13 +41,14 @@ struct Pairs {
     std::memcpy(buffer, p, size_t(n) * sizeof(bf16_t));
     return from_row(hn::Load(DU(), buffer));
   }
-  // Elements k and k + 1 of kLanes rows or columns, as bf16.
-  static HWY_INLINE VF join(hn::Vec<D16> first, hn::Vec<D16> second) {
-    const DU du;
-    return hn::BitCast(
-        DF(), hn::Or(hn::ShiftLeft<16>(hn::PromoteTo(du, first)), hn::PromoteTo(du, second)));
+  // One step of kLanes columns.
+  static HWY_INLINE VF load_rows(const bf16_t* first, const bf16_t* second) {
+    const auto columns = [](const bf16_t* p) HWY_ATTR {
+      return hn::PromoteTo(DU(), hn::LoadU(D16(), reinterpret_cast<const uint16_t*>(p)));
+    };
+    return hn::BitCast(DF(), hn::Or(hn::ShiftLeft<16>(columns(first)), columns(second)));
   }
-  // The same of floats that are exact in bf16.
+  // One step of floats that are exact in bf16.
   static HWY_INLINE VF join(VF first, VF second) {
     const DU du;
     return hn::BitCast(DF(),

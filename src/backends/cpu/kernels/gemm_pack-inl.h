@@ -13,51 +13,61 @@
 HWY_BEFORE_NAMESPACE();
 namespace nibble::cpu::HWY_NAMESPACE {
 
-// Outer elements contiguous: rows of P floats.
-template <int P, class T>
-HWY_NOINLINE void pack_k_by_outer(const GemmFactor& f, int64_t outer0, int64_t k0, int64_t kc,
-                                  float* panel) {
-  const bool whole = outer0 + P <= f.outer;
-  alignas(64) T buffer[P] = {};
-  for (int64_t k = 0; k < kc; ++k, panel += P) {
-    const T* in = row<T>(f.dense, k0 + k) + outer0;
-    if (!whole) {
-      std::memcpy(buffer, in, size_t(f.outer - outer0) * sizeof(T));
-      in = buffer;
+// Outer elements contiguous: a step of all panels at a time, so that rows are read in order; panel
+// p begins `width` <= P outer elements after the one before. The pieces of rows that a task needs
+// are too short for the hardware to guess the next ones (measured: a quarter of the time).
+template <class E, int P, class T>
+HWY_NOINLINE void pack_k_by_outer(const GemmFactor& f, int64_t outer0, int64_t width,
+                                  int64_t panel_count, int64_t panel_stride, int64_t k0, int64_t kc,
+                                  float* panels) {
+  constexpr int kDepth = int(E::kDepth);
+  constexpr int64_t kAhead = 8;  // rows
+  const int64_t whole =
+      HWY_MAX(int64_t(0), HWY_MIN(panel_count, (f.outer - outer0 - P) / width + 1));
+  alignas(64) T buffers[kDepth][P] = {};
+  for (int64_t k = 0; k < kc; ++k, panels += P) {
+    const int64_t first = (k0 + k) * kDepth;
+    const T* rows[kDepth];
+    for (int i = 0; i < kDepth; ++i) {
+      rows[i] = row<T>(f.dense, first + i) + outer0;
+      if (first + i + kAhead >= f.k) continue;
+      const T* ahead = rows[i] + kAhead * f.dense.row_stride;
+      for (int64_t at = 0; at < panel_count * width; at += 64 / int64_t(sizeof(T))) {
+        __builtin_prefetch(ahead + at);
+      }
     }
-    const VF scale = hn::Set(DF(), f.k_scale ? f.k_scale[k0 + k] : 1.0f);
-    for (int v = 0; v < P; v += kLanes) {
-      hn::Store(hn::Mul(load(in + v), scale), DF(), panel + v);
+    const VF scale = hn::Set(DF(), f.k_scale ? f.k_scale[first] : 1.0f);
+    const auto pack = [&](const T* const* in, float* panel) HWY_ATTR {
+#pragma GCC unroll 2
+      for (int v = 0; v < P; v += kLanes) {
+        VF step;
+        if constexpr (kDepth == 1) {
+          step = hn::Mul(load(in[0] + v), scale);
+        } else {
+          step = E::load_rows(in[0] + v, in[1] + v);
+        }
+        hn::Store(step, DF(), panel + v);
+      }
+    };
+    const int64_t direct = first + kDepth <= f.k ? whole : 0;
+    for (int64_t p = 0; p < direct; ++p) {
+      const T* in[kDepth];
+      for (int i = 0; i < kDepth; ++i) in[i] = rows[i] + p * width;
+      pack(in, panels + p * panel_stride);
+    }
+    for (int64_t p = direct; p < panel_count; ++p) {
+      const T* in[kDepth];
+      for (int i = 0; i < kDepth; ++i) {
+        // Zero beyond the outer end, and beyond an odd K.
+        const int64_t n = first + i < f.k ? HWY_MIN(int64_t(P), f.outer - outer0 - p * width) : 0;
+        std::memset(buffers[i], 0, sizeof(buffers[i]));
+        if (n > 0) std::memcpy(buffers[i], rows[i] + p * width, size_t(n) * sizeof(T));
+        in[i] = buffers[i];
+      }
+      pack(in, panels + p * panel_stride);
     }
   }
 }
-
-#if HWY_TARGET == HWY_AVX3
-// The same in pairs: two rows become one.
-template <int P>
-HWY_NOINLINE void pack_pairs_k_by_outer(const GemmFactor& f, int64_t outer0, int64_t k0, int64_t kc,
-                                        float* panel) {
-  const auto* data = reinterpret_cast<const uint16_t*>(f.dense.data) + outer0;
-  const bool whole = outer0 + P <= f.outer;
-  alignas(64) uint16_t buffers[2][P] = {};
-  for (int64_t k = 2 * k0; k < 2 * (k0 + kc); k += 2, panel += P) {
-    const uint16_t* in[2];
-    for (int i = 0; i < 2; ++i) {
-      in[i] = data + (k + i) * f.dense.row_stride;
-      if (whole && k + i < f.k) continue;
-      // Past the end of an odd K is zero.
-      const int64_t n = k + i < f.k ? HWY_MIN(int64_t(P), f.outer - outer0) : 0;
-      std::memset(buffers[i], 0, sizeof(buffers[i]));
-      if (n > 0) std::memcpy(buffers[i], in[i], size_t(n) * sizeof(uint16_t));
-      in[i] = buffers[i];
-    }
-    for (int v = 0; v < P; v += kLanes) {
-      hn::Store(Pairs::join(hn::LoadU(D16(), in[0] + v), hn::LoadU(D16(), in[1] + v)), DF(),
-                panel + v);
-    }
-  }
-}
-#endif
 
 // v[i] = row i becomes v[j] = column j, kLanes by kLanes.
 HWY_INLINE void transpose(VF (&v)[kLanes]) {
@@ -135,34 +145,24 @@ HWY_NOINLINE void pack_outer_by_k(const GemmFactor& f, int64_t outer0, int64_t k
   }
 }
 
-// Panels side by side, in short pieces of K: rows of the source are read in order where they are
-// what is contiguous, and what is written in pieces stays in the first-level cache.
-// Panel p begins `width` <= P outer elements after the one before.
+// Panels side by side. Panel p begins `width` <= P outer elements after the one before. Where K is
+// contiguous, in short pieces of it: what is written in pieces stays in the first-level cache.
 template <class E, int P>
 void pack_dense(const GemmFactor& f, int64_t outer0, int64_t width, int64_t panel_count,
                 int64_t panel_stride, int64_t k0, int64_t kc, float* panels) {
-  const bool rows_are_k = f.layout == GemmFactor::Layout::k_by_outer;
-  const int64_t piece = rows_are_k ? 8 : 64;
-  // pack(outer, first step, steps, panel)
-  const auto in_pieces = [&](auto pack) {
-    for (int64_t k = 0; k < kc; k += piece) {
-      const int64_t steps = HWY_MIN(piece, kc - k);
-      for (int64_t p = 0; p < panel_count; ++p) {
-        pack(outer0 + p * width, k0 + k, steps, panels + p * panel_stride + k * P);
-      }
-    }
-  };
   const auto pack_as = [&](auto* t) {
     using T = std::remove_pointer_t<decltype(t)>;
-    in_pieces([&](int64_t outer, int64_t k, int64_t steps, float* panel) {
-      if (!rows_are_k) {
-        pack_outer_by_k<E, P, T>(f, outer, k, steps, panel);
-      } else if constexpr (E::kDepth == 1) {
-        pack_k_by_outer<P, T>(f, outer, k, steps, panel);
-      } else {
-        pack_pairs_k_by_outer<P>(f, outer, k, steps, panel);
+    if (f.layout == GemmFactor::Layout::k_by_outer) {
+      pack_k_by_outer<E, P, T>(f, outer0, width, panel_count, panel_stride, k0, kc, panels);
+      return;
+    }
+    constexpr int64_t kPiece = 64;
+    for (int64_t k = 0; k < kc; k += kPiece) {
+      for (int64_t p = 0; p < panel_count; ++p) {
+        pack_outer_by_k<E, P, T>(f, outer0 + p * width, k0 + k, HWY_MIN(kPiece, kc - k),
+                                 panels + p * panel_stride + k * P);
       }
-    });
+    }
   };
   if constexpr (E::kDepth == 1) {
     with_type(f.dense.dtype, pack_as);
