@@ -5,12 +5,14 @@ machine's speed drifts, so single figures of two programs measured apart say lit
 one run does.
 
 usage: compare_hf.py NIBBLE CONFIG.json [--rounds 3] [--samples 7] [--device cuda|cpu] [--folder DIR]
+                     [--compute-dtype bf16] [--autocast]
                      [--work prefill:512,prefill:2048,decode:1:512,decode:32:512,train:1:96,...]
 
 prefill:TOKENS and decode:SEQUENCES:CONTEXT are tokens a second of inference (nibble: NVFP4 weights;
 transformers: bf16). train:BATCH:TOKENS is one step on every parameter (nibble: NVFP4 forward, bf16
 master, 8-bit AdamW; transformers: bf16 AdamW, or fp32 on a CPU); add :recompute for activations that
-are computed again. Training needs a model file, which is made once in DIR.
+are computed again. Training needs a model file, which is made once in DIR. --compute-dtype is
+nibble's; --autocast also times PyTorch's own products in bf16 (training only), for information.
 """
 import argparse
 import os
@@ -28,6 +30,8 @@ p.add_argument("--samples", type=int, default=7, help="of each program in a roun
 p.add_argument("--device", default="cuda")
 p.add_argument("--threads", type=int, default=os.cpu_count())
 p.add_argument("--folder", default="compare-hf")
+p.add_argument("--compute-dtype", help="of nibble; its own choice if left out")
+p.add_argument("--autocast", action="store_true", help="also time PyTorch with bf16 autocast")
 p.add_argument("--work", default="prefill:512,prefill:2048,decode:1:512,decode:32:512,"
                                  "train:1:96,train:1:2048:recompute")
 a = p.parse_args()
@@ -56,6 +60,7 @@ def model_file():
 
 def nibble(phase, numbers):
     common = ["--device", a.device, "--quiet"] + ([] if on_gpu else ["--threads", str(a.threads)])
+    common += ["--compute-dtype", a.compute_dtype] if a.compute_dtype else []
     if phase == "train":
         batch, length, *recompute = numbers
         return run([a.nibble, "profile", "--model", model_file(), "--batch-size", batch, "--seq-len",
@@ -67,13 +72,14 @@ def nibble(phase, numbers):
                r"([\d.]+)")
 
 
-def transformers(phase, numbers):
+def transformers(phase, numbers, autocast=False):
     common = ["--device", a.device, "--threads", str(a.threads)]
     if phase == "train":
         batch, length, *recompute = numbers
         return run([sys.executable, os.path.join(here, "torch_train.py"), a.config, "--batch", batch,
                     "--seq", length, "--steps", str(a.samples), "--dtype",
-                    "bfloat16" if on_gpu else "float32"] + (["--checkpoint"] if recompute else []) + common,
+                    "bfloat16" if on_gpu else "float32"] + (["--checkpoint"] if recompute else [])
+                   + (["--autocast"] if autocast else []) + common,
                    r"median ([\d.]+) ms")
     return run([sys.executable, os.path.join(here, "torch_generate.py"), a.config, "--work",
                 ":".join([phase] + numbers), "--samples", str(a.samples)] + common, r"median ([\d.]+) tok/s")
@@ -82,11 +88,14 @@ def transformers(phase, numbers):
 rows = []
 for work in a.work.split(","):
     phase, *numbers = work.split(":")
-    ours, theirs = [], []
+    ours, theirs, cast = [], [], []
     for i in range(a.rounds):
         ours.append(nibble(phase, numbers))
         theirs.append(transformers(phase, numbers))
-        print(f"{work} round {i + 1}: {ours[-1]:.2f} / {theirs[-1]:.2f}", file=sys.stderr, flush=True)
+        if a.autocast and phase == "train":
+            cast.append(transformers(phase, numbers, autocast=True))
+        print(f"{work} round {i + 1}: {ours[-1]:.2f} / {theirs[-1]:.2f}"
+              + (f" (autocast {cast[-1]:.2f})" if cast else ""), file=sys.stderr, flush=True)
     x, y = statistics.median(ours), statistics.median(theirs)
     rows.append((work, "ms a step" if phase == "train" else "tok/s", x, y, y / x if phase == "train" else x / y))
 print(f"{'work':<22} {'':<10} {'nibble':>10} {'HF':>10} {'times as fast':>14}")

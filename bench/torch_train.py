@@ -4,7 +4,7 @@
 `nibble profile --repeat`. Random weights, random tokens, every position scored, AdamW.
 
 usage: torch_train.py CONFIG.json [--batch 8] [--seq 256] [--steps 20] [--threads 2]
-                      [--device cpu|cuda] [--dtype float32|bfloat16] [--checkpoint]
+                      [--device cpu|cuda] [--dtype float32|bfloat16] [--autocast] [--checkpoint]
 """
 import argparse
 import json
@@ -22,6 +22,7 @@ p.add_argument("--steps", type=int, default=20)
 p.add_argument("--threads", type=int, default=2)
 p.add_argument("--device", default="cpu")
 p.add_argument("--dtype", default="float32")
+p.add_argument("--autocast", action="store_true", help="products in bf16, parameters as they are")
 p.add_argument("--checkpoint", action="store_true", help="recompute activations")
 a = p.parse_args()
 
@@ -41,7 +42,8 @@ parameters = sum(p.numel() for p in model.parameters())
 
 def step():
     optimizer.zero_grad(set_to_none=True)
-    logits = model(ids[:, :-1]).logits
+    with torch.autocast(a.device, torch.bfloat16, enabled=a.autocast):
+        logits = model(ids[:, :-1]).logits
     loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), ids[:, 1:].flatten())
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -59,7 +61,8 @@ for _ in range(a.steps):
 times.sort()
 median = statistics.median(times)
 tokens = a.batch * a.seq
-print(f"torch {torch.__version__} {a.dtype} {a.device}: {parameters} parameters, {tokens} tokens, "
+print(f"torch {torch.__version__} {a.dtype}{' autocast' if a.autocast else ''} {a.device}: "
+      f"{parameters} parameters, {tokens} tokens, "
       f"median {median:.2f} ms (p10 {times[len(times) // 10]:.2f}, "
       f"p90 {times[len(times) * 9 // 10]:.2f}), {tokens / median * 1e3:.0f} tokens/s"
       + (f", peak {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB" if a.device == "cuda" else ""))

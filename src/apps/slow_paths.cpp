@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "backends/cpu/cpu_backend.h"
 #include "backends/cuda/cuda_backend.h"
 #include "core/log.h"
 
@@ -26,9 +27,19 @@ std::optional<std::string> slow_on_cuda(const TrainSettings& s) {
       s.master == DType::f32 ? "--master-dtype bf16" : "--compute-dtype bf16");
 }
 
+std::optional<std::string> faster_on_bf16_cpu(const TrainSettings& s) {
+  const bool weights_fit = s.recipe == Recipe::nvfp4 || s.master == DType::bf16;
+  if (s.compute != DType::f32 || !weights_fit) return std::nullopt;
+  return "this processor multiplies pairs of bf16: --compute-dtype bf16, with activations rounded "
+         "to bf16 between layers, takes about 0.6 of the time of fp32 and less memory";
+}
+
 void warn_of_slow_kernels(const TrainSettings& settings, const Backend& backend) {
-  if (!is_cuda(backend)) return;
-  if (const auto why = slow_on_cuda(settings)) log_warning("slow: {}", *why);
+  if (is_cuda(backend)) {
+    if (const auto why = slow_on_cuda(settings)) log_warning("slow: {}", *why);
+  } else if (cpu_multiplies_bf16_pairs()) {
+    if (const auto hint = faster_on_bf16_cpu(settings)) log_info("{}", *hint);
+  }
 }
 
 }  // namespace nibble

@@ -15,7 +15,10 @@ namespace nibble {
 // weights are expanded to whichever the activations have.
 std::optional<std::string> slow_on_cuda(const TrainSettings& settings);
 
-// The same as a warning, where the backend is CUDA.
+// What is faster on a CPU that multiplies pairs of bf16; nothing when it would change nothing.
+std::optional<std::string> faster_on_bf16_cpu(const TrainSettings& settings);
+
+// The former as a warning where the backend is CUDA, the latter as a hint on such a CPU.
 void warn_of_slow_kernels(const TrainSettings& settings, const Backend& backend);
 
 }  // namespace nibble

@@ -19,6 +19,21 @@ class TrainSettingsTest : public TrainingTest {
   }
 };
 
+// What is said on a CPU with products of bf16 pairs: only where they would be used.
+TEST(SlowPaths, Bf16IsFasterOnSomeProcessors) {
+  TrainSettings s;
+  s.compute = DType::f32;
+  s.recipe = Recipe::nvfp4;
+  ASSERT_TRUE(faster_on_bf16_cpu(s));
+  EXPECT_TRUE(contains(*faster_on_bf16_cpu(s), "--compute-dtype bf16"));
+  s.compute = DType::bf16;
+  EXPECT_FALSE(faster_on_bf16_cpu(s));
+  s.compute = DType::f32, s.recipe = Recipe::bf16, s.master = DType::f32;
+  EXPECT_FALSE(faster_on_bf16_cpu(s));
+  s.master = DType::bf16;
+  EXPECT_TRUE(faster_on_bf16_cpu(s));
+}
+
 // Which settings leave a GPU's tensor cores, and what the warning recommends.
 TEST(SlowPaths, OneSixteenBitTypeForBothOperandsIsFast) {
   const auto settings = [](DType compute, DType master, Recipe recipe,

@@ -60,6 +60,15 @@ TEST_P(Golden, LogitsAndLoss) {
   }
 }
 
+class GoldenBf16 : public Golden {};
+TEST_P(GoldenBf16, LogitsPointTheSameWay) {
+  const auto ids = read_all<int64_t>(*expected_, "input_ids");
+  const auto& shape = expected_->at("input_ids").shape;
+  const Evaluation e = evaluate(*backend_, model_, ids, {}, shape[0], shape[1],
+                                {backend_case().compute, backend_case().stat, Activations::none});
+  EXPECT_GE(cosine(e.logits, read_all<float>(*expected_, "logits")), 0.999);
+}
+
 // The same logits through the cache, a few tokens at a time.
 TEST_P(Golden, LogitsThroughTheCache) {
   const auto ids64 = read_all<int64_t>(*expected_, "input_ids");
@@ -118,6 +127,10 @@ std::vector<GoldenModel> huggingface_models() {
 INSTANTIATE_TEST_SUITE_P(All, GoldenGreedy,
                          testing::Combine(testing::ValuesIn(backend_cases()),
                                           testing::ValuesIn(huggingface_models())),
+                         param_name);
+INSTANTIATE_TEST_SUITE_P(All, GoldenBf16,
+                         testing::Combine(testing::Values(bf16_case()),
+                                          testing::ValuesIn(golden_models())),
                          param_name);
 INSTANTIATE_TEST_SUITE_P(All, Golden,
                          testing::Combine(testing::ValuesIn(backend_cases()),

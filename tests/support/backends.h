@@ -29,4 +29,9 @@ inline std::vector<BackendCase> backend_cases() {
   };
 }
 
+// The CPU in bf16, which is held to a cosine instead.
+inline BackendCase bf16_case() {
+  return {"cpu_bf16", [] { return make_cpu_backend(2); }, DType::bf16, DType::f32, DType::bf16, 0};
+}
+
 }  // namespace nibble::test

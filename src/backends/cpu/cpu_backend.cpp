@@ -194,4 +194,6 @@ std::unique_ptr<Backend> make_cpu_backend(int threads) {
   return std::make_unique<CpuBackend>(threads > 0 ? threads : default_thread_count());
 }
 
+bool cpu_multiplies_bf16_pairs() { return cpu::use_bf16_pairs(); }
+
 }  // namespace nibble
