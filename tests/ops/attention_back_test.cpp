@@ -183,14 +183,32 @@ TEST(AttentionBack, SeveralPiecesOfASequence) {
 
 TEST(AttentionBack, ThreadsDoNotShow) {
   for (const Case& c : {Case{8, 2, 64, {150, 20, 300}}, Case{2, 1, 32, {1000}}}) {
-    Data one(c, DType::f32), three(c, DType::f32);
-    on_every_target([&] {
-      one.run(*make_tested_backend(1));
-      three.run(*make_tested_backend(3));
-      EXPECT_EQ(one.dq.bytes(), three.dq.bytes());
-      EXPECT_EQ(one.dk.bytes(), three.dk.bytes());
-      EXPECT_EQ(one.dv.bytes(), three.dv.bytes());
-    });
+    for (const DType act : {DType::f32, DType::bf16}) {
+      Data one(c, act), three(c, act);
+      on_every_target([&] {
+        one.run(*make_tested_backend(1));
+        three.run(*make_tested_backend(3));
+        EXPECT_EQ(one.dq.bytes(), three.dq.bytes());
+        EXPECT_EQ(one.dk.bytes(), three.dk.bytes());
+        EXPECT_EQ(one.dv.bytes(), three.dv.bytes());
+      });
+    }
+  }
+}
+
+// Pairs of bf16 are summed in the order of floats (kernels/gemm.h).
+TEST(AttentionBack, PairsHaveTheBitsOfFloatsWhateverTheThreads) {
+  const auto targets = cpu::available_targets();
+  if (testing_cuda() || targets.front() != "AVX3_BF16") GTEST_SKIP() << "no products of pairs";
+  for (const Case& c : kCases) {
+    Data pairs(c, DType::bf16), floats(c, DType::bf16);
+    pairs.run(*make_cpu_backend(2));
+    cpu::select_target("AVX3");
+    floats.run(*make_cpu_backend(2));
+    cpu::select_target("");
+    EXPECT_EQ(pairs.dq.bytes(), floats.dq.bytes());
+    EXPECT_EQ(pairs.dk.bytes(), floats.dk.bytes());
+    EXPECT_EQ(pairs.dv.bytes(), floats.dv.bytes());
   }
 }
 

@@ -10,7 +10,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
-#include "backends/cpu/kernels/gemm_element-inl.h"
+#include "backends/cpu/kernels/gemm_pack-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace nibble::cpu::HWY_NAMESPACE {
@@ -27,11 +27,7 @@ void pair_rows(const Tensor& x, float* out, int64_t begin, int64_t end) {
 #if HWY_TARGET == HWY_AVX3
   const int64_t width = x.shape[1], steps = gemm_steps(GemmElement::bf16_pair, width);
   for (int64_t n = begin; n < end; ++n) {
-    const bf16_t* in = row<bf16_t>(x, n);
-    float* to = out + n * steps;
-    int64_t k = 0;
-    for (; k + 2 * kLanes <= width; k += 2 * kLanes) store(Pairs::load_steps(in + k), to + k / 2);
-    if (k < width) store_tail(Pairs::load_steps_tail(in + k, width - k), to + k / 2, steps - k / 2);
+    load_steps<Pairs>(out + n * steps, row<bf16_t>(x, n), width);
   }
 #else
   (void)x, (void)out, (void)begin, (void)end;

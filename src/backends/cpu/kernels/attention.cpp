@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Causal grouped-query attention. Keys are taken in blocks of 32 counted from the sequence's first
 // slot, with a running maximum and sum; all arithmetic of one query is its own, so how queries are
-// grouped for speed does not show in the result.
+// grouped for speed does not show in the result. Scores of bf16 queries and keys are sums of pairs
+// where the processor has those (kernels/gemm.h), in another order than those of floats.
+#include "backends/cpu/kernels/gemm.h"
 #include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/simd/target_control.h"
 #include "backends/cpu/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -12,7 +15,8 @@
 
 #include <cmath>
 
-#include "backends/cpu/simd/vec-inl.h"
+#include "backends/cpu/kernels/gemm_pack-inl.h"
+#include "backends/cpu/simd/product-inl.h"
 #include "hwy/cache_control.h"
 #include "quant/codec.h"
 
@@ -27,6 +31,7 @@ constexpr int64_t kQueryRows = 64;  // (token, head) pairs that share a block of
 // query heads each. Decoding takes several key heads at once, because they lie side by side in
 // memory.
 struct AttentionWork {
+  GemmElement element;  // of scores
   Tensor out, q, k, v;
   float* lse;  // [N, Hq] or null
   Sequence sequence;
@@ -171,6 +176,20 @@ HWY_NOINLINE void score_rows(const float* q, int64_t rows, const float* keys, in
   }
 }
 
+// The same in steps of E, of which each row of q begins with some; keys [step][kKeyBlock].
+template <class E>
+HWY_NOINLINE void score_steps(const float* q, int64_t rows, const float* keys, int64_t width,
+                              float scale, float* scores) {
+  const DF df;
+  product<E, false>(scores, kKeyBlock, 0, rows, kKeyVectors, {q, width, 1}, keys, kKeyBlock,
+                    [&](int64_t, int64_t) {
+                      return Needed{0, (width + E::kDepth - 1) / E::kDepth, kKeyBlock};
+                    });
+  for (int64_t i = 0; i < rows * kKeyBlock; i += kLanes) {
+    hn::Store(hn::Mul(hn::Load(df, scores + i), hn::Set(df, scale)), df, scores + i);
+  }
+}
+
 // Turns one row of scores, of which `count` are real, into weights; returns the factor that
 // earlier sums must be multiplied by.
 HWY_NOINLINE float softmax_row(float* s, int64_t count, float* running_max, float* running_sum) {
@@ -257,7 +276,7 @@ struct QueryRows {
 };
 
 // `rows` against one block of keys, of which row r sees the first visible(r).
-template <class Visible>
+template <class E, class Visible>
 HWY_INLINE void attend_block(const QueryRows& rows, const float* keys, const float* values,
                              float* scores, int64_t width, int64_t count, float scale,
                              Visible visible) {
@@ -266,9 +285,13 @@ HWY_INLINE void attend_block(const QueryRows& rows, const float* keys, const flo
   while (r < rows.count && visible(r) <= 0) ++r;
   for (; r < rows.count; r += 4) {
     const int64_t n = HWY_MIN(int64_t(4), rows.count - r);
-    for (int64_t i = 0; i < n; i += kTileQueries) {
-      score_rows(rows.q + (r + i) * width, HWY_MIN(int64_t(kTileQueries), n - i), keys, width,
-                 count, scale, scores + i * kKeyBlock);
+    if constexpr (E::kDepth > 1) {
+      score_steps<E>(rows.q + r * width, n, keys, width, scale, scores);
+    } else {
+      for (int64_t i = 0; i < n; i += kTileQueries) {
+        score_rows(rows.q + (r + i) * width, HWY_MIN(int64_t(kTileQueries), n - i), keys, width,
+                   count, scale, scores + i * kKeyBlock);
+      }
     }
     for (int64_t i = 0; i < n; ++i) {
       const float factor = softmax_row(scores + i * kKeyBlock, visible(r + i), &rows.maximum[r + i],
@@ -289,15 +312,20 @@ HWY_INLINE void attend_block(const QueryRows& rows, const float* keys, const flo
   }
 }
 
+template <class E>
 HWY_INLINE void load_queries(const AttentionWork& a, int64_t kv_head, const QueryRows& rows) {
   const int64_t width = a.q.shape[2];
   for (int64_t r = 0; r < rows.count; ++r) {
     const int64_t token = a.sequence.q_begin + a.first + r / a.group;
-    with_type(a.q.dtype, [&](auto* t) {
-      using T = std::remove_pointer_t<decltype(t)>;
-      convert(rows.q + r * width, row<T>(a.q, token) + (kv_head * a.group + r % a.group) * width,
-              width);
-    });
+    const int64_t at = (kv_head * a.group + r % a.group) * width;
+    if constexpr (E::kDepth > 1) {
+      load_steps<E>(rows.q + r * width, row<bf16_t>(a.q, token) + at, width);
+    } else {
+      with_type(a.q.dtype, [&](auto* t) {
+        using T = std::remove_pointer_t<decltype(t)>;
+        convert(rows.q + r * width, row<T>(a.q, token) + at, width);
+      });
+    }
     rows.maximum[r] = -__builtin_inff();
     rows.sum[r] = 0;
   }
@@ -320,7 +348,8 @@ HWY_INLINE void store_results(const AttentionWork& a, int64_t kv_head, const Que
   }
 }
 
-void attend(const AttentionWork& a, float* scratch) {
+template <class E>
+HWY_INLINE void attend_as(const AttentionWork& a, float* scratch) {
   const int64_t width = a.q.shape[2];
   float* q = scratch;
   float* o = q + kQueryRows * width;
@@ -336,7 +365,7 @@ void attend(const AttentionWork& a, float* scratch) {
     return QueryRows{q + r * width, o + r * width, maximum + r, sum + r, count};
   };
 
-  for (int64_t i = 0; i < a.kv_heads; ++i) load_queries(a, a.kv_head + i, rows_of(i));
+  for (int64_t i = 0; i < a.kv_heads; ++i) load_queries<E>(a, a.kv_head + i, rows_of(i));
   // Keys that the first query of the sequence may see, and the last one here.
   const int64_t before = a.sequence.kv_len - a.sequence.q_len + 1;
   const int64_t all_keys = before + a.last - 1;
@@ -350,14 +379,26 @@ void attend(const AttentionWork& a, float* scratch) {
         const T *k = row<T>(a.k, slot) + head, *v = row<T>(a.v, slot) + head;
         // Next come the next head's keys (or, after the last head, the next block's).
         const T* next = i + 1 < a.kv_heads ? k + width : nullptr;
-        load_rows(k, a.k.row_stride, block, width, keys, v);
+        if constexpr (E::kDepth > 1) {
+          if constexpr (std::is_same_v<T, bf16_t>) {
+            for (int64_t j = 0; j < block; ++j) prefetch_row(v + j * a.v.row_stride, width);
+            transpose_rows<E, int(kKeyBlock)>(k, a.k.row_stride, block, width, keys);
+          }
+        } else {
+          load_rows(k, a.k.row_stride, block, width, keys, v);
+        }
         load_rows(v, a.v.row_stride, block, width, values, next);
       });
-      attend_block(rows_of(i), keys, values, scores, width, block, scale,
-                   [&](int64_t r) { return HWY_MIN(block, before + a.first + r / a.group - j0); });
+      attend_block<E>(rows_of(i), keys, values, scores, width, block, scale, [&](int64_t r) {
+        return HWY_MIN(block, before + a.first + r / a.group - j0);
+      });
     }
   }
   for (int64_t i = 0; i < a.kv_heads; ++i) store_results(a, a.kv_head + i, rows_of(i));
+}
+
+void attend(const AttentionWork& a, float* scratch) {
+  with_element(a.element, [&](auto e) { attend_as<decltype(e)>(a, scratch); });
 }
 
 }  // namespace nibble::cpu::HWY_NAMESPACE
@@ -389,6 +430,8 @@ void attention(Context& c, Tensor out, Tensor lse, Tensor q, KvView kv, Tensor s
         std::clamp<int64_t>(kQueryRows / (std::max<int64_t>(t, 1) * group), 1, share);
     return Split{tokens, heads, (s.q_len + tokens - 1) / tokens, (kv_heads + heads - 1) / heads};
   };
+  const bool pairs = q.dtype == DType::bf16 && kv.k.dtype == DType::bf16 && use_bf16_pairs();
+  const GemmElement element = pairs ? GemmElement::bf16_pair : GemmElement::f32;
   int64_t items = 0, products = 0;
   for (int64_t s = 0; s < sequences.dim(0); ++s) {
     const Split p = split(table[s]);
@@ -406,7 +449,8 @@ void attention(Context& c, Tensor out, Tensor lse, Tensor q, KvView kv, Tensor s
         // Late queries see the most keys, so they go first.
         const int64_t block = p.blocks - 1 - (i - first_item) / p.sets;
         const int64_t head = (i - first_item) % p.sets * p.heads;
-        const AttentionWork work{out,
+        const AttentionWork work{element,
+                                 out,
                                  q,
                                  kv.k,
                                  kv.v,

@@ -4,7 +4,9 @@
 // blocks against blocks of keys; five small matrix products each. dq is then finished; what the
 // queries of a piece add to dk and dv is kept apart and summed over the pieces afterwards, in
 // order. Pieces depend on the sequence's length and the number of heads only.
+#include "backends/cpu/kernels/gemm.h"
 #include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/simd/target_control.h"
 #include "backends/cpu/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -14,6 +16,7 @@
 
 #include <cmath>
 
+#include "backends/cpu/kernels/gemm_pack-inl.h"
 #include "backends/cpu/simd/product-inl.h"
 
 #ifndef NIBBLE_CPU_ATTENTION_BACK_TYPES
@@ -28,6 +31,7 @@ constexpr int64_t kMaxPieces = 16;
 constexpr int64_t padded(int64_t width) { return (width + 15) / 16 * 16; }
 
 struct AttentionBack {
+  GemmElement element;  // of the products with keys and with values, whose factors are as stored
   Tensor dq, dout, out, q, k, v;
   const float* lse;  // [N, Hq]
   int64_t group;
@@ -40,10 +44,11 @@ struct AttentionBackPiece {
   float *dk, *dv;
 };
 
-// Floats of scratch per thread: q, dout, dq; keys, keys and values transposed; scores and their
-// gradients; lse and delta.
+// Floats of scratch per thread: q, dout, dq, and the former two in steps; keys, keys and values
+// transposed; scores and their gradients; lse and delta.
 constexpr int64_t attention_back_scratch(int64_t width) {
-  return 3 * (kBackRows + kBackKeys) * padded(width) + 2 * kBackRows * kBackKeys + 2 * kBackRows;
+  return (5 * kBackRows + 3 * kBackKeys) * padded(width) + 2 * kBackRows * kBackKeys +
+         2 * kBackRows;
 }
 
 }  // namespace nibble::cpu
@@ -59,35 +64,6 @@ template <class T>
 HWY_INLINE void load_row(float* to, const T* from, int64_t width) {
   convert(to, from, width);
   for (int64_t i = width; i < padded(width); ++i) to[i] = 0;
-}
-
-// to[d][j] = from[j][d] for kBackKeys rows; four rows at a time, 4 x 4 elements in each part of a
-// vector.
-HWY_NOINLINE void transpose_keys(float* to, const float* from, int64_t width) {
-  const DF df;
-  const hn::Repartition<double, DF> dd;
-  const auto low = [&](VF a, VF b) HWY_ATTR {
-    return hn::BitCast(df, hn::InterleaveLower(dd, hn::BitCast(dd, a), hn::BitCast(dd, b)));
-  };
-  const auto high = [&](VF a, VF b) HWY_ATTR {
-    return hn::BitCast(df, hn::InterleaveUpper(dd, hn::BitCast(dd, a), hn::BitCast(dd, b)));
-  };
-  alignas(64) float out[4][kLanes];
-  for (int64_t j = 0; j < kBackKeys; j += 4, from += 4 * width) {
-    for (int64_t d = 0; d < width; d += kLanes) {
-      VF x[4];
-      for (int i = 0; i < 4; ++i) x[i] = load(from + i * width + d);
-      const VF ab0 = hn::InterleaveLower(df, x[0], x[1]), ab1 = hn::InterleaveUpper(df, x[0], x[1]);
-      const VF cd0 = hn::InterleaveLower(df, x[2], x[3]), cd1 = hn::InterleaveUpper(df, x[2], x[3]);
-      hn::Store(low(ab0, cd0), df, out[0]);
-      hn::Store(high(ab0, cd0), df, out[1]);
-      hn::Store(low(ab1, cd1), df, out[2]);
-      hn::Store(high(ab1, cd1), df, out[3]);
-      for (int64_t i = 0; i < kLanes; ++i) {
-        std::memcpy(to + (d + i) * kBackKeys + j, out[i % 4] + i / 4 * 4, 4 * sizeof(float));
-      }
-    }
-  }
 }
 
 template <class T>
@@ -123,36 +99,38 @@ HWY_NOINLINE void score_gradient(float* s, float* dp, int64_t visible, float sca
 
 // Where the blocks of one thread lie.
 struct BackScratch {
-  float *q, *dout, *dq, *keys, *keys_t, *values_t, *p, *ds, *lse, *delta;
+  float *q, *dout, *dq, *q_steps, *dout_steps, *keys, *keys_t, *values_t, *p, *ds, *lse, *delta;
 };
 
 // A block of queries against a block of `count` keys. Row r is token r / group, and row 0 sees the
 // first `ahead` keys (perhaps 0 or less); each token sees one more.
+template <class E>
 HWY_NOINLINE void back_block(const BackScratch& b, int64_t rows, int64_t group, int64_t ahead,
-                             int64_t width, int64_t count, float scale, float* dk, float* dv) {
-  const int64_t across = width / kLanes;
+                             int64_t d, int64_t count, float scale, float* dk, float* dv) {
+  const int64_t width = padded(d), across = width / kLanes;
+  const int64_t steps = (d + E::kDepth - 1) / E::kDepth;
   const auto seen = [=](int64_t r) { return HWY_MIN(count, ahead + r / group); };
   // The first row that sees key j.
   const auto first_of = [=](int64_t j) { return HWY_MAX(int64_t(0), j + 1 - ahead) * group; };
   const int64_t first = first_of(0);
-  const auto scores = [&](int64_t, int64_t last) { return Needed{0, width, seen(last)}; };
-  product<false>(b.p, kBackKeys, first, rows, kBackKeys / kLanes, {b.q, width, 1}, b.keys_t,
-                 kBackKeys, scores);
-  product<false>(b.ds, kBackKeys, first, rows, kBackKeys / kLanes, {b.dout, width, 1}, b.values_t,
-                 kBackKeys, scores);
+  const auto scores = [&](int64_t, int64_t last) { return Needed{0, steps, seen(last)}; };
+  product<E, false>(b.p, kBackKeys, first, rows, kBackKeys / kLanes, {b.q_steps, width, 1},
+                    b.keys_t, kBackKeys, scores);
+  product<E, false>(b.ds, kBackKeys, first, rows, kBackKeys / kLanes, {b.dout_steps, width, 1},
+                    b.values_t, kBackKeys, scores);
   for (int64_t r = first; r < rows; ++r) {
     score_gradient(b.p + r * kBackKeys, b.ds + r * kBackKeys, seen(r), scale, b.lse[r], b.delta[r]);
   }
-  product<true>(b.dq, width, first, rows, across, {b.ds, kBackKeys, 1}, b.keys, width,
-                [&](int64_t, int64_t last) {
-                  return Needed{0, seen(last), width};
-                });
+  product<Floats, true>(b.dq, width, first, rows, across, {b.ds, kBackKeys, 1}, b.keys, width,
+                        [&](int64_t, int64_t last) {
+                          return Needed{0, seen(last), width};
+                        });
   const auto keys = [&](int64_t j, int64_t) { return Needed{first_of(j), rows, width}; };
-  product<true>(dv, width, 0, count, across, {b.p, 1, kBackKeys}, b.dout, width, keys);
-  product<true>(dk, width, 0, count, across, {b.ds, 1, kBackKeys}, b.q, width, keys);
+  product<Floats, true>(dv, width, 0, count, across, {b.p, 1, kBackKeys}, b.dout, width, keys);
+  product<Floats, true>(dk, width, 0, count, across, {b.ds, 1, kBackKeys}, b.q, width, keys);
 }
 
-template <class T>
+template <class E, class T>
 HWY_NOINLINE void back_piece_as(const AttentionBack& a, const AttentionBackPiece& piece,
                                 const BackScratch& b) {
   const int64_t d = a.q.shape[2], heads = a.q.shape[1], width = padded(d), group = a.group;
@@ -166,26 +144,28 @@ HWY_NOINLINE void back_piece_as(const AttentionBack& a, const AttentionBackPiece
       const int64_t token = piece.begin + t0 + r / group;
       const int64_t head = piece.head * group + r % group;
       const T* dout = row<T>(a.dout, token) + head * d;
-      load_row(b.q + r * width, row<T>(a.q, token) + head * d, d);
+      const T* q = row<T>(a.q, token) + head * d;
+      load_row(b.q + r * width, q, d);
       load_row(b.dout + r * width, dout, d);
+      if constexpr (E::kDepth > 1) {
+        load_steps<E>(b.q_steps + r * width, q, d);
+        load_steps<E>(b.dout_steps + r * width, dout, d);
+      }
       b.lse[r] = a.lse[token * heads + head];
       b.delta[r] = dot_row(dout, row<T>(a.out, token) + head * d, d);
     }
     std::memset(b.dq, 0, size_t(rows * width) * sizeof(float));
     for (int64_t j0 = 0; j0 < t1; j0 += kBackKeys) {
       const int64_t count = HWY_MIN(kBackKeys, t1 - j0);
-      // Values pass through the place of the keys on their way to being transposed. Rows past
-      // `count` hold something older, and what comes of them is masked.
+      const T* k = row<T>(a.k, piece.begin + j0) + piece.head * d;
+      const T* v = row<T>(a.v, piece.begin + j0) + piece.head * d;
+      transpose_rows<E, int(kBackKeys)>(v, a.v.row_stride, count, d, b.values_t);
+      transpose_rows<E, int(kBackKeys)>(k, a.k.row_stride, count, d, b.keys_t);
       for (int64_t j = 0; j < count; ++j) {
-        load_row(b.keys + j * width, row<T>(a.v, piece.begin + j0 + j) + piece.head * d, d);
+        load_row(b.keys + j * width, k + j * a.k.row_stride, d);
       }
-      transpose_keys(b.values_t, b.keys, width);
-      for (int64_t j = 0; j < count; ++j) {
-        load_row(b.keys + j * width, row<T>(a.k, piece.begin + j0 + j) + piece.head * d, d);
-      }
-      transpose_keys(b.keys_t, b.keys, width);
-      back_block(b, rows, group, t0 + 1 - j0, width, count, scale, piece.dk + j0 * width,
-                 piece.dv + j0 * width);
+      back_block<E>(b, rows, group, t0 + 1 - j0, d, count, scale, piece.dk + j0 * width,
+                    piece.dv + j0 * width);
     }
     for (int64_t r = 0; r < rows; ++r) {
       const int64_t token = piece.begin + t0 + r / group;
@@ -205,12 +185,24 @@ void back_piece(const AttentionBack& a, const AttentionBackPiece& piece, float* 
     return p;
   };
   b.q = take(kBackRows * width), b.dout = take(kBackRows * width), b.dq = take(kBackRows * width);
+  b.q_steps = b.q, b.dout_steps = b.dout;
+  if (a.element != GemmElement::f32) {
+    b.q_steps = take(kBackRows * width), b.dout_steps = take(kBackRows * width);
+  }
   b.keys = take(kBackKeys * width);
   b.keys_t = take(kBackKeys * width), b.values_t = take(kBackKeys * width);
   b.p = take(kBackRows * kBackKeys), b.ds = take(kBackRows * kBackKeys);
   b.lse = take(kBackRows), b.delta = take(kBackRows);
-  with_type(a.q.dtype,
-            [&](auto* t) { back_piece_as<std::remove_pointer_t<decltype(t)>>(a, piece, b); });
+  with_element(a.element, [&](auto e) {
+    using E = decltype(e);
+    if constexpr (E::kDepth == 1) {
+      with_type(a.q.dtype, [&](auto* t) {
+        back_piece_as<E, std::remove_pointer_t<decltype(t)>>(a, piece, b);
+      });
+    } else {
+      back_piece_as<E, bf16_t>(a, piece, b);
+    }
+  });
 }
 
 // Row `token` of dk or dv, key head `head`: the sum of `count` rows of floats, which are added to
@@ -297,7 +289,16 @@ void attention_back(Context& c, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Te
   float* scratch = c.thread_scratch.get_as<float>(size_t(stride * c.pool.size()));
   const int64_t rows = std::max(keys, Pieces::most_keys(q.dim(0), kv_heads));
   float* partial = c.gradients.get_as<float>(size_t(2 * rows * kv_heads * width));
-  const AttentionBack a{dq, dout, out, q, kv.k, kv.v, log_sums.data(), group};
+  const bool pairs = q.dtype == DType::bf16 && use_bf16_pairs();
+  const AttentionBack a{pairs ? GemmElement::bf16_pair : GemmElement::f32,
+                        dq,
+                        dout,
+                        out,
+                        q,
+                        kv.k,
+                        kv.v,
+                        log_sums.data(),
+                        group};
 
   // Piece i of head h of a sequence whose partial sums begin at row `at`: dk, then dv.
   const auto rows_of = [&](const Pieces& p, int64_t at, int64_t h, int64_t i) {

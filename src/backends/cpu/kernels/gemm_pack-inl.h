@@ -145,6 +145,28 @@ HWY_NOINLINE void pack_outer_by_k(const GemmFactor& f, int64_t outer0, int64_t k
   }
 }
 
+// `count` <= P rows of width `k`, `stride` apart, as one panel.
+template <class E, int P, class T>
+HWY_INLINE void transpose_rows(const T* rows, int64_t stride, int64_t count, int64_t k,
+                               float* panel) {
+  GemmFactor f{.layout = GemmFactor::Layout::outer_by_k, .outer = count, .k = k, .dense = {}};
+  f.dense.data = reinterpret_cast<std::byte*>(const_cast<T*>(rows));
+  f.dense.row_stride = stride;
+  pack_outer_by_k<E, P, T>(f, 0, 0, (k + E::kDepth - 1) / E::kDepth, panel);
+}
+
+// One row in steps.
+template <class E, class T>
+HWY_INLINE void load_steps(float* to, const T* from, int64_t k) {
+  constexpr int64_t kVector = kLanes * E::kDepth;
+  int64_t i = 0;
+  for (; i + kVector <= k; i += kVector) store(E::load_steps(from + i), to + i / E::kDepth);
+  if (i < k) {
+    store_tail(E::load_steps_tail(from + i, k - i), to + i / E::kDepth,
+               (k - i + E::kDepth - 1) / E::kDepth);
+  }
+}
+
 // Panels side by side. Panel p begins `width` <= P outer elements after the one before. Where K is
 // contiguous, in short pieces of it: what is written in pieces stays in the first-level cache.
 template <class E, int P>

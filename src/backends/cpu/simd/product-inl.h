@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Matrix products of blocks that lie in the cache as floats, where each group of rows needs only a
-// part of the sum or of the columns, as below a causal mask.
+// Matrix products of blocks that lie in the cache as floats or as pairs of bf16 (E of
+// kernels/gemm_element-inl.h), where each group of rows needs only a part of the sum or of the
+// columns, as below a causal mask.
 #if defined(NIBBLE_CPU_SIMD_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef NIBBLE_CPU_SIMD_PRODUCT_INL_H_
 #undef NIBBLE_CPU_SIMD_PRODUCT_INL_H_
@@ -17,18 +18,18 @@ namespace nibble::cpu::HWY_NAMESPACE {
 constexpr int kAccRows = 4;
 constexpr int kAccVectors = HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON ? 4 : 2;
 
-// A left operand: element (m, k) is at data[m * row + k * column].
+// A left operand: step k of row m is at data[m * row + k * column].
 struct Left {
   const float* data;
   int64_t row, column;
 };
-// What a group of rows needs: terms [k0, k1) of the sum, the first `columns` columns.
+// What a group of rows needs: steps [k0, k1) of the sum, the first `columns` columns.
 struct Needed {
   int64_t k0, k1, columns;
 };
 
 // c[m][n] = start + sum over k in [k0, k1) of a(m, k) b[k][n], in this order whatever the tile.
-template <int M, int V, bool kAdd>
+template <class E, int M, int V, bool kAdd>
 HWY_INLINE void product_tile(float* c, int64_t c_row, const Left& a, int64_t m0, const float* b,
                              int64_t b_row, int64_t k0, int64_t k1) {
   c += m0 * c_row;
@@ -48,7 +49,7 @@ HWY_INLINE void product_tile(float* c, int64_t c_row, const Left& a, int64_t m0,
     for (int m = 0; m < M; ++m) {
       const VF y = hn::Set(DF(), left[m * a.row]);
 #pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) acc[m][v] = hn::MulAdd(y, x[v], acc[m][v]);
+      for (int v = 0; v < V; ++v) acc[m][v] = E::multiply_add(y, x[v], acc[m][v]);
     }
   }
   for (int m = 0; m < M; ++m) {
@@ -57,7 +58,7 @@ HWY_INLINE void product_tile(float* c, int64_t c_row, const Left& a, int64_t m0,
 }
 
 // All rows [m0, m1) for V vectors of columns from `column` on; half of them where that is enough.
-template <int V, bool kAdd, class NeededBy>
+template <class E, int V, bool kAdd, class NeededBy>
 HWY_INLINE void product_panel(float* c, int64_t c_row, int64_t m0, int64_t m1, const Left& a,
                               const float* b, int64_t b_row, int64_t column, NeededBy needed) {
   const auto rows = [&](int64_t m, auto tile) HWY_ATTR {
@@ -66,11 +67,11 @@ HWY_INLINE void product_panel(float* c, int64_t c_row, int64_t m0, int64_t m1, c
     const int64_t left = n.columns - column;
     if constexpr (V > 2) {
       if (left <= 2 * kLanes) {
-        if (left > 0) product_tile<M, 2, kAdd>(c, c_row, a, m, b, b_row, n.k0, n.k1);
+        if (left > 0) product_tile<E, M, 2, kAdd>(c, c_row, a, m, b, b_row, n.k0, n.k1);
         return;
       }
     }
-    if (left > 0) product_tile<M, V, kAdd>(c, c_row, a, m, b, b_row, n.k0, n.k1);
+    if (left > 0) product_tile<E, M, V, kAdd>(c, c_row, a, m, b, b_row, n.k0, n.k1);
   };
   int64_t m = m0;
   for (; m + kAccRows <= m1; m += kAccRows) rows(m, std::integral_constant<int, kAccRows>());
@@ -79,17 +80,24 @@ HWY_INLINE void product_panel(float* c, int64_t c_row, int64_t m0, int64_t m1, c
 
 // Rows [m0, m1) of c, `vectors` vectors of columns each; needed(m, last) tells what of it. The
 // columns are the outer loop: a panel of b stays in the first-level cache while all rows pass.
-template <bool kAdd, class NeededBy>
+template <class E, bool kAdd, class NeededBy>
 HWY_NOINLINE void product(float* c, int64_t c_row, int64_t m0, int64_t m1, int64_t vectors,
                           const Left& a, const float* b, int64_t b_row, NeededBy needed) {
   int64_t v = 0;
   for (; v + kAccVectors <= vectors; v += kAccVectors) {
     const int64_t at = v * kLanes;
-    product_panel<kAccVectors, kAdd>(c + at, c_row, m0, m1, a, b + at, b_row, at, needed);
+    product_panel<E, kAccVectors, kAdd>(c + at, c_row, m0, m1, a, b + at, b_row, at, needed);
+  }
+  if constexpr (kAccVectors > 2) {
+    if (v + 2 <= vectors) {
+      const int64_t at = v * kLanes;
+      product_panel<E, 2, kAdd>(c + at, c_row, m0, m1, a, b + at, b_row, at, needed);
+      v += 2;
+    }
   }
   for (; v < vectors; ++v) {
     const int64_t at = v * kLanes;
-    product_panel<1, kAdd>(c + at, c_row, m0, m1, a, b + at, b_row, at, needed);
+    product_panel<E, 1, kAdd>(c + at, c_row, m0, m1, a, b + at, b_row, at, needed);
   }
 }
 
