@@ -45,6 +45,7 @@ BlasLt::BlasLt() {
     find(library_, preference_destroy, "cublasLtMatmulPreferenceDestroy");
     find(library_, preference_set, "cublasLtMatmulPreferenceSetAttribute");
     find(library_, heuristic, "cublasLtMatmulAlgoGetHeuristic");
+    find(library_, algo_get, "cublasLtMatmulAlgoConfigGetAttribute");
     decltype(&cublasLtCreate) create = nullptr;
     find(library_, create, "cublasLtCreate");
     NIBBLE_CUDA(create(&handle));

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "backends/cuda/kernels/blas_gemm.h"
 
+#include <array>
+#include <vector>
+
 #include "backends/cuda/context.h"
+#include "backends/cuda/kernels/gemm_trials.h"
 #include "core/error.h"
 
 namespace nibble::cuda {
@@ -15,13 +19,20 @@ constexpr uint32_t kAlignment = 16;
 
 }  // namespace
 
-const GemmPlans::Plan& GemmPlans::plan_for(const GemmShape& s, size_t workspace_bytes) {
+// Here, where GemmTrials is known.
+GemmPlans::Plan::Plan() = default;
+GemmPlans::Plan::Plan(Plan&&) = default;
+GemmPlans::Plan& GemmPlans::Plan::operator=(Plan&&) = default;
+GemmPlans::Plan::~Plan() = default;
+GemmPlans::GemmPlans(const BlasLt& blas) : blas_(blas) {}
+GemmPlans::~GemmPlans() { clear(); }
+
+GemmPlans::Plan& GemmPlans::plan_for(const GemmShape& s, size_t workspace_bytes) {
   const auto found = plans_.find(s);
   if (found != plans_.end()) return found->second;
   if (plans_.size() >= kMost) clear();
   // Column by column in cuBLASLt's eyes: C^T [m, n] = A^T [m, k] . B^T [k, n].
   Plan p;
-  cublasLtMatmulPreference_t preference = nullptr;
   try {
     NIBBLE_CUDA(blas_.desc_create(&p.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F));
     const auto layout = [&](cublasLtMatrixLayout_t* out, DType type, int64_t rows, int64_t cols,
@@ -39,35 +50,64 @@ const GemmPlans::Plan& GemmPlans::plan_for(const GemmShape& s, size_t workspace_
     layout(&p.c, s.out_type, s.m, s.n, Order::plain, s.c_stride);
     transpose(CUBLASLT_MATMUL_DESC_TRANSA, s.a_order);
     transpose(CUBLASLT_MATMUL_DESC_TRANSB, s.b_order);
-    NIBBLE_CUDA(blas_.preference_create(&preference));
-    const auto set = [&](cublasLtMatmulPreferenceAttributes_t what, const auto& value) {
-      NIBBLE_CUDA(blas_.preference_set(preference, what, &value, sizeof value));
-    };
-    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
-    for (const auto what :
-         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
-      set(what, kAlignment);
-    }
-    // Sums split along K are added in fp32 and in a fixed order, not by atomics in the output.
-    set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-        uint32_t(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     cublasLtMatmulHeuristicResult_t best = {};
-    int count = 0;
-    const cublasStatus_t status = blas_.heuristic(blas_.handle, p.operation, p.a, p.b, p.c, p.c,
-                                                  preference, 1, &best, &count);
-    if (status != CUBLAS_STATUS_SUCCESS || count == 0) {
-      throw_device("cuBLASLt has no kernel for a product of {} x {} x {} in {} to {} (status {})",
-                   s.n, s.m, s.k, dtype_name(s.type), dtype_name(s.out_type), int(status));
+    if (ask(p, workspace_bytes, {&best, 1}) == 0) {
+      throw_device("cuBLASLt has no kernel for a product of {} x {} x {} in {} to {}", s.n, s.m,
+                   s.k, dtype_name(s.type), dtype_name(s.out_type));
     }
     p.algorithm = best.algo;
   } catch (...) {
-    if (preference) blas_.preference_destroy(preference);
     destroy(p);
     throw;
   }
-  blas_.preference_destroy(preference);
-  return plans_.emplace(s, p).first->second;
+  return plans_.emplace(s, std::move(p)).first->second;
+}
+
+int GemmPlans::ask(const Plan& p, size_t workspace_bytes,
+                   std::span<cublasLtMatmulHeuristicResult_t> answers) const {
+  cublasLtMatmulPreference_t preference = nullptr;
+  NIBBLE_CUDA(blas_.preference_create(&preference));
+  const std::unique_ptr<std::remove_pointer_t<cublasLtMatmulPreference_t>,
+                        decltype(blas_.preference_destroy)>
+      owner(preference, blas_.preference_destroy);
+  const auto set = [&](cublasLtMatmulPreferenceAttributes_t what, const auto& value) {
+    NIBBLE_CUDA(blas_.preference_set(preference, what, &value, sizeof value));
+  };
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
+  for (const auto what :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+    set(what, kAlignment);
+  }
+  // Sums split along K are added in fp32 and in a fixed order, not by atomics in the output.
+  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  int count = 0;
+  const cublasStatus_t status =
+      blas_.heuristic(blas_.handle, p.operation, p.a, p.b, p.c, p.c, preference,
+                      int(answers.size()), answers.data(), &count);
+  return status == CUBLAS_STATUS_SUCCESS ? count : 0;
+}
+
+// Kernels that do not split K add a result's products in one order, whatever their tiles: the same
+// bits (a test holds that; seen for all of 520 on an H200).
+GemmTrials* GemmPlans::trials_of(Plan& p, size_t workspace_bytes) {
+  if (p.trials || ++p.calls != kCallsBeforeTrials) return p.trials.get();
+  std::array<cublasLtMatmulHeuristicResult_t, 8> answers = {};
+  const int count = ask(p, workspace_bytes, answers);
+  const auto splits = [&](const cublasLtMatmulAlgo_t& a) {
+    int32_t parts = 0;
+    size_t bytes = 0;
+    return blas_.algo_get(&a, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &parts, sizeof parts, &bytes) !=
+               CUBLAS_STATUS_SUCCESS ||
+           parts > 1;
+  };
+  if (splits(p.algorithm)) return nullptr;
+  std::vector<cublasLtMatmulAlgo_t> candidates = {p.algorithm};
+  for (int i = 1; i < count; ++i) {
+    if (!splits(answers[size_t(i)].algo)) candidates.push_back(answers[size_t(i)].algo);
+  }
+  if (candidates.size() > 1) p.trials = std::make_unique<GemmTrials>(std::move(candidates));
+  return p.trials.get();
 }
 
 void GemmPlans::destroy(Plan& p) {
@@ -75,7 +115,7 @@ void GemmPlans::destroy(Plan& p) {
   if (p.b) blas_.layout_destroy(p.b);
   if (p.c) blas_.layout_destroy(p.c);
   if (p.operation) blas_.desc_destroy(p.operation);
-  p = {};
+  p = Plan();
 }
 
 void GemmPlans::clear() {
@@ -92,11 +132,22 @@ namespace {
 
 void product(const Context& c, const GemmShape& shape, Tensor out, Tensor a, Tensor b,
              Accumulate accumulate) {
-  const GemmPlans::Plan& p = c.gemm_plans->plan_for(shape, Context::kBlasBytes);
-  const float one = 1, beta = accumulate == Accumulate::yes ? 1.0f : 0.0f;
-  NIBBLE_CUDA(c.blas.matmul(c.blas.handle, p.operation, &one, a.data, p.a, b.data, p.b, &beta,
-                            out.data, p.c, out.data, p.c, &p.algorithm, c.blas_workspace(),
-                            Context::kBlasBytes, c.stream));
+  GemmPlans::Plan& p = c.gemm_plans->plan_for(shape, Context::kBlasBytes);
+  const auto multiply = [&](const cublasLtMatmulAlgo_t& algorithm) {
+    const float one = 1, beta = accumulate == Accumulate::yes ? 1.0f : 0.0f;
+    NIBBLE_CUDA(c.blas.matmul(c.blas.handle, p.operation, &one, a.data, p.a, b.data, p.b, &beta,
+                              out.data, p.c, out.data, p.c, &algorithm, c.blas_workspace(),
+                              Context::kBlasBytes, c.stream));
+  };
+  // Only where it is known that the bits stay, and where events tell times.
+  GemmTrials* const trials = c.device_capability == 90 && !c.capturing
+                                 ? c.gemm_plans->trials_of(p, Context::kBlasBytes)
+                                 : nullptr;
+  if (trials) {
+    trials->run(c.stream, p.algorithm, multiply);
+  } else {
+    multiply(p.algorithm);
+  }
 }
 
 }  // namespace

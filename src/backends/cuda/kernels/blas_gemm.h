@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Products of 16-bit floats by cuBLASLt with fp32 accumulation, and the plans it made for them: its
-// heuristics are asked once a shape.
+// heuristics are asked once a shape, and again for others to try where a shape is used often.
 #pragma once
 #include <map>
+#include <memory>
+#include <span>
 #include <tuple>
 
 #include "backend/backend.h"
@@ -12,6 +14,7 @@
 namespace nibble::cuda {
 
 struct Context;
+class GemmTrials;
 
 enum class Order { plain, transposed };
 
@@ -30,21 +33,34 @@ struct GemmShape {
 
 class GemmPlans {
  public:
-  explicit GemmPlans(const BlasLt& blas) : blas_(blas) {}
-  ~GemmPlans() { clear(); }
+  explicit GemmPlans(const BlasLt& blas);
+  ~GemmPlans();
   GemmPlans(const GemmPlans&) = delete;
   GemmPlans& operator=(const GemmPlans&) = delete;
 
   struct Plan {
+    Plan();
+    Plan(Plan&&);
+    Plan& operator=(Plan&&);
+    ~Plan();
     cublasLtMatmulDesc_t operation = nullptr;
     cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
     cublasLtMatmulAlgo_t algorithm = {};
+    int calls = 0;
+    std::unique_ptr<GemmTrials> trials;
   };
   // DeviceError where cuBLASLt has no kernel.
-  const Plan& plan_for(const GemmShape& shape, size_t workspace_bytes);
+  Plan& plan_for(const GemmShape& shape, size_t workspace_bytes);
+  // Counts a call of a plan; the trials that choose its kernel, once it is used often.
+  GemmTrials* trials_of(Plan& plan, size_t workspace_bytes);
 
  private:
   static constexpr size_t kMost = 1024;  // prompts of every length, and it would grow for ever
+  // More than the layers of a prompt: one that does not come again is not slowed down by trials.
+  static constexpr int kCallsBeforeTrials = 80;
+  // The heuristics' answers, best first; how many there are.
+  int ask(const Plan& plan, size_t workspace_bytes,
+          std::span<cublasLtMatmulHeuristicResult_t> answers) const;
   void clear();
   void destroy(Plan& plan);
   const BlasLt& blas_;

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+// Which of several kernels for a product is fastest, found out by use: calls take them in turns,
+// each measured by events, until every one has had its samples. Nothing is computed twice and
+// nothing waits. The candidates must give the same bits; then it does not show which one was taken.
+//
+// Why: cuBLASLt's first choice is up to 12 % slower than the best of its eight (9728 x 2560 weights
+// with 4096 tokens on an H200; over all products of a layer 2-3 %), by no rule that could be found
+// from the sizes of their tiles.
+#pragma once
+#include <cublasLt.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "backends/cuda/check.h"
+
+namespace nibble::cuda {
+
+class GemmTrials {
+ public:
+  using Algorithm = cublasLtMatmulAlgo_t;
+  // The first candidate is the one to beat.
+  explicit GemmTrials(std::vector<Algorithm> candidates) : candidates_(std::move(candidates)) {
+    samples_.resize(candidates_.size() * kSamples);
+  }
+  ~GemmTrials() { forget(); }
+  GemmTrials(const GemmTrials&) = delete;
+  GemmTrials& operator=(const GemmTrials&) = delete;
+
+  // One call: multiply(algorithm) enqueues it. At the end of the trials `chosen` becomes the best.
+  template <class Multiply>
+  void run(cudaStream_t stream, Algorithm& chosen, Multiply&& multiply) {
+    if (taken_ == samples_.size()) {
+      if (!samples_.empty() && there()) {
+        chosen = candidates_[best()];
+        forget();
+      }
+      multiply(chosen);
+      return;
+    }
+    Sample& s = samples_[taken_];
+    for (cudaEvent_t* e : {&s.begin, &s.end}) NIBBLE_CUDA(cudaEventCreate(e));
+    NIBBLE_CUDA(cudaEventRecord(s.begin, stream));
+    multiply(candidates_[taken_ % candidates_.size()]);
+    NIBBLE_CUDA(cudaEventRecord(s.end, stream));
+    ++taken_;
+  }
+
+ private:
+  static constexpr size_t kSamples = 3;       // of each, the one in the middle counts
+  static constexpr float kLeastGain = 0.01f;  // noise is no reason
+  struct Sample {
+    cudaEvent_t begin = nullptr, end = nullptr;
+  };
+
+  bool there() const {
+    const cudaError_t error = cudaEventQuery(samples_.back().end);
+    if (error != cudaErrorNotReady) {
+      NIBBLE_CUDA(error);
+      return true;
+    }
+    cudaGetLastError();  // it is not one
+    return false;
+  }
+  float time_of(size_t candidate) const {
+    std::array<float, kSamples> ms;
+    for (size_t i = 0; i < kSamples; ++i) {
+      const Sample& s = samples_[i * candidates_.size() + candidate];
+      NIBBLE_CUDA(cudaEventElapsedTime(&ms[i], s.begin, s.end));
+    }
+    std::sort(ms.begin(), ms.end());
+    return ms[kSamples / 2];
+  }
+  size_t best() const {
+    size_t best = 0;
+    float least = time_of(0) * (1 - kLeastGain);
+    for (size_t i = 1; i < candidates_.size(); ++i) {
+      const float ms = time_of(i);
+      if (ms < least) least = ms, best = i;
+    }
+    return best;
+  }
+  void forget() {
+    for (Sample& s : samples_) {
+      if (s.begin) cudaEventDestroy(s.begin);
+      if (s.end) cudaEventDestroy(s.end);
+    }
+    samples_.clear();
+    taken_ = 0;
+  }
+
+  std::vector<Algorithm> candidates_;
+  std::vector<Sample> samples_;  // round after round of all candidates; empty: decided
+  size_t taken_ = 0;
+};
+
+}  // namespace nibble::cuda
