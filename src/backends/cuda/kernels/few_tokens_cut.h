@@ -66,10 +66,10 @@ class Cutter {
  private:
   static int rounded_up(int a, int b) { return (a + b - 1) / b; }
 
-  // One round where there are groups enough; else three, which leave the rings some room.
+  // One round where there are groups enough; else four, which leave the rings some room.
   Cut cut_groups(int slices, int clusters, int strips, int strips_of_tile) const {
     const int tiles = rounded_up(rounded_up(strips, clusters), strips_of_tile);
-    for (int groups = tiles <= kMaxGroups ? tiles : 3; groups > 0; --groups) {
+    for (int groups = tiles <= kMaxGroups ? tiles : 4; groups > 0; --groups) {
       const int rounds = rounded_up(tiles, groups), slots = std::min(rounds, 2);
       Cut cut{slices, clusters, groups, 0, 0, slots};
       const size_t fixed = fixed_bytes(tokens_, units_, slices, groups, slots);

@@ -49,6 +49,7 @@ struct SlicedTokens : FewTokens {
   int owners = 0;       // blocks of a cluster that finish something,
   int eight_shift = 0;  // namely 1 << eight_shift eights of tokens each
   int ring_at = 0, slots_at = 0, barriers_at = 0;  // in shared memory
+  bool whole = false;                              // units of x are whole, and aligned
   bool packs = false;                              // two outputs may be written at once
 };
 
@@ -58,6 +59,13 @@ __device__ __forceinline__ void copy_units(uint32_t to, const uint8_t* from, uin
                                            uint32_t barrier) {
   arrive_expecting(barrier, bytes);
   bulk_load(to, from, bytes, barrier);
+}
+// One lane of a whole warp. What it then does with values that are the same in all lanes the
+// compiler need not do lane by lane.
+__device__ __forceinline__ bool elect_one() {
+  uint32_t one;
+  asm volatile("{.reg .pred e; elect.sync _|e, 0xffffffff; selp.u32 %0, 1, 0, e;}" : "=r"(one));
+  return one;
 }
 // Four sums to a block of the cluster, where they count as sixteen bytes at its barrier; to the own
 // one without it. (A branch around them would keep the compiler from leaving products behind.)
@@ -74,6 +82,8 @@ __device__ __forceinline__ void send_four(uint32_t to, const float* v, uint32_t 
       "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]), "r"(barrier), "r"(block), "r"(own)
       : "memory");
 }
+// Relaxed, as a release to the cluster would be a fence of the device: what was read has been read,
+// because results were computed from it and written before the threads met.
 __device__ __forceinline__ void arrive_in_block(uint32_t barrier, uint32_t rank) {
   asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(
                    address_in_block(barrier, rank))

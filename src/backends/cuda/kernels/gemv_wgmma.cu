@@ -6,19 +6,22 @@
 // The slices of K are a cluster of blocks that keep their slice of the tokens and go through the
 // cluster's strips of 16 rows in tiles of four (with swiglu two of the gate and two of the up
 // half), each group of four warps its own. A warp's weights come by copies of whole units into its
-// own ring, across tiles and ahead of the kernel before. The slices' sums are added up by
-// few_tokens_sums.cuh; few_tokens_cut.h decides how a product is cut.
+// own ring, across tiles; the first is asked for ahead of the kernel before, the others when the
+// tokens are on their way, as more of them would delay that kernel and the tokens (13,560 -> 13,780
+// tok/s). The slices' sums are added up by few_tokens_sums.cuh; few_tokens_cut.h decides how a
+// product is cut.
 //
-// Bound by issue slots and by what a warp waits for: a unit of 128 columns takes a warp 168
-// instructions, 120 of them to decode (a shift and a mask are half rate), a copy 70, the end of a
-// tile 300; 56 % of the slots are used. Of the head's 85 us with 32 tokens 61 are left without
-// products, 69 without decoding, 80 without the exchange of sums; with two sets of sums, so that
-// products need not wait for each other, it took 137. The fixed part of a launch is as
-// large as its products: reading 32 tokens takes 1,500 to 3,000 clocks.
-// On an H200, 32 tokens, each in a chain of its own launches: qkv 7.7 us, o 6.0, gate_up with
-// swiglu 15.5 (17.5 with three groups and two rounds), down 10.0, head 85. With messages of eight
-// bytes to whoever adds them up, loads and copies asked for unit by unit, and at most four groups
-// they took 8.4, 6.6, 20.4, 11.9 and 91.
+// Bound by issue slots and by what a launch begins with. 16 rows by 128 columns and 32 tokens take
+// a scheduler 245 clocks where memory needs 256: the tensor cores 128, and what decodes hardly
+// runs beside them (136 alone; mma.sync 335 in all). Such a unit is 154 instructions, 112 of them
+// to decode, a copy 45 more, the end of a tile 300. It was 168 and 199 (with swiglu), and 70 for a
+// copy, before what all lanes have in common was in registers of the warp. The head takes 360
+// clocks, as rings run dry. Reading 32 tokens is 10 MB of the L2 cache for gate_up and for down,
+// about 2 us.
+// On an H200, 32 tokens, each in a chain of its own launches: qkv 7.3 us (8.2 before that), o 6.2
+// (6.1), gate_up with swiglu 14.1 (15.4), down 9.6 (10.0), head 73.6 (84.8); with 8 tokens
+// 5.6 (7.2), 4.9 (5.3), 11.3 (13.2), 8.0 (8.8), 57 (67). 32 sequences of 512 keys: 13,590 ->
+// 14,240 tok/s.
 #include <algorithm>
 
 #include "backends/cuda/device/dependency.cuh"
@@ -35,48 +38,115 @@ using Job = SlicedTokens;
 // products of 16, each of two halves of 8, each of matrices of 8 tokens by 16 bytes. What a lane
 // quarter q multiplies lies in its columns 32 q ..: word q of the 16 bytes. The padding keeps the
 // writes of a warp in different banks (few_tokens_cut.h has the sizes).
-//
-// All tokens, columns [begin, begin + count) in units; a warp takes a unit of two tokens at a time.
-template <class T, int kTokens, bool kAligned>
-__device__ __forceinline__ void stage_tokens(std::byte* xs, const Job& j, int begin, int count) {
-  constexpr int kBatch = kAligned ? 8 : 1, kTokenPairs = kTokens / 2;
-  const int warps = 4 * j.groups;
-  const int lane = int(threadIdx.x) % 32, piece = lane % 16, q = piece / 4, w = piece % 4;
-  const int total = count * kTokenPairs;
-  for (int first = int(threadIdx.x) / 32; first < total; first += kBatch * warps) {
-    uint4 v[kBatch];
+template <int kTokens>
+__device__ __forceinline__ uint32_t staged(uint32_t xs, int unit, int token, int piece) {
+  return xs + uint32_t(unit * unit_bytes(kTokens) + piece % 4 * piece_bytes(kTokens) + token * 16 +
+                       piece / 4 * 4);
+}
+template <int kTokens>
+__device__ __forceinline__ void stage(uint32_t to, const uint4& v) {
 #pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int i = first + b * warps, unit = i / kTokenPairs;
-      const int token = i % kTokenPairs * 2 + lane / 16;
-      const int col = (begin + unit) * int(kUnitCols) + 8 * piece;
-      v[b] = make_uint4(0, 0, 0, 0);
-      if (i >= total || token >= j.n || col >= j.in) continue;
-      const T* x = static_cast<const T*>(j.x) + token * j.x_stride + col;
-      if constexpr (kAligned) {
-        v[b] = __ldcg(reinterpret_cast<const uint4*>(x));
-      } else {
-        Pack<T, 8> values;
+  for (int k = 0; k < 4; ++k) store_word(to + uint32_t(k * half_bytes(kTokens)), word_of(v, k));
+}
+
+// Reads all tokens, `count` units of columns from unit `begin` on. A warp takes two tokens of five
+// units at a time, so that nearly all places are immediate, and three times that at once, so that
+// 32 tokens are waited for once. Tokens behind the last are the last again: nothing of theirs is
+// written.
+template <class T, int kTokens>
+class TokenReader {
+ public:
+  __device__ __forceinline__ TokenReader(uint32_t xs, const Job& j, int begin, int count)
+      : j_(j), xs_(xs), count_(count), warps_(4 * unsigned(j.groups)) {
+    x_ = static_cast<const T*>(j.x) + begin * int(kUnitCols) + 8 * (threadIdx.x % 16);
+    place(threadIdx.x / 32);
+  }
+  // meanwhile() is called once, when loads are on their way.
+  template <class Meanwhile>
+  __device__ __forceinline__ void read(Meanwhile&& meanwhile) {
+    const unsigned tasks = unsigned(count_ + kUnits - 1) / kUnits * kTokenPairs;
+    for (unsigned task = threadIdx.x / 32;;) {
+      uint4 v[kAtOnce][kUnits];
 #pragma unroll
-        for (int k = 0; k < 8; ++k) values.v[k] = x[k];
-        v[b] = *reinterpret_cast<const uint4*>(&values);
+      for (int s = 0; s < kAtOnce; ++s) {
+#pragma unroll
+        for (int k = 0; k < kUnits; ++k) {
+          if (k < left_[s])
+            v[s][k] = __ldcg(reinterpret_cast<const uint4*>(from_[s] + k * kUnitCols));
+        }
       }
-    }
+      if (task < warps_) meanwhile();
 #pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int i = first + b * warps, unit = i / kTokenPairs;
-      const int token = i % kTokenPairs * 2 + lane / 16;
-      if (i >= total || token >= j.n) continue;
-      std::byte* to = xs + unit * unit_bytes(kTokens) + w * piece_bytes(kTokens) + token * 16;
+      for (int s = 0; s < kAtOnce; ++s) {
 #pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        *reinterpret_cast<uint32_t*>(to + k * half_bytes(kTokens) + 4 * q) = word_of(v[b], k);
+        for (int k = 0; k < kUnits; ++k) {
+          if (k < left_[s]) stage<kTokens>(to_[s] + uint32_t(k * unit_bytes(kTokens)), v[s][k]);
+        }
       }
+      task += kAtOnce * warps_;
+      if (task >= tasks) break;
+      place(task);
     }
+  }
+
+ private:
+  static constexpr int kTokenPairs = kTokens / 2, kUnits = 5, kAtOnce = 3;
+
+  __device__ __forceinline__ void place(unsigned task) {
+#pragma unroll
+    for (int s = 0; s < kAtOnce; ++s, task += warps_) {
+      const int unit = int(task / kTokenPairs) * kUnits;
+      const int token = int(task % kTokenPairs * 2 + threadIdx.x % 32 / 16);
+      left_[s] = count_ - unit;
+      from_[s] = x_ + min(token, j_.n - 1) * j_.x_stride + unit * int(kUnitCols);
+      to_[s] = staged<kTokens>(xs_, unit, token, int(threadIdx.x % 16));
+      // Before the wait for the tokens, not behind it.
+      asm volatile("" : "+l"(from_[s]), "+r"(to_[s]), "+r"(left_[s]));
+    }
+  }
+
+  const Job& j_;
+  const T* x_;
+  uint32_t xs_;
+  int count_;
+  unsigned warps_;
+  const T* from_[kAtOnce];
+  uint32_t to_[kAtOnce];
+  int left_[kAtOnce];
+};
+// The same for columns that are no whole units, or not aligned.
+template <class T, int kTokens>
+__device__ __forceinline__ void stage_tokens_one_by_one(uint32_t xs, const Job& j, int begin,
+                                                        int count) {
+  const int lane = int(threadIdx.x) % 32, piece = lane % 16;
+#pragma unroll 1
+  for (int i = int(threadIdx.x) / 16; i < count * kTokens; i += 8 * j.groups) {
+    const int unit = i / kTokens, token = i % kTokens;
+    const int col = (begin + unit) * int(kUnitCols) + 8 * piece;
+    const T* const x = static_cast<const T*>(j.x) + min(token, j.n - 1) * j.x_stride;
+    Pack<T, 8> values;
+#pragma unroll
+    for (int k = 0; k < 8; ++k) values.v[k] = col + k < j.in ? x[col + k] : from_f32<T>(0);
+    stage<kTokens>(staged<kTokens>(xs, unit, token, piece), *reinterpret_cast<uint4*>(&values));
   }
 }
 
 #if defined(NIBBLE_HAS_WGMMA)
+
+// decode_as with an instruction less: a product brings magnitude and sign of the third pair to
+// their places, from bits 0 and 14 to 6 and 15, where nothing they leave elsewhere meets them.
+template <class T>
+__device__ __forceinline__ void decode_word(uint32_t w, uint32_t (&pair)[4]) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    constexpr uint32_t kMagnitude = 0x01c001c0u, kSign = 0x80008000u;
+    pair[0] = w & (kMagnitude | kSign);
+    pair[1] = (w << 3) & (kMagnitude | kSign);
+    pair[2] = ((w & 0x40074007u) * 66u) & (kMagnitude | kSign);
+    pair[3] = ((w >> 3) & kMagnitude) | ((w << 2) & kSign);
+    return;
+  }
+  decode_as<T>(w, pair);
+}
 
 // The factors of the two blocks of a row, s * kUp<T>, from two E4M3 bytes. As bf16 a byte shifted
 // by four is its value times 2^-120, subnormal ones included.
@@ -105,19 +175,22 @@ __device__ __forceinline__ uint32_t factor_pair(uint32_t two, int which) {
   }
 }
 
-// One unit times all tokens; x is its description in shared memory. Groups of products are left
-// behind: the caller waits before it reads acc. refill() is called when u may change.
+// One unit times all tokens; x is the lower half of its description in shared memory. Groups of
+// products are left behind: the caller waits before it reads acc. refill() is called when u may
+// change.
 template <class T, int kTokens, class Refill>
-__device__ __forceinline__ void multiply(const Unit& u, uint64_t x, float (&acc)[kTokens / 2],
+__device__ __forceinline__ void multiply(const Unit& u, uint32_t x, float (&acc)[kTokens / 2],
                                          Refill&& refill) {
+  // In a register of the warp, where sums with it take one instruction, not five.
+  const uint64_t tokens = operand_in_shared(0, 0) | __reduce_or_sync(0xffffffffu, x);
   const uint32_t low = two_factors<T>(u.scales, false), high = two_factors<T>(u.scales, true);
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     uint32_t a[2][4], b[2][4];
 #pragma unroll
     for (int w = 0; w < 2; ++w) {
-      decode_as<T>(word_of(u.a0, 2 * h + w), a[w]);
-      decode_as<T>(word_of(u.a1, 2 * h + w), b[w]);
+      decode_word<T>(word_of(u.a0, 2 * h + w), a[w]);
+      decode_word<T>(word_of(u.a1, 2 * h + w), b[w]);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         a[w][i] = multiply_pair<T>(a[w][i], factor_pair<T>(low, h));
@@ -127,7 +200,7 @@ __device__ __forceinline__ void multiply(const Unit& u, uint64_t x, float (&acc)
     wgmma_fence();
 #pragma unroll
     for (int w = 0; w < 2; ++w) {
-      const uint64_t piece = x + uint64_t((2 * h + w) * piece_bytes(kTokens) / 16);
+      const uint64_t piece = tokens + uint64_t((2 * h + w) * piece_bytes(kTokens) / 16);
       wgmma<T, kTokens>(acc, a[w][0], b[w][0], a[w][1], b[w][1], piece, 1);
       wgmma<T, kTokens>(acc, a[w][2], b[w][2], a[w][3], b[w][3],
                         piece + 2 * half_bytes(kTokens) / 16, 1);
@@ -164,33 +237,33 @@ __global__ void __launch_bounds__(kLaunchThreads, 1) gemv_wgmma_kernel(Job j) {
   const int stage_bytes = j.chunk * int(kUnitBytes);
   const uint32_t ring = shared + uint32_t(j.ring_at + all_warps * j.ring * stage_bytes);
   const uint32_t ring_full = barriers + uint32_t(all_warps * j.ring * 8);
-  int ask_strip = first_strip, ask_units = count, ask_stage = 0;
+  int ask_strip = first_strip, ask_units = count;
   const uint8_t* from =
       j.packed +
       (int64_t(first_strip + (kSwiglu ? warp / 2 * j.strips : 0)) * j.units + begin) * kUnitBytes;
   int64_t skip = (int64_t(step) * j.units - count) * kUnitBytes;
-  asm volatile("" : "+l"(skip));  // once, not at every copy
-  const auto ask = [&] {          // one lane's
+  // The next copy, into a stage that has been read; by whole warps.
+  const auto ask = [&](int stage) {
     if (ask_strip >= strip_end) return;
     const uint32_t bytes = uint32_t(min(j.chunk, ask_units) * int(kUnitBytes));
-    copy_units(ring + uint32_t(ask_stage * stage_bytes), from, bytes,
-               ring_full + uint32_t(8 * ask_stage));
+    if (elect_one()) {
+      copy_units(ring + uint32_t(stage * stage_bytes), from, bytes,
+                 ring_full + uint32_t(8 * stage));
+    }
     from += bytes;
     ask_units -= j.chunk;
     if (ask_units <= 0) {
       from += skip;
       ask_strip += step, ask_units = count;
     }
-    ask_stage = ask_stage + 1 == j.ring ? 0 : ask_stage + 1;
   };
   if (lane < j.ring) PhaseBarrier{ring_full + uint32_t(8 * lane)}.init(1);
   fence_for_wgmma();
   __syncwarp();
-  if (lane == 0) {
-    // Weights may be read ahead of the kernel before; tokens may not.
-#pragma unroll 1
-    for (int i = 0; i < j.ring; ++i) ask();
-  }
+  // Weights may be read ahead of the kernel before; tokens may not. One copy, as what that kernel
+  // reads queues behind them.
+  ask(0);
+  TokenReader<T, kTokens> tokens(shared, j, begin, count);
   const uint32_t group_barriers =
       barriers + uint32_t(4 * j.groups * j.ring * 8 + group * 2 * j.slots * 8);
   const Sums<T, kTokens, kSwiglu> sums{
@@ -215,10 +288,15 @@ __global__ void __launch_bounds__(kLaunchThreads, 1) gemv_wgmma_kernel(Job j) {
     asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
   }
   enter();
-  if (j.aligned) {
-    stage_tokens<T, kTokens, true>(xs, j, begin, count);
+  const auto ask_rest = [&] {
+#pragma unroll 1
+    for (int i = 1; i < j.ring; ++i) ask(i);
+  };
+  if (j.whole) {
+    tokens.read(ask_rest);
   } else {
-    stage_tokens<T, kTokens, false>(xs, j, begin, count);
+    ask_rest();
+    stage_tokens_one_by_one<T, kTokens>(shared, j, begin, count);
   }
   fence_for_wgmma();
   __syncthreads();
@@ -237,7 +315,7 @@ __global__ void __launch_bounds__(kLaunchThreads, 1) gemv_wgmma_kernel(Job j) {
   };
   const auto next_copy = [&](bool there_is) {
     __syncwarp();
-    if (lane == 0) ask();
+    ask(stage);
     if (++stage == j.ring) stage = 0, phase ^= 1;
     if (!there_is) return;
     wait_for_copy(ring_full + uint32_t(8 * stage), phase);
@@ -248,7 +326,7 @@ __global__ void __launch_bounds__(kLaunchThreads, 1) gemv_wgmma_kernel(Job j) {
     wait_for_copy(ring_full, 0);
     load();
   }
-  const uint64_t x0 = operand_in_shared(shared, half_bytes(kTokens));
+  const uint32_t x0 = uint32_t(operand_in_shared(shared, half_bytes(kTokens)));
   float acc[kTokens / 2];
   // Where a strip is behind the end there are products of anything.
   int n = 0, strip = first_strip, tile_strip = group_strip;
@@ -256,22 +334,23 @@ __global__ void __launch_bounds__(kLaunchThreads, 1) gemv_wgmma_kernel(Job j) {
     const bool mine = strip < strip_end, more = strip + step < strip_end;
 #pragma unroll
     for (int i = 0; i < kTokens / 2; ++i) acc[i] = 0;
-    int unit = 0;
+    uint32_t x = x0;
+    constexpr uint32_t kStep = unit_bytes(kTokens) / 16;
 #pragma unroll 1
     for (int left = count; left > 0;) {
       const int units = min(j.chunk, left);
       left -= units;
 #pragma unroll 1
-      for (int i = 1; i < units; ++i, ++unit) {
-        multiply<T, kTokens>(u, x0 + uint64_t(unit * (unit_bytes(kTokens) / 16)), acc, [&] {
+      for (int i = 1; i < units; ++i, x += kStep) {
+        multiply<T, kTokens>(u, x, acc, [&] {
           at += uint32_t(kUnitBytes);
           if (mine) load();
         });
       }
-      multiply<T, kTokens>(u, x0 + uint64_t(unit * (unit_bytes(kTokens) / 16)), acc, [&] {
+      multiply<T, kTokens>(u, x, acc, [&] {
         if (mine) next_copy(left > 0 || more);
       });
-      ++unit;
+      x += kStep;
     }
     wgmma_wait<0>();
     pin(acc);
@@ -345,6 +424,7 @@ template <bool kSwiglu>
 void run(const Context& c, Tensor out, Tensor act, Tensor x, const LinearWeight& w) {
   Job j;
   describe(j, out, act, x, w);
+  j.whole = j.aligned && j.in % int(kUnitCols) == 0;
   j.packs = aligned(out, 4, 2) && (!kSwiglu || aligned(act, 4, 2));
   const auto go = [&](auto t) {
     using T = decltype(t);
