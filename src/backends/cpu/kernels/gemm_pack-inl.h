@@ -22,8 +22,9 @@ HWY_NOINLINE void pack_k_by_outer(const GemmFactor& f, int64_t outer0, int64_t w
                                   float* panels) {
   constexpr int kDepth = int(E::kDepth);
   constexpr int64_t kAhead = 8;  // rows
-  const int64_t whole =
-      HWY_MAX(int64_t(0), HWY_MIN(panel_count, (f.outer - outer0 - P) / width + 1));
+  // Panels that end before the outer elements do.
+  const int64_t left = f.outer - outer0;
+  const int64_t whole = left < P ? 0 : HWY_MIN(panel_count, (left - P) / width + 1);
   alignas(64) T buffers[kDepth][P] = {};
   for (int64_t k = 0; k < kc; ++k, panels += P) {
     const int64_t first = (k0 + k) * kDepth;
