@@ -31,6 +31,13 @@ struct WgmmaTile {
   __device__ __forceinline__ uint64_t along_rows(int step) const {
     return describe(base + uint32_t(step) * 16 * 128, kHalfBytes);
   }
+  // The same from those of step 0, by an addition: the address has room in its bits.
+  static __device__ __forceinline__ uint64_t next_columns(uint64_t of_step_0, int step) {
+    return of_step_0 + (uint32_t(step / 4) * kHalfBytes + uint32_t(step % 4) * 32) / 16;
+  }
+  static __device__ __forceinline__ uint64_t next_rows(uint64_t of_step_0, int step) {
+    return of_step_0 + uint32_t(step) * 16 * 128 / 16;
+  }
 
  private:
   // leading: bytes between the two halves where the operand is transposed; else without meaning.
@@ -69,6 +76,16 @@ __device__ __forceinline__ void wgmma_64x64(float (&d)[32], uint64_t a, uint64_t
       "%24,%25,%26,%27,%28,%29,%30,%31}, %32, %33, p, 1, 1, 0, 0;}"
       : NIBBLE_A16(d, 0), NIBBLE_A16(d, 16)
       : "l"(a), "l"(b), "r"(add));
+}
+// The first, with a in registers.
+__device__ __forceinline__ void wgmma_64x128_held(float (&d)[64], const uint32_t (&a)[4],
+                                                  uint64_t b, int add) {
+  asm volatile(
+      "{.reg .pred p; setp.ne.b32 p, %69, 0;"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " NIBBLE_R64
+      ", {%64,%65,%66,%67}, %68, p, 1, 1, 0;}"
+      : NIBBLE_A64(d)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
 }
 // d += a b with a in registers and b along its rows.
 __device__ __forceinline__ void wgmma_64x128_rows(float (&d)[64], const uint32_t (&a)[4],

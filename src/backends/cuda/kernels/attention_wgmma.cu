@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: MIT
 // Attention for many queries a sequence with the warpgroup products of compute capability 9.0:
-// bf16, heads of 128. A block takes 128 queries of one head; one thread asks for tiles of 128 keys
-// and values (TMA), two groups of 64 queries each multiply. The scores of one tile become weights
-// (maxima, exponentials) while the values of the one before are multiplied.
+// bf16, heads of 128. A block takes units of 128 queries of one head; one thread asks for tiles of
+// 128 keys and values (TMA), two groups of 64 queries each multiply. The scores of one tile become
+// weights (maxima, exponentials) while the values of the one before are multiplied.
 //
 // The arithmetic is that of attention_flash.cu, in tiles of 128 keys instead of 64 (a NaN among
 // values of keys a query may not see shows in the tile's earlier queries).
 //
-// The two groups' products take turns, so that one's softmax runs beside the other's products. On
-// an H200 2048 tokens take 70 us (492 TFLOP/s; 8192 tokens 590, 8 x 2048 478); with tiles copied by
-// a group of warps (cp.async) 94, as their instructions and their place in L1 stood in the others'
-// way. Tensor cores are busy half of the time: a tile takes 3,100 clocks for 2,048 of products, and
-// blocks of 2048 tokens have 3 us of beginning and end. An FP8 cache, which has to be widened by
-// the warps that fill, was slower than in attention_flash.cu (199 against 277) and is left to it.
+// The two groups' products take turns, so that one's softmax runs beside the other's products.
+// Blocks stay and claim one unit after the other, so that the next unit's tiles are on their way
+// while this one ends; queries are held in registers, which leaves their place to the next ones.
+//
+// On an H200 2048 tokens take 64 us (540 TFLOP/s), 8 x 2048 530, 512 tokens 11; with a block a unit
+// 70, 575 and 11.3; with tiles copied by a group of warps (cp.async), whose instructions and whose
+// place in L1 stand in the others' way, 94, 720 and 12.9. What bounds it: a group's tile is a chain
+// of 2,700 clocks (products issued and waited for 1,200, maxima 300, exponentials 900, the turn
+// 200), in which the tensor cores work 2,048 for both groups. Tried without gain: waiting for the
+// values' product only after the exponentials, factors of sums only where a maximum moves by more
+// than 2^8, maxima of both rows first. An FP8 cache, which has to be widened by the warps that
+// fill, was slower than in attention_flash.cu and is left to it.
 #include <cmath>
 
 #include "backends/cuda/device/dependency.cuh"
@@ -20,15 +26,16 @@
 #include "backends/cuda/kernels/attention_groups.cuh"
 #include "backends/cuda/kernels/attention_maps.h"
 #include "backends/cuda/kernels/attention_paths.h"
+#include "backends/cuda/kernels/attention_units.cuh"
 #include "backends/cuda/launch.h"
 
 namespace nibble::cuda {
 namespace {
 
 constexpr int kGroups = 2, kThreads = (1 + kGroups) * kGroupThreads;
-constexpr int kRows = 64, kQueries = kGroups * kRows, kKeys = 128, kStages = 3;
+constexpr int kRows = QueryPart::kRows, kQueries = kGroups * kRows, kKeys = QueryPart::kKeys;
 // One stage is on its way, and one is given back only when the scores of the next are begun.
-static_assert(kStages >= 3);
+constexpr int kStages = 3;
 using QueryTile = WgmmaTile<kQueries>;
 using KeyTile = WgmmaTile<kKeys>;
 constexpr size_t kSharedBytes = QueryTile::kBytes + kStages * 2 * KeyTile::kBytes + 1024;
@@ -36,12 +43,11 @@ constexpr size_t kSharedBytes = QueryTile::kBytes + kStages * 2 * KeyTile::kByte
 struct WgmmaArgs {
   Heads<bf16> out;
   LogSums lse;
-  Heads<const bf16> q;
   Heads<const bf16> k, v;
-  Sequences sequences;
+  UnitList units;
   int group;
   float scale;  // with log2 e
-  CUtensorMap k_map, v_map;
+  CUtensorMap q_map, k_map, v_map;
 };
 
 #if defined(NIBBLE_HAS_WGMMA)
@@ -79,11 +85,10 @@ __device__ __forceinline__ void soften(float (&p)[64], Rows& rows, float scale,
 
 // What a group of queries needs to know of its place.
 struct Place {
-  int row, count;           // of the block's queries: the group's first, and how many there are
-  int all_see, any_sees;    // row i of the group sees min(all_see + i, any_sees) keys
-  int tiles, last_of_keys;  // of the block; the number of the last tile the group sees
-  int group;
-  bool in_turns;  // both groups have queries
+  QueryPart part;
+  int tiles, last;   // of the unit; the number of the last one that the group sees
+  int group, stage;  // the number of the unit's first stage
+  bool in_turns;     // both groups have queries, and about as many tiles
 };
 
 // The groups' products take turns: one multiplies while the other's scores become weights. Both
@@ -99,12 +104,12 @@ __device__ __forceinline__ void end_turn(const Place& at) {
   }
 }
 
-__device__ __forceinline__ void mask(float (&p)[64], const Place& at, int key, int warp) {
+__device__ __forceinline__ void mask(float (&p)[64], const QueryPart& part, int key, int warp) {
   const int lane = int(threadIdx.x) % 32, r = lane / 4, c = lane % 4;
-  if (key + kKeys <= at.all_see) return;
+  if (key + kKeys <= part.sees) return;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const int seen = min(at.all_see + 16 * warp + r + 8 * h, at.any_sees) - key;
+    const int seen = min(part.sees + 16 * warp + r + 8 * h, part.keys()) - key;
 #pragma unroll
     for (int n = 0; n < kKeys / 8; ++n) {
 #pragma unroll
@@ -115,40 +120,60 @@ __device__ __forceinline__ void mask(float (&p)[64], const Place& at, int key, i
   }
 }
 
+// The group's queries as the left operand of products.
+struct HeldQueries {
+  uint32_t words[kWidth / 16][4];
+};
+__device__ __forceinline__ void hold(HeldQueries& queries, const QueryTile& q, int group,
+                                     int warp) {
+  const int lane = int(threadIdx.x) % 32, r = group * kRows + 16 * warp + lane / 4, c = lane % 4;
+#pragma unroll
+  for (int s = 0; s < kWidth / 16; ++s) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      queries.words[s][i] = load_word(q.at(r + 8 * (i % 2), 2 * s + i / 2) + 4 * c);
+    }
+  }
+}
+
 // All tiles for one group of queries.
 template <class Stage>
-__device__ __forceinline__ void attend(Rows& rows, const QueryTile& q, const Place& at, float scale,
-                                       int warp, const Stage& stage,
+__device__ __forceinline__ void attend(Rows& rows, const HeldQueries& queries, const Place& at,
+                                       float scale, int warp, const Stage& stage,
                                        const Barriers<kStages>& barriers) {
 #pragma unroll
   for (int i = 0; i < 64; ++i) rows.sums[i] = 0;
   rows.largest[0] = rows.largest[1] = -INFINITY;
   rows.total[0] = rows.total[1] = 0;
+  const auto wait_for = [&](int t) {
+    barriers.full(at.stage + t).wait(unsigned((at.stage + t) / kStages));
+  };
   const auto release = [&](int t) {
-    if (threadIdx.x % 32 == 0) barriers.empty(t).arrive();
+    if (threadIdx.x % 32 == 0) barriers.empty(at.stage + t).arrive();
   };
   const auto skip = [&](int first) {  // tiles that these queries do not see
+#pragma unroll 1
     for (int t = first; t < at.tiles; ++t) {
-      barriers.full(t).wait(unsigned(t / kStages));
+      wait_for(t);
       release(t);
     }
   };
-  if (at.row >= at.count) return skip(0);
+  if (at.part.count == 0) return skip(0);
   float p[64];
   const auto score = [&](int t) {
-    barriers.full(t).wait(unsigned(t / kStages));
-    const KeyTile k = stage(t, 0);
+    wait_for(t);
+    const uint64_t keys = stage(at.stage + t, 0).along_columns(0, 0);
     wgmma_fence();
 #pragma unroll
     for (int s = 0; s < kWidth / 16; ++s) {
-      wgmma_64x128(p, q.along_columns(at.row, s), k.along_columns(0, s), s > 0);
+      wgmma_64x128_held(p, queries.words[s], KeyTile::next_columns(keys, s), s > 0);
     }
     wgmma_commit();
   };
   uint32_t weights[kKeys / 16][4];
   const auto soften_tile = [&](int t, float(&factor)[2]) {
     pin(p);
-    mask(p, at, t * kKeys, warp);
+    mask(p, at.part, t * kKeys, warp);
     soften(p, rows, scale, factor);
   };
   const auto pack = [&] {
@@ -171,15 +196,16 @@ __device__ __forceinline__ void attend(Rows& rows, const QueryTile& q, const Pla
   soften_tile(0, factor);
   pack();
   const auto multiply = [&](int t) {
-    const KeyTile v = stage(t, 1);
+    const uint64_t values = stage(at.stage + t, 1).along_rows(0);
     wgmma_fence();
 #pragma unroll
     for (int s = 0; s < kKeys / 16; ++s) {
-      wgmma_64x128_rows(rows.sums, weights[s], v.along_rows(s));
+      wgmma_64x128_rows(rows.sums, weights[s], KeyTile::next_rows(values, s));
     }
     wgmma_commit();
   };
-  for (int t = 0; t < at.last_of_keys; ++t) {
+#pragma unroll 1
+  for (int t = 0; t < at.last; ++t) {
     begin_turn(at);
     score(t + 1);
     multiply(t);
@@ -194,36 +220,57 @@ __device__ __forceinline__ void attend(Rows& rows, const QueryTile& q, const Pla
     for (int i = 0; i < 64; ++i) rows.sums[i] *= factor[i / 2 % 2];
     pack();
   }
-  multiply(at.last_of_keys);
-  for (int t = at.last_of_keys; t + 1 < at.tiles; ++t) {
+  multiply(at.last);
+#pragma unroll 1
+  for (int t = at.last; t + 1 < at.tiles; ++t) {
     begin_turn(at);
     end_turn_of(t);
   }
   wgmma_wait<0>();
   pin(rows.sums);
-  release(at.last_of_keys);
-  skip(at.last_of_keys + 1);
+  release(at.last);
+  skip(at.last + 1);
 }
 
-// The group's rows by way of its queries' place in shared memory, which nobody else reads.
-__device__ __forceinline__ void write(const WgmmaArgs& a, const Rows& rows, const QueryTile& q,
-                                      const Place& at, int64_t first, int head, int group,
-                                      int warp) {
+// The group's rows, straight to their places: four lanes exchange what they have of four chunks of
+// 16 bytes, so that each has one.
+__device__ __forceinline__ void write(const WgmmaArgs& a, const Rows& rows, const QueryPart& part,
+                                      int head, int warp) {
   const int lane = int(threadIdx.x) % 32, r = lane / 4, c = lane % 4;
-  float total[2], inverse[2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    total[h] = rows.total[h] + __shfl_xor_sync(0xffffffffu, rows.total[h], 1);
-    total[h] += __shfl_xor_sync(0xffffffffu, total[h], 2);
-    inverse[h] = 1.0f / total[h];
-    const int row = at.row + 16 * warp + r + 8 * h;
-    if (c == 0 && row < at.count) {
-      a.lse.set(first + row, head, (rows.largest[h] + log2f(total[h])) * kLn2);
+    float total = rows.total[h] + __shfl_xor_sync(0xffffffffu, rows.total[h], 1);
+    total += __shfl_xor_sync(0xffffffffu, total, 2);
+    const float inverse = 1.0f / total;
+    const int row = 16 * warp + r + 8 * h;
+    const bool there = row < part.count;
+    if (c == 0 && there) {
+      a.lse.set(part.row + row, head, (rows.largest[h] + log2f(total)) * kLn2);
+    }
+    bf16* const to = a.out.at(part.row + row, head, kWidth) + 8 * c;
+#pragma unroll
+    for (int n = 0; n < kWidth / 8; n += 4) {
+      uint32_t x[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float* const s = rows.sums + 4 * (n + i) + 2 * h;
+        x[i] = pack_pair<bf16>(s[0] * inverse, s[1] * inverse);
+      }
+      // x[i] is word c of chunk n + i; then word 2 (c / 2) + i % 2 of chunk n + 2 (i / 2) + c % 2;
+      // then word i of chunk n + c.
+#pragma unroll
+      for (int i = 0; i < 4; i += 2) {
+        const uint32_t got = __shfl_xor_sync(0xffffffffu, c % 2 ? x[i] : x[i + 1], 1);
+        x[i] = c % 2 ? got : x[i], x[i + 1] = c % 2 ? x[i + 1] : got;
+      }
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const uint32_t got = __shfl_xor_sync(0xffffffffu, c / 2 ? x[i] : x[i + 2], 2);
+        x[i] = c / 2 ? got : x[i], x[i + 2] = c / 2 ? x[i + 2] : got;
+      }
+      if (there) *reinterpret_cast<uint4*>(to + 8 * n) = make_uint4(x[0], x[1], x[2], x[3]);
     }
   }
-  write_rows<kQueries>(q, at.row, rows.sums, inverse[0], inverse[1],
-                       a.out.at(first + at.row, head, kWidth), a.out.stride, at.count - at.row,
-                       group);
 }
 
 #endif
@@ -232,115 +279,137 @@ __global__ void __launch_bounds__(kThreads, 1) wgmma_kernel(const __grid_constan
 #if defined(NIBBLE_HAS_WGMMA)
   enter();
   extern __shared__ unsigned char shared[];
-  __shared__ __align__(8) uint64_t barrier_words[2 * kStages + 1];
+  __shared__ __align__(8) uint64_t barrier_words[2 * kStages + 2];
+  __shared__ UnitWords words;
+  __shared__ int next_index[2];
   const GroupPlace place;
   const int group = place.group, warp = place.warp;
-  const Tile tile = find_tile(a.sequences, kQueries, int(blockIdx.y));
-  if (tile.sequence < 0) return;
-  const Sequence s = a.sequences.p[tile.sequence];
-  // Late queries see the most keys and go first.
-  const int first = (tile.tiles - 1 - tile.tile) * kQueries, count = min(kQueries, s.q_len - first);
-  const int head = int(blockIdx.x), kv_head = head / a.group;
-  const int before = s.kv_len - s.q_len + 1;  // keys that query 0 sees
-  const int keys = before + first + count - 1, tiles = (keys + kKeys - 1) / kKeys;
-
   const uint32_t base = (shared_address(shared) + 1023) / 1024 * 1024;
   const QueryTile q_tile{base};
-  const auto stage = [&](int t, int which) {
-    return KeyTile{base + QueryTile::kBytes + uint32_t(t % kStages * 2 + which) * KeyTile::kBytes};
+  const auto stage = [&](int n, int which) {
+    return KeyTile{base + QueryTile::kBytes + uint32_t(n % kStages * 2 + which) * KeyTile::kBytes};
   };
   const Barriers<kStages> barriers{shared_address(barrier_words)};
-  const PhaseBarrier q_there{shared_address(barrier_words + 2 * kStages)};
+  const Barriers<1> q_barriers{shared_address(barrier_words + 2 * kStages)};
   if (threadIdx.x == 0) {
-    q_there.init(kGroupThreads);
     for (int i = 0; i < kStages; ++i) {
       barriers.full(i).init(1);
       barriers.empty(i).init(4 * kGroups);
     }
+    q_barriers.full(0).init(1);
+    q_barriers.empty(0).init(4 * kGroups);
     publish_barriers();
   }
   __syncthreads();
 
+  int first_stage = 0;  // of the unit
   if (group < 0) {
     give_registers<40>();
-    const int whole = keys / kKeys;
-    const auto is_free = [&](int t) {
-      if (t >= kStages) barriers.empty(t).wait(unsigned(t / kStages - 1));
+    const auto is_free = [&](int n) {
+      if (n >= kStages) barriers.empty(n).wait(unsigned(n / kStages - 1));
     };
-    const auto load = [&](int t) {
-      const uint32_t barrier = barriers.full(t).address;
-      arrive_expecting(barrier, 2 * KeyTile::kBytes);
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        tensor_load(stage(t, 0).base + half * KeyTile::kHalfBytes, a.k_map, 64 * half, kv_head,
-                    s.kv_begin + t * kKeys, barrier);
-      }
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        tensor_load(stage(t, 1).base + half * KeyTile::kHalfBytes, a.v_map, 64 * half, kv_head,
-                    s.kv_begin + t * kKeys, barrier);
-      }
+    const auto together = [] {
+      __syncwarp();
+      asm volatile("bar.sync 5, %0;" ::"n"(kGroupThreads) : "memory");
     };
-    if (threadIdx.x == 0 && whole > 0) load(0);
-    fill(q_tile, a.q.at(int64_t(s.q_begin) + first, head, kWidth), a.q.stride, count);
-    asm volatile("cp.async.wait_all;" ::: "memory");
-    fence_for_wgmma();
-    q_there.arrive();
-    if (threadIdx.x == 0) {
-      for (int t = 1; t < whole; ++t) {
-        is_free(t);
-        load(t);
+    const auto load = [&](uint32_t to, const CUtensorMap& map, int head, int row,
+                          uint32_t half_bytes, uint32_t barrier) {
+      tensor_load(to, map, 0, head, row, barrier);
+      tensor_load(to + half_bytes, map, 64, head, row, barrier);
+    };
+    int index = int(blockIdx.x);
+    for (int k = 0;; ++k) {
+      QueryUnit u = {};
+      const bool more = a.units.find(index, u);
+      const int kv_head = u.head / a.group, whole = u.keys / kKeys;
+      if (threadIdx.x == 0) {
+        const uint32_t there = q_barriers.full(0).address;
+        if (k > 0) q_barriers.empty(0).wait(unsigned(k - 1));
+        words.leave(k, u);
+        if (!more) {
+          arrive(there);
+          a.units.end();
+          return;
+        }
+        const int groups = u.parts[1].count > 0 ? 2 : 1;
+        arrive_expecting(there, QueryTile::kBytes / kGroups * uint32_t(groups));
+        for (int g = 0; g < groups; ++g) {
+          load(q_tile.at(g * kRows, 0), a.q_map, u.head, u.parts[g].row, QueryTile::kHalfBytes,
+               there);
+        }
+#pragma unroll 1
+        for (int t = 0; t < whole; ++t) {
+          const int n = first_stage + t, row = u.kv_begin + t * kKeys;
+          is_free(n);
+          const uint32_t full = barriers.full(n).address;
+          arrive_expecting(full, 2 * KeyTile::kBytes);
+          load(stage(n, 0).base, a.k_map, kv_head, row, KeyTile::kHalfBytes, full);
+          load(stage(n, 1).base, a.v_map, kv_head, row, KeyTile::kHalfBytes, full);
+        }
+        next_index[k % 2] = a.units.claim();
       }
+      if (!more) return;
+      together();
+      index = next_index[k % 2];
+      const int last = first_stage + whole, row = whole * kKeys;
+      first_stage += u.tiles;
+      if (whole == u.tiles) continue;
+      // Keys that nobody sees are zero, whatever lies in their place.
+      is_free(last);
+      fill(stage(last, 0), a.k.at(int64_t(u.kv_begin) + row, kv_head, kWidth), a.k.stride,
+           u.keys - row);
+      fill(stage(last, 1), a.v.at(int64_t(u.kv_begin) + row, kv_head, kWidth), a.v.stride,
+           u.keys - row);
+      asm volatile("cp.async.wait_all;" ::: "memory");
+      fence_for_wgmma();
+      together();
+      if (threadIdx.x == 0) barriers.full(last).arrive();
     }
-    if (whole == tiles) return;
-    __syncwarp();
-    asm volatile("bar.sync 5, %0;" ::"n"(kGroupThreads) : "memory");
-    const int there = keys - whole * kKeys;
-    is_free(whole);
-    fill(stage(whole, 0), a.k.at(int64_t(s.kv_begin) + whole * kKeys, kv_head, kWidth), a.k.stride,
-         there);
-    fill(stage(whole, 1), a.v.at(int64_t(s.kv_begin) + whole * kKeys, kv_head, kWidth), a.v.stride,
-         there);
-    asm volatile("cp.async.wait_all;" ::: "memory");
-    fence_for_wgmma();
-    asm volatile("bar.sync 5, %0;" ::"n"(kGroupThreads) : "memory");
-    if (threadIdx.x == 0) barriers.full(whole).arrive();
-    return;
   }
   take_registers<232>();
-  const int row = group * kRows;
-  Place at;
-  at.row = row, at.count = count, at.tiles = tiles;
-  at.group = group, at.in_turns = count > kRows;
-  at.all_see = before + first + min(row, count - 1);
-  at.any_sees = before + first + min(row + kRows, count) - 1;
-  at.last_of_keys = (max(at.any_sees, 1) - 1) / kKeys;
-  Rows rows;
-  q_there.wait(0);
-  attend(rows, q_tile, at, a.scale, warp, stage, barriers);
-  if (row >= count) return;
-  write(a, rows, q_tile, at, int64_t(s.q_begin) + first, head, group, warp);
+#pragma unroll 1
+  for (int k = 0;; ++k) {
+    q_barriers.full(0).wait(unsigned(k));
+    const QueryUnit u = words.take(k);
+    HeldQueries queries;
+    if (u.tiles > 0) hold(queries, q_tile, group, warp);
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) q_barriers.empty(0).arrive();
+    if (u.tiles == 0) return;
+    Place at;
+    at.part = group == 0 ? u.parts[0] : u.parts[1];
+    at.tiles = u.tiles, at.last = at.part.tiles() - 1;
+    at.group = group, at.stage = first_stage;
+    at.in_turns = u.parts[1].count > 0 && abs(u.parts[0].tiles() - u.parts[1].tiles()) < 2;
+    Rows rows;
+    attend(rows, queries, at, a.scale, warp, stage, barriers);
+    if (at.part.count > 0) write(a, rows, at.part, u.head, warp);
+    first_stage += u.tiles;
+  }
 #endif
 }
 
 bool run(const Context& c, const AttentionCall& call) {
   allow_shared(c, wgmma_kernel);
+  const int64_t tokens = call.tokens(), sequences = call.sequences.dim(0);
+  const int64_t units = call.q_heads() * (sequences == 1 ? (tokens + kQueries - 1) / kQueries
+                                                         : tile_limit(tokens, sequences, kQueries));
+  const int blocks = int(std::min<int64_t>(units, c.sm_count));
   WgmmaArgs args{heads<bf16>(call.out),
                  log_sums(call.lse),
-                 heads<const bf16>(call.q),
                  heads<const bf16>(call.kv.k),
                  heads<const bf16>(call.kv.v),
-                 sequences_of(call.sequences),
+                 {sequences_of(call.sequences), int(call.q_heads()), units <= blocks, c.counters()},
                  int(call.group()),
                  kLog2E / std::sqrt(float(kWidth)),
                  {},
+                 {},
                  {}};
-  if (!map_heads(args.k_map, call.kv.k, kKeys) || !map_heads(args.v_map, call.kv.v, kKeys)) {
+  if (!map_heads(args.q_map, call.q, kRows) || !map_heads(args.k_map, call.kv.k, kKeys) ||
+      !map_heads(args.v_map, call.kv.v, kKeys)) {
     return false;
   }
-  const unsigned tiles = tile_limit(call.tokens(), call.sequences.dim(0), kQueries);
-  launch(c, {dim3(unsigned(call.q_heads()), tiles), dim3(kThreads), kSharedBytes}, wgmma_kernel,
-         args);
+  launch(c, {dim3(unsigned(blocks)), dim3(kThreads), kSharedBytes}, wgmma_kernel, args);
   return true;
 }
 
@@ -350,7 +419,7 @@ bool attention_wgmma(const Context& c, const AttentionCall& a) {
   if (c.capability != 90 || a.q.dtype != DType::bf16 || a.kv.k.dtype != DType::bf16 ||
       a.width() != kWidth || !tensor_core_types(a) ||
       tile_limit(a.tokens(), a.sequences.dim(0), kQueries) > 65535 ||
-      c.shared_per_block < kSharedBytes + 64 || !heads_aligned(a.out, a.q, a.kv.k, a.kv.v)) {
+      c.shared_per_block < kSharedBytes + 256 || !heads_aligned(a.out, a.q, a.kv.k, a.kv.v)) {
     return false;
   }
   return run(c, a);
