@@ -16,7 +16,7 @@ struct Cut {
   int chunk = 0, ring = 0, slots = 0;        // SlicedTokens
 };
 
-// The tokens of a unit of 128 columns in shared memory: gemv_wgmma.cu.
+// The tokens of a unit of 128 columns in shared memory: few_tokens_read.cuh.
 constexpr int half_bytes(int tokens) { return tokens * 16; }
 constexpr int piece_bytes(int tokens) { return 4 * half_bytes(tokens) + 32; }
 constexpr int unit_bytes(int tokens) { return 4 * piece_bytes(tokens); }
