@@ -7,21 +7,23 @@
 // cluster's strips of 16 rows in tiles of four (with swiglu two of the gate and two of the up
 // half), each group of four warps its own. A warp's weights come by copies of whole units into its
 // own ring, across tiles; the first is asked for ahead of the kernel before, the others when the
-// tokens are on their way, as more of them would delay that kernel and the tokens (13,560 -> 13,780
-// tok/s). The slices' sums are added up by few_tokens_sums.cuh; few_tokens_cut.h decides how a
-// product is cut.
+// tokens are on their way (all of them early: 13,540 tok/s with 32 sequences of 512 keys, none
+// before gate_up 13,830, one 14,000). The slices' sums are added up by few_tokens_sums.cuh;
+// few_tokens_cut.h decides how a product is cut.
 //
-// Bound by issue slots and by what a launch begins with. 16 rows by 128 columns and 32 tokens take
-// a scheduler 245 clocks where memory needs 256: the tensor cores 128, and what decodes hardly
-// runs beside them (136 alone; mma.sync 335 in all). Such a unit is 154 instructions, 112 of them
-// to decode, a copy 45 more, the end of a tile 300. It was 168 and 199 (with swiglu), and 70 for a
-// copy, before what all lanes have in common was in registers of the warp. The head takes 360
-// clocks, as rings run dry. Reading 32 tokens is 10 MB of the L2 cache for gate_up and for down,
-// about 2 us.
+// Bound by issue slots and by what a launch begins and ends with. With 32 tokens 16 rows by 128
+// columns take a scheduler 245 clocks in a loop of their own, where memory needs 256; of these the
+// products alone take 128 and hardly run beside what decodes, with any number of groups and with
+// two sets of sums (mma.sync: 335 in all). Such a unit is 154 instructions, 112 of them to decode,
+// a copy 45 more, the end of a tile 300. It was 168, with swiglu 199, and 70 for a copy, before
+// what all lanes have in common was kept in registers of the warp. The head still takes 360 clocks
+// a unit. Copies of one unit, so that asking is more even, cost 3 %; fewer registers, so that a
+// norm before has room beside this kernel, tokens read in another order by each cluster, and a copy
+// asked for after the next unit is loaded brought nothing.
 // On an H200, 32 tokens, each in a chain of its own launches: qkv 7.3 us (8.2 before that), o 6.2
 // (6.1), gate_up with swiglu 14.1 (15.4), down 9.6 (10.0), head 73.6 (84.8); with 8 tokens
 // 5.6 (7.2), 4.9 (5.3), 11.3 (13.2), 8.0 (8.8), 57 (67). 32 sequences of 512 keys: 13,590 ->
-// 14,240 tok/s.
+// 14,160 to 14,350 tok/s.
 #include <algorithm>
 
 #include "backends/cuda/device/dependency.cuh"
