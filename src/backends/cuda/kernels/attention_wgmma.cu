@@ -11,22 +11,24 @@
 // Blocks stay and claim one unit after the other, so that the next unit's tiles are on their way
 // while this one ends; queries are held in registers, which leaves their place to the next ones.
 //
-// On an H200 2048 tokens take 64 us (540 TFLOP/s), 8 x 2048 530, 512 tokens 11; with a block a unit
-// 70, 575 and 11.3; with tiles copied by a group of warps (cp.async), whose instructions and whose
-// place in L1 stand in the others' way, 94, 720 and 12.9. What bounds it: a group's tile is a chain
-// of 2,700 clocks (products issued and waited for 1,200, maxima 300, exponentials 900, the turn
-// 200), in which the tensor cores work 2,048 for both groups. Tried without gain: waiting for the
-// values' product only after the exponentials, factors of sums only where a maximum moves by more
-// than 2^8, maxima of both rows first. An FP8 cache, which has to be widened by the warps that
-// fill, was slower than in attention_flash.cu and is left to it.
+// On an H200 2048 tokens take 60.6 us (567 TFLOP/s), 8192 870, 8 x 2048 481, 512 tokens 10.1. With
+// a block a unit 69, 920, 563 and 11.2; with tiles copied by a group of warps (cp.async), whose
+// instructions and whose place in L1 stand in the others' way, 94, 1,270, 721 and 12.9.
+//
+// What bounds it: a group's tile is a chain of 2,700 clocks (products issued and waited for 1,200,
+// maxima 300, exponentials 900, the turn 200), in which the tensor cores work 2,048 for both
+// groups. Tried and dropped: the values' product waited for only after the exponentials (63.6; 8192
+// tokens 830), a quarter or a third of the exponentials as polynomials (65), factors of sums only
+// where a maximum moves by more than 8, maxima of both rows first (no gain). An FP8 cache, which
+// has to be widened by the warps that fill, was slower than in attention_flash.cu and is left to
+// it.
 #include <cmath>
 
 #include "backends/cuda/device/dependency.cuh"
 #include "backends/cuda/device/tensor_copy.cuh"
-#include "backends/cuda/kernels/attention_groups.cuh"
 #include "backends/cuda/kernels/attention_maps.h"
 #include "backends/cuda/kernels/attention_paths.h"
-#include "backends/cuda/kernels/attention_units.cuh"
+#include "backends/cuda/kernels/attention_query_rows.cuh"
 #include "backends/cuda/launch.h"
 
 namespace nibble::cuda {
@@ -52,37 +54,6 @@ struct WgmmaArgs {
 
 #if defined(NIBBLE_HAS_WGMMA)
 
-// 64 queries, their running softmax and sums. Lane (r, c) has rows 16 warp + r and 8 further.
-struct Rows {
-  float sums[64], largest[2], total[2];
-};
-
-// Scores become weights of the next product; returns the factors of the sums so far.
-__device__ __forceinline__ void soften(float (&p)[64], Rows& rows, float scale,
-                                       float (&factor)[2]) {
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    float m = -INFINITY;
-#pragma unroll
-    for (int n = 0; n < kKeys / 8; ++n) m = fmaxf(m, fmaxf(p[4 * n + 2 * h], p[4 * n + 2 * h + 1]));
-    m = fmaxf(m, __shfl_xor_sync(0xffffffffu, m, 1));
-    m = fmaxf(m, __shfl_xor_sync(0xffffffffu, m, 2));
-    m = fmaxf(rows.largest[h], m * scale);  // the first key is seen by all: never -inf
-    factor[h] = exp2_fast(rows.largest[h] - m);
-    rows.largest[h] = m;
-    float sum = 0;
-#pragma unroll
-    for (int n = 0; n < kKeys / 8; ++n) {
-#pragma unroll
-      for (int i = 4 * n + 2 * h; i < 4 * n + 2 * h + 2; ++i) {
-        p[i] = exp2_fast(fmaf(p[i], scale, -m));
-        sum += p[i];
-      }
-    }
-    rows.total[h] = fmaf(rows.total[h], factor[h], sum);
-  }
-}
-
 // What a group of queries needs to know of its place.
 struct Place {
   QueryPart part;
@@ -104,41 +75,9 @@ __device__ __forceinline__ void end_turn(const Place& at) {
   }
 }
 
-__device__ __forceinline__ void mask(float (&p)[64], const QueryPart& part, int key, int warp) {
-  const int lane = int(threadIdx.x) % 32, r = lane / 4, c = lane % 4;
-  if (key + kKeys <= part.sees) return;
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const int seen = min(part.sees + 16 * warp + r + 8 * h, part.keys()) - key;
-#pragma unroll
-    for (int n = 0; n < kKeys / 8; ++n) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        if (8 * n + 2 * c + i >= seen) p[4 * n + 2 * h + i] = -INFINITY;
-      }
-    }
-  }
-}
-
-// The group's queries as the left operand of products.
-struct HeldQueries {
-  uint32_t words[kWidth / 16][4];
-};
-__device__ __forceinline__ void hold(HeldQueries& queries, const QueryTile& q, int group,
-                                     int warp) {
-  const int lane = int(threadIdx.x) % 32, r = group * kRows + 16 * warp + lane / 4, c = lane % 4;
-#pragma unroll
-  for (int s = 0; s < kWidth / 16; ++s) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      queries.words[s][i] = load_word(q.at(r + 8 * (i % 2), 2 * s + i / 2) + 4 * c);
-    }
-  }
-}
-
 // All tiles for one group of queries.
 template <class Stage>
-__device__ __forceinline__ void attend(Rows& rows, const HeldQueries& queries, const Place& at,
+__device__ __forceinline__ void attend(QueryRows& rows, const HeldQueries& queries, const Place& at,
                                        float scale, int warp, const Stage& stage,
                                        const Barriers<kStages>& barriers) {
 #pragma unroll
@@ -230,47 +169,6 @@ __device__ __forceinline__ void attend(Rows& rows, const HeldQueries& queries, c
   pin(rows.sums);
   release(at.last);
   skip(at.last + 1);
-}
-
-// The group's rows, straight to their places: four lanes exchange what they have of four chunks of
-// 16 bytes, so that each has one.
-__device__ __forceinline__ void write(const WgmmaArgs& a, const Rows& rows, const QueryPart& part,
-                                      int head, int warp) {
-  const int lane = int(threadIdx.x) % 32, r = lane / 4, c = lane % 4;
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    float total = rows.total[h] + __shfl_xor_sync(0xffffffffu, rows.total[h], 1);
-    total += __shfl_xor_sync(0xffffffffu, total, 2);
-    const float inverse = 1.0f / total;
-    const int row = 16 * warp + r + 8 * h;
-    const bool there = row < part.count;
-    if (c == 0 && there) {
-      a.lse.set(part.row + row, head, (rows.largest[h] + log2f(total)) * kLn2);
-    }
-    bf16* const to = a.out.at(part.row + row, head, kWidth) + 8 * c;
-#pragma unroll
-    for (int n = 0; n < kWidth / 8; n += 4) {
-      uint32_t x[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float* const s = rows.sums + 4 * (n + i) + 2 * h;
-        x[i] = pack_pair<bf16>(s[0] * inverse, s[1] * inverse);
-      }
-      // x[i] is word c of chunk n + i; then word 2 (c / 2) + i % 2 of chunk n + 2 (i / 2) + c % 2;
-      // then word i of chunk n + c.
-#pragma unroll
-      for (int i = 0; i < 4; i += 2) {
-        const uint32_t got = __shfl_xor_sync(0xffffffffu, c % 2 ? x[i] : x[i + 1], 1);
-        x[i] = c % 2 ? got : x[i], x[i + 1] = c % 2 ? x[i + 1] : got;
-      }
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const uint32_t got = __shfl_xor_sync(0xffffffffu, c / 2 ? x[i] : x[i + 2], 2);
-        x[i] = c / 2 ? got : x[i], x[i + 2] = c / 2 ? x[i + 2] : got;
-      }
-      if (there) *reinterpret_cast<uint4*>(to + 8 * n) = make_uint4(x[0], x[1], x[2], x[3]);
-    }
-  }
 }
 
 #endif
@@ -381,9 +279,9 @@ __global__ void __launch_bounds__(kThreads, 1) wgmma_kernel(const __grid_constan
     at.tiles = u.tiles, at.last = at.part.tiles() - 1;
     at.group = group, at.stage = first_stage;
     at.in_turns = u.parts[1].count > 0 && abs(u.parts[0].tiles() - u.parts[1].tiles()) < 2;
-    Rows rows;
+    QueryRows rows;
     attend(rows, queries, at, a.scale, warp, stage, barriers);
-    if (at.part.count > 0) write(a, rows, at.part, u.head, warp);
+    if (at.part.count > 0) write(a.out, a.lse, rows, at.part, u.head, warp);
     first_stage += u.tiles;
   }
 #endif
