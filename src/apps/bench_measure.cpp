@@ -64,7 +64,8 @@ BenchRow measure_decode(BatchEngine& engine, const Model& model, const BenchPlan
     for (int64_t s = 0; s < batch; ++s) engine.truncate(s, prompt);
     const auto start = Clock::now();
     for (int64_t t = 0; t < plan.tokens; ++t) {
-      const std::span<const int32_t> next = engine.step(steps);
+      const Follow follow = t + 1 < plan.tokens ? Follow::chosen : Follow::unknown;
+      const std::span<const int32_t> next = engine.step(steps, follow);
       for (size_t s = 0; s < steps.size(); ++s) steps[s].id = std::max(0, next[s]);
     }
     if (i >= plan.warmup) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "backend/recording_backend.h"
 #include "core/error.h"
@@ -64,7 +65,8 @@ BatchEngine::BatchEngine(Backend& backend, const Model& model, const EngineOptio
       options_(options),
       cache_(backend, model.config, checked_slots(options, model.config, sequences), options.cache),
       sequences_(size_t(sequences)),
-      steps_(size_t(sequences)) {}
+      steps_(size_t(sequences)),
+      hand_over_(dynamic_cast<HandOver*>(&backend)) {}
 
 const BatchEngine::OneSequence& BatchEngine::at(int64_t sequence) const {
   if (sequence < 0 || sequence >= sequences())
@@ -79,6 +81,10 @@ void BatchEngine::truncate(int64_t sequence, int64_t length) {
   OneSequence& s = at(sequence);
   if (length < 0 || length > int64_t(s.tokens.size()))
     throw_internal("truncate to {} of {}", length, s.tokens.size());
+  if (length < int64_t(s.tokens.size()) && sequence == last_fed_ && logits_lost_) {
+    logits_lost_ = false;
+    last_logits_ = {};
+  }
   s.tokens.resize(size_t(length));
   s.known = std::min(s.known, length);
 }
@@ -135,6 +141,7 @@ void BatchEngine::run(int64_t sequence, std::span<const int32_t> tokens, Outputs
           options_.activations, {model_.weights_needed, {}});
   s.tokens.insert(s.tokens.end(), tokens.begin(), tokens.end());
   last_fed_ = sequence;
+  ahead_.begun = logits_lost_ = false;
   last_logits_ = rows > 0 ? acts_.logits : Tensor{};
 }
 
@@ -161,7 +168,17 @@ std::vector<float> BatchEngine::feed_all(int64_t sequence, std::span<const int32
   return logits();
 }
 
+// The last token once more: its keys and values come out as they are.
+void BatchEngine::refresh_logits() {
+  if (!std::exchange(logits_lost_, false)) return;
+  const int64_t sequence = last_fed_;
+  const int32_t id = tokens(sequence).back();
+  truncate(sequence, length(sequence) - 1);
+  run(sequence, std::span(&id, 1), Outputs::last);
+}
+
 std::vector<float> BatchEngine::logits() {
+  refresh_logits();
   if (!last_logits_) throw_internal("logits are wanted, but nothing was fed");
   return download_floats(backend_, last_logits_);
 }
@@ -192,6 +209,7 @@ SampleRow BatchEngine::prepare(int64_t sequence, const SampleOptions& options, u
 }
 
 int32_t BatchEngine::sample(const SampleOptions& options, uint64_t draw) {
+  refresh_logits();
   if (!last_logits_ || last_logits_.dim(0) != 1 || last_fed_ < 0)
     throw_internal("a token is to be chosen, but nothing was fed");
   const SampleRow row = prepare(last_fed_, options, draw);
@@ -231,54 +249,91 @@ BatchEngine::StepSlots& BatchEngine::step_slots(int64_t n) {
   return *slots;
 }
 
-std::span<const int32_t> BatchEngine::step(std::span<const DecodeStep> steps) {
-  const int64_t n = int64_t(steps.size());
-  if (n < 1 || n > sequences()) throw_internal("a step of {} of {} sequences", n, sequences());
-  std::vector<bool> taken(sequences_.size());
-  for (const DecodeStep& d : steps) {
-    check(d.sequence, std::span(&d.id, 1));
-    if (taken[size_t(d.sequence)]) throw_internal("sequence {} twice in one step", d.sequence);
-    taken[size_t(d.sequence)] = true;
-    sample_row(d.sample, d.draw);  // refuses before anything is appended
-  }
-
-  Ops ops = Ops::greedy;
+void BatchEngine::upload_tables(StepSlots& slots, std::span<const DecodeStep> steps) {
   host_.clear();
-  for (const DecodeStep& d : steps) {
-    at(d.sequence).tokens.push_back(d.id);
-    append(host_, prepare(d.sequence, d.sample, d.draw));
-    const Ops own = d.sample.repetition_penalty != 1 ? Ops::penalised
-                    : d.sample.temperature > 0       ? Ops::drawn
-                                                     : Ops::greedy;
-    ops = std::max(ops, own);
-  }
+  for (const DecodeStep& d : steps) append(host_, prepare(d.sequence, d.sample, d.draw));
   const auto push = [&](auto&& value) {
-    for (int64_t i = 0; i < n; ++i) host_.push_back(int32_t(value(steps[size_t(i)], i)));
+    for (size_t i = 0; i < steps.size(); ++i) {
+      host_.push_back(int32_t(value(steps[i], int64_t(i))));
+    }
   };
   const auto slot = [&](const DecodeStep& d) { return d.sequence * options_.context; };
   push([&](const DecodeStep& d, int64_t) { return d.id; });
   push([&](const DecodeStep& d, int64_t) { return length(d.sequence) - 1; });
   push([&](const DecodeStep& d, int64_t) { return slot(d) + length(d.sequence) - 1; });
-  for (int64_t i = 0; i < n; ++i) {
-    const DecodeStep& d = steps[size_t(i)];
-    for (const int64_t v : {i, int64_t(1), slot(d), length(d.sequence)})
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const DecodeStep& d = steps[i];
+    for (const int64_t v : {int64_t(i), int64_t(1), slot(d), length(d.sequence)})
       host_.push_back(int32_t(v));
   }
   push([&](const DecodeStep&, int64_t i) { return i; });
-
-  StepSlots& slots = step_slots(n);
   backend_.upload(slots.tables, host_.data());
+}
+
+void BatchEngine::enqueue(StepSlots& slots, Ops ops) {
   backend_.repeat(slots.recordings[size_t(ops)], [&] {
     forward(backend_, model_.config, model_.weights, slots.batch, slots.acts, cache_.views(),
             options_.activations, {model_.weights_needed, {}});
     backend_.sample(slots.out, slots.acts.logits, slots.rows,
                     ops == Ops::penalised ? history() : Tensor{},
                     ops == Ops::greedy ? Choice::greedy : Choice::any);
+    if (hand_over_ && slots.out.dim(0) == 1) {
+      const Batch& b = slots.batch;
+      hand_over_->advance({b.ids, b.positions, b.slots, b.sequences, slots.rows, slots.out});
+    }
   });
+}
+
+bool BatchEngine::is_begun(std::span<const DecodeStep> steps) const {
+  if (!ahead_.begun || steps.size() != 1) return false;
+  const DecodeStep &d = steps[0], &a = ahead_.step;
+  return d.sequence == a.sequence && d.id == chosen_[0] && d.sample == a.sample &&
+         (d.draw == a.draw || !(d.sample.temperature > 0)) && length(d.sequence) == ahead_.length;
+}
+
+int32_t BatchEngine::begin_ahead(StepSlots& slots, Ops ops, const DecodeStep& step) {
+  hand_over_->mark();
+  enqueue(slots, ops);
+  ahead_ = {true, step, length(step.sequence)};
+  ++ahead_.step.draw;
+  logits_lost_ = true;
+  return hand_over_->chosen_at(length(step.sequence) - 1);
+}
+
+std::span<const int32_t> BatchEngine::step(std::span<const DecodeStep> steps, Follow follow) {
+  const int64_t n = int64_t(steps.size());
+  if (n < 1 || n > sequences()) throw_internal("a step of {} of {} sequences", n, sequences());
+  std::vector<bool> taken(sequences_.size());
+  Ops ops = Ops::greedy;
+  for (const DecodeStep& d : steps) {
+    check(d.sequence, std::span(&d.id, 1));
+    if (taken[size_t(d.sequence)]) throw_internal("sequence {} twice in one step", d.sequence);
+    taken[size_t(d.sequence)] = true;
+    sample_row(d.sample, d.draw);  // refuses before anything is appended
+    const Ops own = d.sample.repetition_penalty != 1 ? Ops::penalised
+                    : d.sample.temperature > 0       ? Ops::drawn
+                                                     : Ops::greedy;
+    ops = std::max(ops, own);
+  }
+  const bool begun = is_begun(steps);
+  ahead_.begun = logits_lost_ = false;
+  for (const DecodeStep& d : steps) at(d.sequence).tokens.push_back(d.id);
+
+  StepSlots& slots = step_slots(n);
+  if (!begun) {
+    upload_tables(slots, steps);
+    enqueue(slots, ops);
+  }
   last_logits_ = slots.acts.logits;
   last_fed_ = n == 1 ? steps[0].sequence : -1;
   chosen_.resize(size_t(n));
-  backend_.download(chosen_.data(), slots.out);
+  // The penalty looks at tokens that are not known before.
+  if (follow == Follow::chosen && hand_over_ && n == 1 && ops != Ops::penalised &&
+      room(steps[0].sequence) > 0) {
+    chosen_[0] = begin_ahead(slots, ops, steps[0]);
+  } else {
+    backend_.download(chosen_.data(), slots.out);
+  }
   return chosen_;
 }
 

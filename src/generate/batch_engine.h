@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/hand_over.h"
 #include "generate/kv_cache.h"
 #include "generate/sampler.h"
 #include "model/acts.h"
@@ -34,6 +35,10 @@ struct DecodeStep {
   uint64_t draw = 0;
 };
 
+// What comes after a step. chosen: most likely a step with the token it chooses, the same options
+// and the next draw.
+enum class Follow { unknown, chosen };
+
 class BatchEngine {
  public:
   BatchEngine(Backend& backend, const Model& model, const EngineOptions& options,
@@ -51,10 +56,13 @@ class BatchEngine {
   int32_t sample(const SampleOptions& options, uint64_t draw);
 
   // Appends one token to each of several sequences and chooses the next of each, as feed and
-  // sample would. Valid until the next call.
-  std::span<const int32_t> step(std::span<const DecodeStep> steps);
+  // sample would. Valid until the next call. Follow::chosen: of one sequence the step that is
+  // likely to come is begun at once, before the chosen token is in host memory, where the backend
+  // can do that; when something else comes, it is forgotten.
+  std::span<const int32_t> step(std::span<const DecodeStep> steps, Follow follow = Follow::unknown);
 
-  // The logits of the last feed (one row), or of the last step (a row for each): [rows, V].
+  // The logits of the last feed (one row), or of the last step (a row for each): [rows, V]. Those
+  // of a step behind which another was begun are computed again, while its token is there.
   std::vector<float> logits();
 
   void truncate(int64_t sequence, int64_t length);  // forgets tokens from `length` on
@@ -77,6 +85,12 @@ class BatchEngine {
   };
   // What the recorded ops depend on.
   enum class Ops { greedy, drawn, penalised };
+  // A step that was begun before it was asked for.
+  struct Ahead {
+    bool begun = false;
+    DecodeStep step;     // its id is not known yet
+    int64_t length = 0;  // of the sequence before it
+  };
   // Slots of a step of n sequences; they never move, so that recordings stay valid.
   struct StepSlots {
     Tensor tables;  // one upload: i32
@@ -98,6 +112,15 @@ class BatchEngine {
   // A row for the op; brings the history up to date where there is a penalty.
   SampleRow prepare(int64_t sequence, const SampleOptions& options, uint64_t draw);
   Tensor history() const;
+  // The tables of a step of sequences that hold their tokens already.
+  void upload_tables(StepSlots& slots, std::span<const DecodeStep> steps);
+  // Runs the ops of a step whose tables are there.
+  void enqueue(StepSlots& slots, Ops ops);
+  // Begins the step that follows `step`, then waits for the token that one has chosen.
+  int32_t begin_ahead(StepSlots& slots, Ops ops, const DecodeStep& step);
+  // Whether the step that was begun is this one.
+  bool is_begun(std::span<const DecodeStep> steps) const;
+  void refresh_logits();
 
   Backend& backend_;
   const Model& model_;
@@ -113,6 +136,9 @@ class BatchEngine {
   Tensor last_logits_;
   std::vector<int32_t> host_;  // tables on their way to the backend
   std::vector<int32_t> chosen_;
+  HandOver* hand_over_;  // the backend's, or null
+  Ahead ahead_;
+  bool logits_lost_ = false;  // another step was begun where they were
 };
 
 }  // namespace nibble

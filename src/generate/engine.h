@@ -22,10 +22,12 @@ class Engine {
   int32_t sample(const SampleOptions& options, uint64_t draw) {
     return core_.sample(options, draw);
   }
-  // feed of one token and sample, as one sequence of ops that the backend may record.
-  int32_t step(int32_t id, const SampleOptions& options, uint64_t draw) {
+  // feed of one token and sample, as one sequence of ops that the backend may record. See
+  // BatchEngine::step for what follows.
+  int32_t step(int32_t id, const SampleOptions& options, uint64_t draw,
+               Follow follow = Follow::unknown) {
     const DecodeStep step{0, id, options, draw};
-    return core_.step(std::span(&step, 1))[0];
+    return core_.step(std::span(&step, 1), follow)[0];
   }
   // The logits [V] after the last token, brought to host memory; valid until the next call.
   std::span<const float> logits() { return logits_ = core_.logits(); }

@@ -124,7 +124,8 @@ GenerateResult generate(Engine& engine, std::span<const int32_t> prompt, const G
       engine.feed(sequence);
       id = engine.sample(o.sample, draw++);
     } else {
-      id = engine.step(id, o.sample, draw++);
+      const bool last = int64_t(result.ids.size()) + 1 >= o.max_tokens;
+      id = engine.step(id, o.sample, draw++, last ? Follow::unknown : Follow::chosen);
     }
   }
   result.timing.generated_tokens = int64_t(result.ids.size());

@@ -17,6 +17,8 @@ struct SampleOptions {
   double min_p = 0;               // drops tokens below min_p times the most likely one
   double repetition_penalty = 1;  // > 1 makes tokens of the context less likely
   uint64_t seed = 123;
+
+  bool operator==(const SampleOptions&) const = default;
 };
 
 // What the op is told; UsageError where an option is out of its range. The context is the caller's.

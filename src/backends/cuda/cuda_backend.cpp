@@ -3,17 +3,19 @@
 
 #include <cstring>
 
+#include "backend/hand_over.h"
 #include "backends/cuda/decode/held_ops.h"
 #include "backends/cuda/graph.h"
 #include "backends/cuda/host_updates.h"
 #include "backends/cuda/kernels/kernels.h"
 #include "backends/cuda/kernels/linear.h"
+#include "backends/cuda/step_hand_over.h"
 #include "core/memory_info.h"
 
 namespace nibble {
 namespace {
 
-class CudaBackend final : public Backend {
+class CudaBackend final : public Backend, public HandOver {
  public:
   CudaBackend(const CudaDevice& device, const CudaOptions& options)
       : device_(device), c_(device.index) {
@@ -46,6 +48,14 @@ class CudaBackend final : public Backend {
     return fmt::format("one token: {}; a prompt: {}", cuda::linear_kernel_name(c_, activations, 1),
                        cuda::linear_kernel_name(c_, activations, 1024));
   }
+
+  void advance(const StepTables& tables) override {
+    // Not while a sequence is recorded: that runs once before.
+    if (!handed_) handed_ = std::make_unique<cuda::StepHandOver>(c_);
+    run("advance", [&] { handed_->advance(tables); });
+  }
+  void mark() override { handed_->mark(); }
+  int32_t chosen_at(int64_t position) override { return handed_->chosen_at(position); }
 
  private:
   Buffer do_allocate(size_t n_bytes, std::string_view what) override {
@@ -315,6 +325,7 @@ class CudaBackend final : public Backend {
   CudaDevice device_;
   cuda::Context c_;
   cuda::HeldOps held_;
+  std::unique_ptr<cuda::StepHandOver> handed_;
   std::unique_ptr<cuda::HostUpdates> host_updates_;  // made with the first memory of that kind
   static constexpr size_t kSmallBytes = 16384, kSmallUploads = 16;
   Buffer small_;           // page-locked
