@@ -183,11 +183,14 @@ TEST_F(Cuda, ReplayHasTheBitsOfLaunches) {
     }
     return all;
   };
-  Config eight_heads = wide_config(), very_wide = wide_config();
+  Config eight_heads = wide_config(), very_wide = wide_config(), uneven = wide_config();
   eight_heads.Hq = 32, eight_heads.Hkv = 4, eight_heads.L = 2;
   very_wide.C = 5120, very_wide.Hq = 40, very_wide.L = 2;
+  // The shape of Qwen3-4B: no product's strips divide evenly among 132 multiprocessors.
+  uneven.C = 2560, uneven.Hq = 32, uneven.F = 9728, uneven.L = 2;
   std::vector<Case> cases = {{eight_heads, DType::bf16, 1, 300},
                              {very_wide, DType::bf16, 1, 20},
+                             {uneven, DType::bf16, 1, 2000, true},
                              {wide_config(), DType::bf16, 1, 100, true}};
   for (const DType cache : {DType::bf16, DType::f8_e4m3}) {
     for (const int64_t prompt : {1, 63, 2000}) cases.push_back({wide_config(), cache, 1, prompt});

@@ -50,8 +50,8 @@ struct TokenArgs {
   uint32_t *qkv, *att, *out, *act, *down;
   int layer_words;
   // In tagged words (tagged_words.cuh), the same for all layers.
-  uint64_t* shares;  // [Hkv, splits, group, 128] sums of shares, a float a word
-  uint64_t* stats;   // [Hkv, splits, group, 2] their largest scores and sums of weights
+  uint64_t* shares;  // [Hq, splits, 128] sums of shares, a float a word
+  uint64_t* stats;   // [Hq, splits, 2] their largest scores and sums of weights
   uint4* cleared;    // all of these words: so many times 16 bytes
   int to_clear;
   unsigned* arrivals;  // [2] blocks that have begun, that have ended; zero between kernels

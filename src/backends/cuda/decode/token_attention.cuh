@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Attention of one token inside the kernel of a whole token, by the first four warps of a block, a
-// team: heads are normalised and rotated by the team that attends with them, this token's key and
-// value go to the cache and into the share that holds their slot. Where the keys of a head are cut
-// into shares, every share's team merges some of the columns.
+// team: heads are normalised and rotated by the block that attends with them, a warp each, this
+// token's key and value go to the cache and into the share that holds their slot. Where the keys of
+// a head are cut into shares, every share's team merges some of the columns.
+//
+// All of it is code that runs once a layer, by one warp a scheduler: five clocks an instruction. So
+// what is the same for all layers is computed once, and nothing is done by one warp after another
+// that several can do at once.
 #pragma once
 #include "backends/cuda/decode/open_words.cuh"
 #include "backends/cuda/decode/token_args.h"
@@ -23,12 +27,31 @@ struct Team {
   }
 };
 
+// The warps that take heads: a query each, the key and the value; the team among them.
+struct HeadWarps {
+  int count;
+  __device__ __forceinline__ explicit HeadWarps(int group)
+      : count(max(group + 2, shares::kWarps)) {}
+  // The heads are there: the team waits for that, the others tell it.
+  __device__ __forceinline__ void taken(bool in_team) const {
+    if (in_team) {
+      asm volatile("bar.sync 2, %0;" ::"r"(32 * count) : "memory");
+    } else {
+      asm volatile("bar.arrive 2, %0;" ::"r"(32 * count) : "memory");
+    }
+  }
+  // They have been used.
+  __device__ __forceinline__ void used() const {
+    asm volatile("bar.sync 3, %0;" ::"r"(32 * count) : "memory");
+  }
+};
+static_assert(shares::kGroup + 2 <= kTokenWarps);
+
 // What it needs besides the memory of its keys.
 template <class K>
 struct TeamMemory {
   alignas(16) bf16 queries[shares::kGroup * kHead];
   alignas(16) K key[kHead], value[kHead];  // of this token
-  alignas(16) float q_norm[kHead], k_norm[kHead];
 };
 
 template <class K>
@@ -43,6 +66,8 @@ struct TokenAttention {
     alignas(16) float rope[kHead];
     Sequence sequence;
     int slot;
+    bool attends;         // this block has a share ...
+    shares::Share share;  // ... of which this is the first
   };
   const TokenArgs& a;
   const Place& place;
@@ -52,14 +77,15 @@ struct TokenAttention {
   // Before a barrier of the block.
   __device__ __forceinline__ TokenAttention(const TokenArgs& a, Place& place, std::byte* memory)
       : a(a), place(place), memory(memory) {
-    if (threadIdx.x == 0) place.sequence = *a.sequence, place.slot = *a.slot;
+    if (threadIdx.x == 0) {
+      place.sequence = *a.sequence, place.slot = *a.slot;
+      place.share = share(int(blockIdx.x));
+      place.attends =
+          int(blockIdx.x) < a.kv_heads * a.splits && place.share.begin < place.share.end;
+    }
     if (threadIdx.x < kHead) place.rope[threadIdx.x] = a.rope[threadIdx.x];
   }
 
-  __device__ __forceinline__ shares::Share share(int number) const {
-    const int split = number / a.kv_heads;
-    return shares::Share(0, number - split * a.kv_heads, split, a.splits, place.sequence);
-  }
   __device__ __forceinline__ shares::DecodeArgs<bf16, K> args(const TokenLayer& layer) const {
     return {{},
             {},
@@ -76,41 +102,37 @@ struct TokenAttention {
             a.scale};
   }
 
-  // A block takes every gridDim.x-th share. Asks for the keys and values of its first, and for what
-  // its heads are multiplied with: a load behind the product would hold up those that wait for it.
+  // A block takes every gridDim.x-th share. Asks for the keys and values of its first.
   __device__ __forceinline__ void begin(const TokenLayer& layer) const {
-    const int number = int(blockIdx.x);
-    if (int(threadIdx.x) >= shares::kThreads || number >= a.kv_heads * a.splits) return;
-    const shares::Share s = share(number);
-    if (s.begin >= s.end) return;
-    const int t = int(threadIdx.x) % 32;
-    const bool query = threadIdx.x < 32;
-    const AnyFloats& norm = query ? layer.q_norm : layer.k_norm;
-    if (threadIdx.x < 64 && is_staged(norm)) {
-      copy_async(shared_address((query ? own().q_norm : own().k_norm) + 4 * t),
-                 static_cast<const float*>(norm.data) + 4 * t, true);
-    }
-    begin_share(layer, s);
+    if (int(threadIdx.x) < shares::kThreads && place.attends) begin_share(layer, place.share);
   }
 
   // `words`: how much further than the first layer's this layer's words lie.
   __device__ __forceinline__ void attend(const TokenLayer& layer, uint32_t tag, int words) const {
-    if (int(threadIdx.x) >= shares::kThreads) return;
+    if (!place.attends) return;
+    const int warp = int(threadIdx.x) / 32, group = a.q_heads / a.kv_heads;
+    const HeadWarps head_warps(group);
+    if (warp >= head_warps.count) return;
+    const bool in_team = warp < shares::kWarps;
     const int first = int(blockIdx.x), all = a.kv_heads * a.splits;
-    asm volatile("cp.async.wait_all;" ::: "memory");
-    team.sync();
+#pragma unroll 1
     for (int number = first; number < all; number += int(gridDim.x)) {
-      const shares::Share s = share(number);
+      const shares::Share s = number_share(number);
       if (s.begin >= s.end) break;
-      if (number != first) begin_share(layer, s);
-      take_heads(layer, s, a.qkv + words);
-      give_share(layer, s, tag, a.att + words);
+      if (number != first) {
+        head_warps.used();
+        if (in_team) begin_share(layer, s);
+      }
+      take_head(layer, s, a.qkv + words, warp, group);
+      head_warps.taken(in_team);
+      if (in_team) give_share(layer, s, tag, a.att + words);
     }
     // Only now: what is merged may be another team's second share.
-    for (int number = first; number < all; number += int(gridDim.x)) {
-      const shares::Share s = share(number);
+#pragma unroll 1
+    for (int number = first; in_team && number < all; number += int(gridDim.x)) {
+      const shares::Share s = number_share(number);
       if (s.begin >= s.end || s.parts == 1) break;
-      const int chunks = a.q_heads / a.kv_heads * (kHead / 32), warp = team.thread() / 32;
+      const int chunks = group * (kHead / 32);
       for (int i = warp; s.split + i * s.parts < chunks; i += shares::kWarps) {
         merge_columns(s, s.split + i * s.parts, tag, a.att + words);
       }
@@ -130,17 +152,18 @@ struct TokenAttention {
     return s.begin <= fresh && fresh < s.end;
   }
 
-  // Norms in f32 are copied to shared memory, others are read where they are.
-  static __device__ __forceinline__ bool is_staged(const AnyFloats& norm) {
-    return norm && norm.type == DType::f32;
+  __device__ __forceinline__ shares::Share share(int number) const {
+    const int split = number / a.kv_heads;
+    return shares::Share(0, number - split * a.kv_heads, split, a.splits, place.sequence);
   }
+  __device__ __forceinline__ shares::Share number_share(int number) const {
+    return number == int(blockIdx.x) ? place.share : share(number);
+  }
+
   static __device__ __forceinline__ AnyFloats floats_at(const float* p) {
     AnyFloats f;
     f.data = const_cast<float*>(p);
     return f;
-  }
-  __device__ __forceinline__ HeadFactors factors(const AnyFloats& norm, const float* staged) const {
-    return HeadFactors(is_staged(norm) ? floats_at(staged) : norm, floats_at(place.rope));
   }
 
   static __device__ __forceinline__ void unpack(float (&v)[4], uint2 raw) {
@@ -154,48 +177,37 @@ struct TokenAttention {
     for (int k = 0; k < 4; ++k) v[k] = to_f32(from_f32<bf16>(v[k]));
   }
 
-  // The queries of the key head, and this token's key and value where the share holds its slot.
-  __device__ __forceinline__ void take_heads(const TokenLayer& layer, const shares::Share& s,
-                                             const uint32_t* qkv) const {
-    constexpr int kMost = shares::kGroup / shares::kWarps;
-    const int lane = int(threadIdx.x) % 32, warp = team.thread() / 32;
-    const int group = a.q_heads / a.kv_heads;
-    const bool fresh = has_fresh(s) && warp < 2;
-    const uint32_t* const queries = qkv + (s.kv_head * group * kHead + 4 * lane) / 2;
-    const uint32_t* const pair =
-        qkv + ((a.q_heads + warp * a.kv_heads + s.kv_head) * kHead + 4 * lane) / 2;
-    const HeadFactors q_factors = factors(layer.q_norm, own().q_norm);
-    const HeadFactors k_factors = factors(layer.k_norm, own().k_norm);
-    const auto query = [&](int i) {
-      const int g = warp + i * shares::kWarps;
-      return queries + (g < group ? g : 0) * kHead / 2;
-    };
-    uint2 w[kMost + 1];
-    await_pairs(w, [&](int i) { return i < kMost ? query(i) : fresh ? pair : query(0); });
+  // One head by one warp: a query of the key head, or this token's key or value where the share
+  // holds its slot.
+  __device__ __forceinline__ void take_head(const TokenLayer& layer, const shares::Share& s,
+                                            const uint32_t* qkv, int warp, int group) const {
+    const bool query = warp < group, key = warp == group;
+    if (!query && (warp > group + 1 || !has_fresh(s))) return;
+    const int lane = int(threadIdx.x) % 32;
+    const int head =
+        query ? s.kv_head * group + warp : a.q_heads + (key ? 0 : a.kv_heads) + s.kv_head;
+    const uint32_t* const from = qkv + (head * kHead + 4 * lane) / 2;
+    const AnyFloats& norm = query ? layer.q_norm : layer.k_norm;
+    const HeadFactors factors(norm, floats_at(place.rope));  // before the words are asked for
+    uint2 w[1];
+    await_pairs(w, [&](int) { return from; });
     float v[4];
-#pragma unroll
-    for (int i = 0; i < kMost; ++i) {
-      const int g = warp + i * shares::kWarps;
-      if (g >= group) continue;
-      unpack(v, w[i]);
-      turn(v, q_factors, bool(layer.q_norm), a.eps);
-      store_f32<4>(own().queries + g * kHead + 4 * lane, v);
-    }
-    if (fresh) {
-      unpack(v, w[kMost]);
-      if (warp == 0) turn(v, k_factors, bool(layer.k_norm), a.eps);
-      store_f32<4>((warp == 0 ? own().key : own().value) + 4 * lane, v);
-      K* const cache = static_cast<K*>(warp == 0 ? layer.cache_k : layer.cache_v) +
-                       place.slot * (warp == 0 ? a.k_stride : a.v_stride) + s.kv_head * kHead;
+    unpack(v, w[0]);
+    if (query || key) turn(v, factors, bool(norm), a.eps);
+    if (query) {
+      store_f32<4>(own().queries + warp * kHead + 4 * lane, v);
+    } else {
+      store_f32<4>((key ? own().key : own().value) + 4 * lane, v);
+      K* const cache = static_cast<K*>(key ? layer.cache_k : layer.cache_v) +
+                       place.slot * (key ? a.k_stride : a.v_stride) + s.kv_head * kHead;
       store_f32<4>(cache + 4 * lane, v);
     }
-    team.sync();
   }
 
   __device__ __forceinline__ void give_share(const TokenLayer& layer, const shares::Share& s,
                                              uint32_t tag, uint32_t* att) const {
     const int group = a.q_heads / a.kv_heads, fresh = place.slot - int(place.sequence.kv_begin);
-    const int first = (s.kv_head * a.splits + s.split) * group;
+    const int first = s.kv_head * group * a.splits + s.split;
     shares::finish_share<bf16, K, kHead, kTeamDepth>(
         args(layer), s, team, memory, own().queries,
         [&](std::byte* stage, int key) {
@@ -205,10 +217,10 @@ struct TokenAttention {
         },
         [&](int g, int d, float sum, float largest, float total) {
           if (s.parts > 1) {
-            put_word(a.shares + (first + g) * kHead + d, __float_as_uint(sum), tag);
+            const int at = first + g * a.splits;
+            put_word(a.shares + at * kHead + d, __float_as_uint(sum), tag);
             if (d == 0) {
-              put_words(a.stats + (first + g) * 2, __float_as_uint(largest), __float_as_uint(total),
-                        tag);
+              put_words(a.stats + at * 2, __float_as_uint(largest), __float_as_uint(total), tag);
             }
           } else {
             put_columns(att, s.kv_head * group + g, d, sum / total);
@@ -231,12 +243,18 @@ struct TokenAttention {
     constexpr int kBatch = 12;
     const int lane = int(threadIdx.x) % 32, group = a.q_heads / a.kv_heads;
     const int g = chunk / (kHead / 32), d = chunk % (kHead / 32) * 32 + lane;
-    const int first = s.kv_head * a.splits * group + g;
-    const uint64_t* const column = a.shares + first * kHead + d;
-    const int step = group * kHead;
-    Words stats[2] = {};
-    uint64_t w[kBatch] = {};
-    const auto await = [&](int part0, bool with_stats) {
+    const int first = (s.kv_head * group + g) * a.splits;
+    const uint64_t* column = a.shares + first * kHead + d;
+    const uint64_t* const stats = a.stats + (first + lane) * 2;
+    float weight[2], total = 0, sum = 0;  // weights of this lane's parts, counted from part0
+#pragma unroll 1
+    for (int part0 = 0; part0 < s.parts; part0 += kBatch) {
+      const int left = s.parts - part0;
+      Words own[2] = {};
+      // Where there is no part its weight is 0, and -0 times 0 changes no sum.
+      uint64_t w[kBatch];
+#pragma unroll
+      for (uint64_t& word : w) word = 0x80000000u;
       bool all;
       Patience patience;
       do {
@@ -244,49 +262,50 @@ struct TokenAttention {
         all = true;
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
-          if (with_stats && 32 * h + lane < s.parts) {
-            stats[h] = ask_words(a.stats + (first + (32 * h + lane) * group) * 2);
-          }
+          if (part0 == 0 && 32 * h + lane < s.parts) own[h] = ask_words(stats + 64 * h);
         }
 #pragma unroll
         for (int b = 0; b < kBatch; ++b) {
-          if (part0 + b < s.parts) w[b] = ask_word(column + (part0 + b) * step);
+          if (b < left) w[b] = ask_word(column + b * kHead);
         }
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
-          if (with_stats && 32 * h + lane < s.parts) all = all && stats[h].tagged(tag);
+          if (part0 == 0 && 32 * h + lane < s.parts) all = all && own[h].tagged(tag);
         }
 #pragma unroll
         for (int b = 0; b < kBatch; ++b) {
-          if (part0 + b < s.parts) all = all && uint32_t(w[b] >> 32) == tag;
+          if (b < left) all = all && uint32_t(w[b] >> 32) == tag;
         }
       } while (!all);
       __syncwarp();
-    };
-    await(0, true);
-    float2 mine[2];
+      if (part0 == 0) {
+        float2 mine[2];
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      mine[h] = make_float2(-INFINITY, 0);
-      if (32 * h + lane < s.parts) {
-        mine[h] =
-            make_float2(__uint_as_float(stats[h].data().x), __uint_as_float(stats[h].data().y));
+        for (int h = 0; h < 2; ++h) {
+          mine[h] = make_float2(-INFINITY, 0);
+          if (32 * h + lane < s.parts) {
+            mine[h] =
+                make_float2(__uint_as_float(own[h].data().x), __uint_as_float(own[h].data().y));
+          }
+        }
+        const float largest = warp_reduce<Max>(fmaxf(mine[0].x, mine[1].x));
+#pragma unroll
+        for (int h = 0; h < 2; ++h) weight[h] = exp2_fast(mine[h].x - largest);
+        total = warp_reduce<Sum>(fmaf(mine[0].y, weight[0], mine[1].y * weight[1]));
       }
-    }
-    const float largest = warp_reduce<Max>(fmaxf(mine[0].x, mine[1].x));
-    float weight[2], sum = 0;
+      float of_part[kBatch];
 #pragma unroll
-    for (int h = 0; h < 2; ++h) weight[h] = exp2_fast(mine[h].x - largest);
-    const float total = warp_reduce<Sum>(fmaf(mine[0].y, weight[0], mine[1].y * weight[1]));
-#pragma unroll 1
-    for (int part0 = 0; part0 < s.parts; part0 += kBatch) {
-      if (part0 > 0) await(part0, false);
+      for (int b = 0; b < kBatch; ++b) of_part[b] = __shfl_sync(0xffffffffu, weight[0], b);
 #pragma unroll
       for (int b = 0; b < kBatch; ++b) {
-        const int part = part0 + b;
-        const float of_part =
-            __shfl_sync(0xffffffffu, part < 32 ? weight[0] : weight[1], part % 32);
-        if (part < s.parts) sum = fmaf(__uint_as_float(uint32_t(w[b])), of_part, sum);
+        sum = fmaf(__uint_as_float(uint32_t(w[b])), of_part[b], sum);
+      }
+      if (left > kBatch) {
+        const int from = (lane + kBatch) % 32;
+        const float low = __shfl_sync(0xffffffffu, weight[0], from);
+        weight[1] = __shfl_sync(0xffffffffu, weight[1], from);
+        weight[0] = lane + kBatch < 32 ? low : weight[1];
+        column += kBatch * kHead;
       }
     }
     put_columns(att, s.kv_head * group + g, d, sum / total);

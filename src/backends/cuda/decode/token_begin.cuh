@@ -37,49 +37,49 @@ struct BeginTogether {
   }
 };
 
-// Tables in shared memory that hold for all layers.
+// Tables in shared memory that hold for all layers. Two warps a phase.
 __device__ __forceinline__ void set_up(const TokenArgs& a, std::byte* shared, PhaseNote* notes) {
-  const int t = int(threadIdx.x);
-  const auto* const from = reinterpret_cast<const uint32_t*>(a.layer);
-  for (int i = t; i < (a.layers + 1) * int(sizeof(TokenLayer) / 4); i += kTokenThreads) {
-    reinterpret_cast<uint32_t*>(shared + a.memory.layers)[i] = from[i];
+  constexpr int kPhaseThreads = 60;  // of 64: a thread fills the list of one warp
+  static_assert(kPhaseThreads % kTokenWarps == 0 && kPhases * 64 <= kTokenThreads);
+  const int phase = int(threadIdx.x) / 64, t = int(threadIdx.x) % 64;
+  const auto* const from = reinterpret_cast<const uint2*>(a.layer);
+  for (int i = int(threadIdx.x); i < (a.layers + 1) * int(sizeof(TokenLayer) / 8);
+       i += kTokenThreads) {
+    reinterpret_cast<uint2*>(shared + a.memory.layers)[i] = from[i];
   }
-  int before = 0;  // tasks of warp i % kTokenWarps in the phases before
+  const PhaseWork w(a, min(phase, kPhases - 1), int(blockIdx.x), int(gridDim.x));
+  const uint32_t barriers =
+      phase < kLayerPhases ? shared_address(shared + a.memory.barriers[phase]) : 0;
+  const int early = phase == kFfnDown ? w.early_tasks() : w.tasks();
+  if (phase < kPhases && t == 0) {
+    constexpr int cols = int(kUnitCols);
+    const int middle = phase == kFfnDown ? w.unit_middle() : w.unit_end();
+    notes[phase] = {w.tasks(),
+                    w.slots,
+                    w.first,
+                    w.rank,
+                    w.ranks,
+                    w.cut.parts,
+                    w.shape.strips,
+                    early,
+                    w.unit_begin() * cols,
+                    middle * cols,
+                    w.unit_end() * cols};
+  }
+  if (phase < kLayerPhases) {
+    // Sums that come from other blocks are counted by their bytes.
+    const int arrivals = w.ranks > 1 ? 1 : w.shape.halves * w.cut.all_parts();
+    for (int i = t; i < w.slots; i += 64) init_barrier(barriers + uint32_t(i) * 8, arrivals);
+  }
+  __syncthreads();
+  if (phase >= kPhases || t >= kPhaseThreads) return;
+  const int warp = t % kTokenWarps;
+  TokenTask* list = reinterpret_cast<TokenTask*>(shared + a.memory.tasks) + warp * a.memory.list;
+  for (int p = 0; p < phase; ++p) list += (notes[p].tasks - warp + kTokenWarps - 1) / kTokenWarps;
 #pragma unroll 1
-  for (int phase = 0; phase < kPhases; ++phase) {
-    const PhaseWork w(a, phase, int(blockIdx.x), int(gridDim.x));
-    const uint32_t barriers =
-        phase < kLayerPhases ? shared_address(shared + a.memory.barriers[phase]) : 0;
-    // kTokenThreads is a multiple of kTokenWarps: a thread fills the list of one warp.
-    const int warp = t % kTokenWarps;
-    TokenTask* const list =
-        reinterpret_cast<TokenTask*>(shared + a.memory.tasks) + warp * a.memory.list + before;
-    for (int i = t; i < w.tasks(); i += kTokenThreads) {
-      list[i / kTokenWarps] =
-          make_task(w, phase, i, shared_address(shared + a.memory.sums[phase]), barriers);
-    }
-    before += w.tasks_of_warp(warp);
-    if (phase < kLayerPhases && t < w.slots) {
-      // Sums that come from other blocks are counted by their bytes.
-      init_barrier(barriers + uint32_t(t) * 8,
-                   w.ranks > 1 ? 1 : w.shape.halves * w.cut.all_parts());
-    }
-    if (t == 0) {
-      constexpr int cols = int(kUnitCols);
-      const int early = phase == kFfnDown ? w.early_tasks() : w.tasks();
-      const int middle = phase == kFfnDown ? w.unit_middle() : w.unit_end();
-      notes[phase] = {w.tasks(),
-                      w.slots,
-                      w.first,
-                      w.rank,
-                      w.ranks,
-                      w.cut.parts,
-                      w.shape.strips,
-                      early,
-                      w.unit_begin() * cols,
-                      middle * cols,
-                      w.unit_end() * cols};
-    }
+  for (int i = t; i < w.tasks(); i += kPhaseThreads) {
+    list[i / kTokenWarps] =
+        make_task(w, phase, i, shared_address(shared + a.memory.sums[phase]), barriers);
   }
 }
 

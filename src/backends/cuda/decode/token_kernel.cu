@@ -18,14 +18,15 @@
 // bit (gemv.cu, norm.cu, heads.cu, attention_decode.cu).
 //
 // What bounds it, on an H200 with the shape of Qwen3-4B at 512 tokens, in clocks a layer of about
-// 50,500: the units of a block, 422 where an even share were 373, at 53 each (23,000; memory alone
-// 21,000, the integer pipe 14,000); attention 12,000, of which heads, share and merge 3,000 each;
-// the norms 4,500 each, half of it waiting for words; between gate_up and down 2,700. A word takes
-// 2,000 clocks longer while copies of weights queue (see `hold`). 929 tokens a second.
+// 49,500: the units of a block, 422 where an even share were 373, at 53 each (23,000; memory alone
+// 21,000, the integer pipe 14,000); attention 11,000, most of it three exchanges; the norms 4,500
+// each, half of it waiting for words; between gate_up and down 2,700. A word takes 2,000 clocks
+// longer while copies of weights queue (see `hold`). 971 tokens a second.
 #include "backends/cuda/decode/held_ops.h"
 #include "backends/cuda/decode/token_attention.cuh"
 #include "backends/cuda/decode/token_begin.cuh"
 #include "backends/cuda/decode/token_residual.cuh"
+#include "backends/cuda/device/dependency.cuh"
 #include "backends/cuda/launch.h"
 
 namespace nibble::cuda {
@@ -57,6 +58,9 @@ __global__ void __launch_bounds__(kTokenThreads, 1)
   bf16* const wide = reinterpret_cast<bf16*>(shared + a.memory.wide);
   bf16* const narrow = reinterpret_cast<bf16*>(shared + a.memory.narrow);
   const TokenLayer* const layers = reinterpret_cast<const TokenLayer*>(shared + a.memory.layers);
+  // Up to here nothing is read that the kernel before makes, and its own scratch memory is none: it
+  // is that of the rotation table.
+  wait_for_previous();
   Residual<kWide> residual(a.x, a.width);
   ColumnStage stage(narrow);
   __shared__ typename TokenAttention<K>::Place place;
@@ -202,10 +206,12 @@ bool launch_as(const Context& c, TokenArgs& a) {
   cudaLaunchConfig_t config = {};
   config.blockDim = dim3(kTokenThreads);
   config.stream = c.stream;
-  cudaLaunchAttribute attributes[2];
+  cudaLaunchAttribute attributes[3];
   attributes[0].id = cudaLaunchAttributeClusterDimension;
   attributes[1].id = cudaLaunchAttributeCooperative;
   attributes[1].val.cooperative = 1;
+  attributes[2].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[2].val.programmaticStreamSerializationAllowed = 1;
   config.attrs = attributes;
   int best_cluster = 0, best_blocks = 0;
   int64_t least = 0;
@@ -239,7 +245,7 @@ bool launch_as(const Context& c, TokenArgs& a) {
   config.gridDim = dim3(unsigned(best_blocks));
   config.dynamicSmemBytes = size_t(a.memory.bytes);
   attributes[0].val.clusterDim = {unsigned(best_cluster), 1, 1};
-  config.numAttrs = 2;
+  config.numAttrs = 3;
   NIBBLE_CUDA(cudaLaunchKernelEx(&config, kernel, a));
   return true;
 }

@@ -303,6 +303,7 @@ struct Share {
   int64_t kv_begin;  // slot of the sequence's first key
   int begin, end;    // begin >= end: there is nothing to do
 
+  Share() = default;
   __device__ __forceinline__ Share(int64_t token, int kv_head, int split, int splits,
                                    const Sequence& sequence)
       : token(token), kv_head(kv_head), split(split), kv_begin(sequence.kv_begin) {
