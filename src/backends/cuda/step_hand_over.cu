@@ -39,7 +39,10 @@ StepHandOver::StepHandOver(const Context& c) : c_(c) {
   NIBBLE_CUDA(cudaEventCreateWithFlags(&mark_, cudaEventDisableTiming));
 }
 
-StepHandOver::~StepHandOver() { cudaEventDestroy(mark_); }
+StepHandOver::~StepHandOver() {
+  cudaStreamSynchronize(c_.stream);  // a step that nobody waited for may still write to the host
+  cudaEventDestroy(mark_);
+}
 
 void StepHandOver::advance(const StepTables& t) const {
   const Tables tables = {ptr<int32_t>(t.ids),
