@@ -204,5 +204,29 @@ TEST_F(Bf16Pairs, AnOddSumReadsNothingBeyondItsEnd) {
   }
 }
 
+// Memory that ends where the tensors do, for a run with an address sanitizer: rows of K of fewer
+// elements than a panel has, and just one more.
+TEST_F(Bf16Pairs, NothingBeyondATensorIsRead) {
+  const auto backend = make_cpu_backend(1);
+  const bf16_t one = to_bf16(1.0f);
+  for (const int64_t n : {1, 3, 200}) {
+    for (const int64_t width : {1, 5, 11, 13, 15, 17, 31, 33}) {
+      const std::vector<bf16_t> dy(size_t(n * width), one), x(size_t(n * 7), one);
+      std::vector<float> dw(size_t(width * 7)), dx(size_t(n * 7));
+      const auto tensor = [](const auto& v, DType type, int64_t rows) {
+        return make_tensor(const_cast<void*>(static_cast<const void*>(v.data())), type,
+                           {rows, int64_t(v.size()) / rows});
+      };
+      const Tensor dy_t = tensor(dy, DType::bf16, n);
+      backend->linear_wgrad(tensor(dw, DType::f32, width), dy_t, tensor(x, DType::bf16, n), {});
+      for (const float v : dw) EXPECT_EQ(v, float(n));
+      const std::vector<bf16_t> w(size_t(width * 7), one);
+      backend->linear_dgrad(tensor(dx, DType::f32, n), dy_t,
+                            dense_weight(tensor(w, DType::bf16, width)), Accumulate::no);
+      for (const float v : dx) EXPECT_EQ(v, float(width));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace nibble::test
