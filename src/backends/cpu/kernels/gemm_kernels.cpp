@@ -24,9 +24,7 @@ constexpr int kTileFloats = kRows * kCols;
 // One step of K in a panel of A: whole vectors, of which kRows elements are used.
 constexpr int kStep = (kRows + kLanes - 1) / kLanes * kLanes;
 
-struct Sums {
-  VF v[kRows][2];
-};
+using Sums = VF[kRows][2];
 
 template <class E>
 HWY_INLINE void multiply_step(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, Sums& s) {
@@ -35,8 +33,8 @@ HWY_INLINE void multiply_step(const float* HWY_RESTRICT a, const float* HWY_REST
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i) {
     const VF ai = hn::Set(df, a[i]);
-    s.v[i][0] = E::multiply_add(ai, b0, s.v[i][0]);
-    s.v[i][1] = E::multiply_add(ai, b1, s.v[i][1]);
+    s[i][0] = E::multiply_add(ai, b0, s[i][0]);
+    s[i][1] = E::multiply_add(ai, b1, s[i][1]);
   }
 }
 
@@ -46,7 +44,7 @@ template <class E>
 HWY_INLINE void multiply(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, int64_t steps,
                          const float* ahead, Sums& s) {
 #pragma GCC unroll 16
-  for (int i = 0; i < kRows; ++i) s.v[i][0] = s.v[i][1] = hn::Zero(DF());
+  for (int i = 0; i < kRows; ++i) s[i][0] = s[i][1] = hn::Zero(DF());
   int64_t k = 0;
   // Two at a time: counters and branches compete with the multiply-adds for ports.
   for (; k + 2 <= steps; k += 2, a += 2 * kStep, b += 2 * kCols, ahead += 16) {
@@ -69,16 +67,16 @@ HWY_NOINLINE void add_tile(const float* a, const float* b, int64_t steps, const 
   if (chunk == Chunk::first) {
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
-      hn::Store(s.v[i][0], df, tile + i * kCols);
-      hn::Store(s.v[i][1], df, tile + i * kCols + kLanes);
+      hn::Store(s[i][0], df, tile + i * kCols);
+      hn::Store(s[i][1], df, tile + i * kCols + kLanes);
     }
     return;
   }
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i) {
     float* t = tile + i * kCols;
-    hn::Store(hn::Add(hn::Load(df, t), s.v[i][0]), df, t);
-    hn::Store(hn::Add(hn::Load(df, t + kLanes), s.v[i][1]), df, t + kLanes);
+    hn::Store(hn::Add(hn::Load(df, t), s[i][0]), df, t);
+    hn::Store(hn::Add(hn::Load(df, t + kLanes), s[i][1]), df, t + kLanes);
   }
 }
 
