@@ -65,8 +65,9 @@ BatchEngine::BatchEngine(Backend& backend, const Model& model, const EngineOptio
       options_(options),
       cache_(backend, model.config, checked_slots(options, model.config, sequences), options.cache),
       sequences_(size_t(sequences)),
-      steps_(size_t(sequences)),
-      hand_over_(dynamic_cast<HandOver*>(&backend)) {}
+      steps_(size_t(sequences)) {
+  if (auto* offers = dynamic_cast<OffersHandOver*>(&backend)) hand_over_ = offers->make_hand_over();
+}
 
 const BatchEngine::OneSequence& BatchEngine::at(int64_t sequence) const {
   if (sequence < 0 || sequence >= sequences())
@@ -82,7 +83,7 @@ void BatchEngine::truncate(int64_t sequence, int64_t length) {
   if (length < 0 || length > int64_t(s.tokens.size()))
     throw_internal("truncate to {} of {}", length, s.tokens.size());
   if (length < int64_t(s.tokens.size()) && sequence == last_fed_ && logits_lost_) {
-    logits_lost_ = false;
+    logits_lost_ = false;  // and cannot be made again
     last_logits_ = {};
   }
   s.tokens.resize(size_t(length));
@@ -171,10 +172,17 @@ std::vector<float> BatchEngine::feed_all(int64_t sequence, std::span<const int32
 // The last token once more: its keys and values come out as they are.
 void BatchEngine::refresh_logits() {
   if (!std::exchange(logits_lost_, false)) return;
-  const int64_t sequence = last_fed_;
+  last_logits_ = {};
+  const int64_t sequence = last_fed_, before = length(sequence) - 1;
   const int32_t id = tokens(sequence).back();
-  truncate(sequence, length(sequence) - 1);
-  run(sequence, std::span(&id, 1), Outputs::last);
+  truncate(sequence, before);
+  try {
+    run(sequence, std::span(&id, 1), Outputs::last);
+  } catch (...) {
+    at(sequence).tokens.resize(size_t(before));
+    at(sequence).tokens.push_back(id);
+    throw;
+  }
 }
 
 std::vector<float> BatchEngine::logits() {
@@ -293,11 +301,12 @@ bool BatchEngine::is_begun(std::span<const DecodeStep> steps) const {
 
 int32_t BatchEngine::begin_ahead(StepSlots& slots, Ops ops, const DecodeStep& step) {
   hand_over_->mark();
+  logits_lost_ = true;
   enqueue(slots, ops);
+  const int32_t chosen = hand_over_->chosen_at(length(step.sequence) - 1);
   ahead_ = {true, step, length(step.sequence)};
   ++ahead_.step.draw;
-  logits_lost_ = true;
-  return hand_over_->chosen_at(length(step.sequence) - 1);
+  return chosen;
 }
 
 std::span<const int32_t> BatchEngine::step(std::span<const DecodeStep> steps, Follow follow) {

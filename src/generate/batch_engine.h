@@ -136,9 +136,10 @@ class BatchEngine {
   Tensor last_logits_;
   std::vector<int32_t> host_;  // tables on their way to the backend
   std::vector<int32_t> chosen_;
-  HandOver* hand_over_;  // the backend's, or null
   Ahead ahead_;
   bool logits_lost_ = false;  // another step was begun where they were
+  // Null: the backend has none. Goes first: it waits for a step that nobody has waited for.
+  std::unique_ptr<HandOver> hand_over_;
 };
 
 }  // namespace nibble

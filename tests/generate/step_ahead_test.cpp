@@ -15,40 +15,62 @@
 namespace nibble::test {
 namespace {
 
-// Hands over for a backend that has no such thing, and counts.
-class HandsOver final : public ForwardingBackend, public HandOver {
+// For a backend that has no such thing: by downloads and uploads.
+class HostHandOver final : public HandOver {
  public:
-  explicit HandsOver(Backend& inner)
-      : ForwardingBackend(inner), device_(dynamic_cast<HandOver*>(&inner)) {}
+  explicit HostHandOver(Backend& backend) : b_(backend) {}
   void advance(const StepTables& t) override {
-    if (device_) return device_->advance(t);
     int32_t chosen, position;
-    download(&chosen, t.chosen);
-    download(&position, t.positions);
+    b_.download(&chosen, t.chosen);
+    b_.download(&position, t.positions);
     chosen_[position % 2] = chosen;
-    upload(t.ids, std::vector{std::max(chosen, 0)}.data());
+    b_.upload(t.ids, std::vector{std::max(chosen, 0)}.data());
     for (const Tensor& one : {t.positions, t.slots, t.sequences.view({4}).slice(3, 1)}) {
       int32_t v;
-      download(&v, one);
-      upload(one, std::vector{v + 1}.data());
+      b_.download(&v, one);
+      b_.upload(one, std::vector{v + 1}.data());
     }
     SampleRow row;
-    download(&row, t.rows);
+    b_.download(&row, t.rows);
     ++row.draw;
-    upload(t.rows, &row);
+    b_.upload(t.rows, &row);
   }
-  void mark() override {
-    if (device_) device_->mark();
-  }
+  void mark() override {}
+  int32_t chosen_at(int64_t position) override { return chosen_[position % 2]; }
+
+ private:
+  Backend& b_;
+  int32_t chosen_[2] = {};
+};
+
+// The backend's own, or that; counted.
+class Counted final : public HandOver {
+ public:
+  Counted(std::unique_ptr<HandOver> inner, int& count) : inner_(std::move(inner)), count_(count) {}
+  void advance(const StepTables& t) override { inner_->advance(t); }
+  void mark() override { inner_->mark(); }
   int32_t chosen_at(int64_t position) override {
-    ++count;
-    return device_ ? device_->chosen_at(position) : chosen_[position % 2];
+    ++count_;
+    return inner_->chosen_at(position);
+  }
+
+ private:
+  std::unique_ptr<HandOver> inner_;
+  int& count_;
+};
+
+class HandsOver final : public ForwardingBackend, public OffersHandOver {
+ public:
+  explicit HandsOver(Backend& inner)
+      : ForwardingBackend(inner), device_(dynamic_cast<OffersHandOver*>(&inner)) {}
+  std::unique_ptr<HandOver> make_hand_over() override {
+    return std::make_unique<Counted>(
+        device_ ? device_->make_hand_over() : std::make_unique<HostHandOver>(*this), count);
   }
   int count = 0;
 
  private:
-  HandOver* device_;
-  int32_t chosen_[2] = {};
+  OffersHandOver* device_;
 };
 
 class AheadEngine : public testing::Test {
@@ -129,16 +151,41 @@ TEST_F(AheadEngine, GenerationEndsTheSameWay) {
   Engine plain = make(*backend_, 24), early = make(ahead_, 24);
   GenerateOptions o;
   o.check_collapse = false;
-  for (const int64_t most : {1, 2, 6, 100}) {  // the last one fills the context
-    o.max_tokens = most;
-    plain.truncate(0);
-    early.truncate(0);
-    const auto a = generate(plain, prompt(9), o), b = generate(early, prompt(9), o);
-    EXPECT_EQ(a.ids, b.ids);
-    EXPECT_EQ(a.reason, b.reason);
-    EXPECT_EQ(plain.tokens(), early.tokens());
+  for (const SampleOptions& sample : {SampleOptions{}, drawn()}) {
+    o.sample = sample;
+    for (const int64_t most : {1, 2, 6, 100}) {  // the last one fills the context
+      o.max_tokens = most;
+      plain.truncate(0);
+      early.truncate(0);
+      const auto a = generate(plain, prompt(9), o), b = generate(early, prompt(9), o);
+      EXPECT_EQ(a.ids, b.ids);
+      EXPECT_EQ(a.reason, b.reason);
+      EXPECT_EQ(plain.tokens(), early.tokens());
+    }
   }
-  EXPECT_GT(ahead_.count, 10);
+  EXPECT_GT(ahead_.count, 20);
+}
+
+// Two engines of one backend, each with a step on its way.
+TEST_F(AheadEngine, EnginesDoNotTakeEachOthersTokens) {
+  Engine plain = make(*backend_), one = make(ahead_), other = make(ahead_);
+  const auto ids_of = [&](Engine& e, int64_t n, auto&& between) {
+    e.truncate(0);
+    e.feed(prompt(n));
+    std::vector<int32_t> ids = {e.sample({}, 0)};
+    for (uint64_t draw = 1; draw < 9; ++draw) {
+      ids.push_back(e.step(ids.back(), drawn(), draw, Follow::chosen));
+      between(draw);
+    }
+    return ids;
+  };
+  const auto nothing = [](uint64_t) {};
+  const auto alone = ids_of(plain, 9, nothing);
+  other.feed(prompt(7));
+  int32_t id = other.sample({}, 0);
+  const auto beside = ids_of(
+      one, 9, [&](uint64_t draw) { id = other.step(id, drawn(), draw + 50, Follow::chosen); });
+  EXPECT_EQ(alone, beside);
 }
 
 }  // namespace

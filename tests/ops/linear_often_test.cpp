@@ -30,6 +30,9 @@ TEST(LinearOften, BitsStay) {
     Operand y(DType::bf16, {s.n, s.out}), dx(DType::bf16, {s.n, s.in}),
         dw(DType::bf16, {s.out, s.in});
     const LinearWeight weight = dense_weight(w.cpu, {});
+    Operand y32(DType::f32, {s.n, s.out});
+    expect_bits_stay("linear to f32", y32,
+                     [&] { b.cpu->linear(y32.cpu, x.cpu, weight, Activations::none); });
     expect_bits_stay("linear", y, [&] { b.cpu->linear(y.cpu, x.cpu, weight, Activations::none); });
     expect_bits_stay("dgrad", dx,
                      [&] { b.cpu->linear_dgrad(dx.cpu, dy.cpu, weight, Accumulate::no); });

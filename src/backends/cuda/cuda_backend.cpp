@@ -15,7 +15,7 @@
 namespace nibble {
 namespace {
 
-class CudaBackend final : public Backend, public HandOver {
+class CudaBackend final : public Backend, public OffersHandOver {
  public:
   CudaBackend(const CudaDevice& device, const CudaOptions& options)
       : device_(device), c_(device.index) {
@@ -49,15 +49,25 @@ class CudaBackend final : public Backend, public HandOver {
                        cuda::linear_kernel_name(c_, activations, 1024));
   }
 
-  void advance(const StepTables& tables) override {
-    // Not while a sequence is recorded: that runs once before.
-    if (!handed_) handed_ = std::make_unique<cuda::StepHandOver>(c_);
-    run("advance", [&] { handed_->advance(tables); });
+  std::unique_ptr<HandOver> make_hand_over() override {
+    return std::make_unique<EngineHandOver>(*this);
   }
-  void mark() override { handed_->mark(); }
-  int32_t chosen_at(int64_t position) override { return handed_->chosen_at(position); }
 
  private:
+  class EngineHandOver final : public HandOver {
+   public:
+    explicit EngineHandOver(CudaBackend& backend) : backend_(backend), inner_(backend.c_) {}
+    void advance(const StepTables& tables) override {
+      backend_.run("advance", [&] { inner_.advance(tables); });
+    }
+    void mark() override { inner_.mark(); }
+    int32_t chosen_at(int64_t position) override { return inner_.chosen_at(position); }
+
+   private:
+    CudaBackend& backend_;
+    cuda::StepHandOver inner_;
+  };
+
   Buffer do_allocate(size_t n_bytes, std::string_view what) override {
     return cuda::allocate_device(n_bytes, what);
   }
@@ -325,7 +335,6 @@ class CudaBackend final : public Backend, public HandOver {
   CudaDevice device_;
   cuda::Context c_;
   cuda::HeldOps held_;
-  std::unique_ptr<cuda::StepHandOver> handed_;
   std::unique_ptr<cuda::HostUpdates> host_updates_;  // made with the first memory of that kind
   static constexpr size_t kSmallBytes = 16384, kSmallUploads = 16;
   Buffer small_;           // page-locked

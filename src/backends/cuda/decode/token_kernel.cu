@@ -58,8 +58,9 @@ __global__ void __launch_bounds__(kTokenThreads, 1)
   bf16* const wide = reinterpret_cast<bf16*>(shared + a.memory.wide);
   bf16* const narrow = reinterpret_cast<bf16*>(shared + a.memory.narrow);
   const TokenLayer* const layers = reinterpret_cast<const TokenLayer*>(shared + a.memory.layers);
-  // Up to here nothing is read that the kernel before makes, and its own scratch memory is none: it
-  // is that of the rotation table.
+  // Up to here nothing is read that the kernel before writes, and the words that were cleared are
+  // no memory of its: it is the one of the rotation table (qwen3.cpp), which uses no scratch
+  // memory. An op with some in its place would have to be waited for first.
   wait_for_previous();
   Residual<kWide> residual(a.x, a.width);
   ColumnStage stage(narrow);

@@ -89,10 +89,6 @@ struct PhaseWork {
   NIBBLE_HOST_DEVICE int early_tasks() const { return count * early_parts(); }
   NIBBLE_HOST_DEVICE int unit_middle() const { return cut.begin(rank * parts + early_parts()); }
   NIBBLE_HOST_DEVICE int tasks() const { return count * shape.halves * parts; }
-  // A warp takes every kTokenWarps-th of them.
-  NIBBLE_HOST_DEVICE int tasks_of_warp(int warp) const {
-    return (tasks() - warp + kTokenWarps - 1) / kTokenWarps;
-  }
   // Columns of the token this block needs.
   NIBBLE_HOST_DEVICE int unit_begin() const {
     return cut.quarter_begin(rank * StripCut::kQuarters / ranks);

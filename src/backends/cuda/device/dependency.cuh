@@ -4,7 +4,8 @@
 // A kernel waits before it reads anything but weights, and lets its successor start only after
 // that wait: then whatever runs ahead of its own wait knows that all kernels but its direct
 // predecessor have ended, so weights may be read ahead. Kernels that write weights never call
-// let_next_start().
+// let_next_start(). (The kernel of a whole token clears scratch memory before its wait, too, and
+// says why it may.)
 #pragma once
 
 namespace nibble::cuda {

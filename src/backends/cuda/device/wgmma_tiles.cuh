@@ -58,16 +58,7 @@ struct WgmmaTile {
   "%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45," \
   "%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}"
 
-// d = a b (or += where `add`), 64 x 128, both along their columns.
-__device__ __forceinline__ void wgmma_64x128(float (&d)[64], uint64_t a, uint64_t b, int add) {
-  asm volatile(
-      "{.reg .pred p; setp.ne.b32 p, %66, 0;"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " NIBBLE_R64
-      ", %64, %65, p, 1, 1, 0, 0;}"
-      : NIBBLE_A64(d)
-      : "l"(a), "l"(b), "r"(add));
-}
-// The same, 64 x 64.
+// d = a b (or += where `add`), 64 x 64, both along their columns.
 __device__ __forceinline__ void wgmma_64x64(float (&d)[32], uint64_t a, uint64_t b, int add) {
   asm volatile(
       "{.reg .pred p; setp.ne.b32 p, %34, 0;"
@@ -77,7 +68,7 @@ __device__ __forceinline__ void wgmma_64x64(float (&d)[32], uint64_t a, uint64_t
       : NIBBLE_A16(d, 0), NIBBLE_A16(d, 16)
       : "l"(a), "l"(b), "r"(add));
 }
-// The first, with a in registers.
+// The same, 64 x 128, with a in registers.
 __device__ __forceinline__ void wgmma_64x128_held(float (&d)[64], const uint32_t (&a)[4],
                                                   uint64_t b, int add) {
   asm volatile(

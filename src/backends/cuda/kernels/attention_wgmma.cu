@@ -94,6 +94,7 @@ __device__ __forceinline__ void attend(QueryRows& rows, const HeldQueries& queri
 #pragma unroll 1
     for (int t = first; t < at.tiles; ++t) {
       wait_for(t);
+      __syncwarp();  // no lane is a phase behind the one that gives the stage back
       release(t);
     }
   };

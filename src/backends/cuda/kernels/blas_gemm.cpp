@@ -2,6 +2,7 @@
 #include "backends/cuda/kernels/blas_gemm.h"
 
 #include <array>
+#include <cstring>
 #include <vector>
 
 #include "backends/cuda/context.h"
@@ -91,20 +92,26 @@ int GemmPlans::ask(const Plan& p, size_t workspace_bytes,
 // Kernels that do not split K add a result's products in one order, whatever their tiles: the same
 // bits (a test holds that; seen for all of 520 on an H200).
 GemmTrials* GemmPlans::trials_of(Plan& p, size_t workspace_bytes) {
-  if (p.trials || ++p.calls != kCallsBeforeTrials) return p.trials.get();
+  if (p.calls == kCallsBeforeTrials || ++p.calls < kCallsBeforeTrials) return p.trials.get();
+  const auto one_sum = [&](const cublasLtMatmulAlgo_t& a) {
+    const auto attribute = [&](cublasLtMatmulAlgoConfigAttributes_t which) {
+      uint32_t value = 0;
+      size_t bytes = 0;
+      NIBBLE_CUDA(blas_.algo_get(&a, which, &value, sizeof value, &bytes));
+      return value;
+    };
+    return attribute(CUBLASLT_ALGO_CONFIG_SPLITK_NUM) <= 1 &&
+           attribute(CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME) == CUBLASLT_REDUCTION_SCHEME_NONE;
+  };
+  if (!one_sum(p.algorithm)) return nullptr;
   std::array<cublasLtMatmulHeuristicResult_t, 8> answers = {};
   const int count = ask(p, workspace_bytes, answers);
-  const auto splits = [&](const cublasLtMatmulAlgo_t& a) {
-    int32_t parts = 0;
-    size_t bytes = 0;
-    return blas_.algo_get(&a, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &parts, sizeof parts, &bytes) !=
-               CUBLAS_STATUS_SUCCESS ||
-           parts > 1;
-  };
-  if (splits(p.algorithm)) return nullptr;
   std::vector<cublasLtMatmulAlgo_t> candidates = {p.algorithm};
-  for (int i = 1; i < count; ++i) {
-    if (!splits(answers[size_t(i)].algo)) candidates.push_back(answers[size_t(i)].algo);
+  for (const cublasLtMatmulHeuristicResult_t& r : std::span(answers).first(size_t(count))) {
+    const bool new_one = std::memcmp(&r.algo, &p.algorithm, sizeof r.algo) != 0;
+    if (r.state == CUBLAS_STATUS_SUCCESS && new_one && one_sum(r.algo)) {
+      candidates.push_back(r.algo);
+    }
   }
   if (candidates.size() > 1) p.trials = std::make_unique<GemmTrials>(std::move(candidates));
   return p.trials.get();
@@ -135,19 +142,15 @@ void product(const Context& c, const GemmShape& shape, Tensor out, Tensor a, Ten
   GemmPlans::Plan& p = c.gemm_plans->plan_for(shape, Context::kBlasBytes);
   const auto multiply = [&](const cublasLtMatmulAlgo_t& algorithm) {
     const float one = 1, beta = accumulate == Accumulate::yes ? 1.0f : 0.0f;
-    NIBBLE_CUDA(c.blas.matmul(c.blas.handle, p.operation, &one, a.data, p.a, b.data, p.b, &beta,
-                              out.data, p.c, out.data, p.c, &algorithm, c.blas_workspace(),
-                              Context::kBlasBytes, c.stream));
+    return c.blas.matmul(c.blas.handle, p.operation, &one, a.data, p.a, b.data, p.b, &beta,
+                         out.data, p.c, out.data, p.c, &algorithm, c.blas_workspace(),
+                         Context::kBlasBytes, c.stream);
   };
   // Only where it is known that the bits stay, and where events tell times.
   GemmTrials* const trials = c.device_capability == 90 && !c.capturing
                                  ? c.gemm_plans->trials_of(p, Context::kBlasBytes)
                                  : nullptr;
-  if (trials) {
-    trials->run(c.stream, p.algorithm, multiply);
-  } else {
-    multiply(p.algorithm);
-  }
+  NIBBLE_CUDA(trials ? trials->run(c.stream, p.algorithm, multiply) : multiply(p.algorithm));
 }
 
 }  // namespace

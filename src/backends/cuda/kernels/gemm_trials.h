@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Which of several kernels for a product is fastest, found out by use: calls take them in turns,
 // each measured by events, until every one has had its samples. Nothing is computed twice and
-// nothing waits. The candidates must give the same bits; then it does not show which one was taken.
+// the host does not wait. The candidates must give the same bits; then it does not show which one
+// was taken.
 //
 // Why: cuBLASLt's first choice is up to 12 % slower than the best of its eight (9728 x 2560 weights
 // with 4096 tokens on an H200; over all products of a layer 2-3 %), by no rule that could be found
@@ -28,23 +29,30 @@ class GemmTrials {
   GemmTrials(const GemmTrials&) = delete;
   GemmTrials& operator=(const GemmTrials&) = delete;
 
-  // One call: multiply(algorithm) enqueues it. At the end of the trials `chosen` becomes the best.
+  // One call: multiply(algorithm) enqueues it and returns a status. At the end of the trials
+  // `chosen` becomes the best; a candidate that does not work ends them without a choice.
   template <class Multiply>
-  void run(cudaStream_t stream, Algorithm& chosen, Multiply&& multiply) {
+  auto run(cudaStream_t stream, Algorithm& chosen, Multiply&& multiply) {
     if (taken_ == samples_.size()) {
       if (!samples_.empty() && there()) {
         chosen = candidates_[best()];
         forget();
       }
-      multiply(chosen);
-      return;
+      return multiply(chosen);
     }
     Sample& s = samples_[taken_];
-    for (cudaEvent_t* e : {&s.begin, &s.end}) NIBBLE_CUDA(cudaEventCreate(e));
+    for (cudaEvent_t* e : {&s.begin, &s.end}) {
+      if (!*e) NIBBLE_CUDA(cudaEventCreate(e));
+    }
     NIBBLE_CUDA(cudaEventRecord(s.begin, stream));
-    multiply(candidates_[taken_ % candidates_.size()]);
+    const auto status = multiply(candidates_[taken_ % candidates_.size()]);
+    if (status != CUBLAS_STATUS_SUCCESS) {
+      forget();
+      return multiply(chosen);
+    }
     NIBBLE_CUDA(cudaEventRecord(s.end, stream));
     ++taken_;
+    return status;
   }
 
  private:
