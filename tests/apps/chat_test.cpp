@@ -136,8 +136,13 @@ TEST_F(ChatCommand, CheckLogits) {
 }
 
 TEST_F(ChatCommand, TimeoutEndsATurn) {
-  const auto ids = reply_ids({"--prompt", "hello", "--timeout-ms", "1", "--use-kvc", "false"});
-  EXPECT_LT(ids.size(), reply_ids({"--prompt", "hello"}).size());
+  // So long that no processor is done within a millisecond.
+  std::string prompt;
+  for (int i = 0; i < 230; ++i) prompt += "hello ";
+  const std::vector<std::string> whole = {"--prompt", prompt, "--use-kvc", "false"};
+  std::vector<std::string> hurried = whole;
+  hurried.insert(hurried.end(), {"--timeout-ms", "1"});
+  EXPECT_LT(reply_ids(hurried).size(), reply_ids(whole).size());
 }
 
 TEST_F(ChatCommand, MistakesAreAnswered) {

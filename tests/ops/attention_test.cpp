@@ -167,6 +167,14 @@ TEST(Attention, AlignedRows) {
   }
 }
 
+// More tiles of queries than a GPU takes at once, with more tiles of keys than it keeps: what was
+// left by one is not seen by the next.
+TEST(Attention, TilesThatFollowEachOther) {
+  Both b;
+  const Case c{32, 4, 128, {{0, 260, 3, 520}, {260, 129, 530, 300}}};
+  check(b, c, DType::bf16, DType::bf16, true, Rows::aligned);
+}
+
 TEST(Attention, LongContext) {
   Both b;
   check(b, {4, 2, 64, {{0, 2, 0, 5000}}}, DType::f32, DType::bf16, true);
