@@ -22,5 +22,13 @@ __device__ __forceinline__ void tensor_load(uint32_t to, const CUtensorMap& map,
       : "memory");
 #endif
 }
+// The two halves of a WgmmaTile's rows, which lie half_bytes apart: the boxes of a head from `row`
+// on.
+__device__ __forceinline__ void tensor_load_rows(uint32_t to, uint32_t half_bytes,
+                                                 const CUtensorMap& map, int head, int row,
+                                                 uint32_t barrier) {
+  tensor_load(to, map, 0, head, row, barrier);
+  tensor_load(to + half_bytes, map, 64, head, row, barrier);
+}
 
 }  // namespace nibble::cuda

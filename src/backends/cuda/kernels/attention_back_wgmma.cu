@@ -75,11 +75,8 @@ struct Source {
                                        uint32_t barrier) const {
 #pragma unroll
     for (int i = 0; i < kTileRows; i += kTile) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        tensor_load(tile.base + uint32_t(half) * tile.kHalfBytes + uint32_t(i) * 128, *map,
-                    64 * half, head, int(first) + i, barrier);
-      }
+      tensor_load_rows(tile.base + uint32_t(i) * 128, tile.kHalfBytes, *map, head, int(first) + i,
+                       barrier);
     }
   }
   // By the group, as far as `limit`; zero behind it.

@@ -211,11 +211,6 @@ __global__ void __launch_bounds__(kThreads, 1) wgmma_kernel(const __grid_constan
       __syncwarp();
       asm volatile("bar.sync 5, %0;" ::"n"(kGroupThreads) : "memory");
     };
-    const auto load = [&](uint32_t to, const CUtensorMap& map, int head, int row,
-                          uint32_t half_bytes, uint32_t barrier) {
-      tensor_load(to, map, 0, head, row, barrier);
-      tensor_load(to + half_bytes, map, 64, head, row, barrier);
-    };
     int index = int(blockIdx.x);
     for (int k = 0;; ++k) {
       QueryUnit u = {};
@@ -233,8 +228,8 @@ __global__ void __launch_bounds__(kThreads, 1) wgmma_kernel(const __grid_constan
         const int groups = u.parts[1].count > 0 ? 2 : 1;
         arrive_expecting(there, QueryTile::kBytes / kGroups * uint32_t(groups));
         for (int g = 0; g < groups; ++g) {
-          load(q_tile.at(g * kRows, 0), a.q_map, u.head, u.parts[g].row, QueryTile::kHalfBytes,
-               there);
+          tensor_load_rows(q_tile.at(g * kRows, 0), QueryTile::kHalfBytes, a.q_map, u.head,
+                           u.parts[g].row, there);
         }
 #pragma unroll 1
         for (int t = 0; t < whole; ++t) {
@@ -242,8 +237,8 @@ __global__ void __launch_bounds__(kThreads, 1) wgmma_kernel(const __grid_constan
           is_free(n);
           const uint32_t full = barriers.full(n).address;
           arrive_expecting(full, 2 * KeyTile::kBytes);
-          load(stage(n, 0).base, a.k_map, kv_head, row, KeyTile::kHalfBytes, full);
-          load(stage(n, 1).base, a.v_map, kv_head, row, KeyTile::kHalfBytes, full);
+          tensor_load_rows(stage(n, 0).base, KeyTile::kHalfBytes, a.k_map, kv_head, row, full);
+          tensor_load_rows(stage(n, 1).base, KeyTile::kHalfBytes, a.v_map, kv_head, row, full);
         }
         next_index[k % 2] = a.units.claim();
       }

@@ -175,14 +175,16 @@ void norm(const Context& c, Tensor out, Tensor rstd, Tensor sum, Tensor a, Tenso
       run(std::integral_constant<int, 1>(), std::false_type());
     } else if (sizeof(T) == 2 && a.inner() == a.cols() && a.cols() <= kWide * kWideThreads &&
                a.rows() < 1 << 30 && in_packs<8>(out, a, sum, b, w)) {
-      const WideRows<T> rows{ptr<T>(out),     ptr<T>(kAdd ? sum : out),
-                             ptr<const T>(a), ptr<const T>(kAdd ? b : a),
-                             out.row_stride,  sum.row_stride,
-                             a.row_stride,    b.row_stride,
-                             int(a.rows()),   int(a.cols())};
-      const int64_t blocks = std::min<int64_t>(a.rows(), int64_t(kWideBlocks) * c.sm_count);
-      launch(c, {dim3(unsigned(blocks)), dim3(threads_for(a.cols(), kWide))},
-             wide_norm_kernel<T, kAdd>, rows, AnyFloats(rstd), AnyFloats(w), float(eps));
+      if constexpr (sizeof(T) == 2) {  // floats have no such kernel
+        const WideRows<T> rows{ptr<T>(out),     ptr<T>(kAdd ? sum : out),
+                               ptr<const T>(a), ptr<const T>(kAdd ? b : a),
+                               out.row_stride,  sum.row_stride,
+                               a.row_stride,    b.row_stride,
+                               int(a.rows()),   int(a.cols())};
+        const int64_t blocks = std::min<int64_t>(a.rows(), int64_t(kWideBlocks) * c.sm_count);
+        launch(c, {dim3(unsigned(blocks)), dim3(threads_for(a.cols(), kWide))},
+               wide_norm_kernel<T, kAdd>, rows, AnyFloats(rstd), AnyFloats(w), float(eps));
+      }
     } else {
       packs(std::integral_constant<int, 8>());
     }
