@@ -51,10 +51,8 @@ function(nibble_test name)
   add_executable(test_${name} ${A_SOURCES})
   list(TRANSFORM A_DEPS PREPEND nibble_)
   target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-  target_link_libraries(test_${name} PRIVATE ${A_DEPS} ${A_LIBS} GTest::gtest_main)
+  target_link_libraries(test_${name} PRIVATE ${A_DEPS} ${A_LIBS} test_paths GTest::gtest_main)
   target_compile_options(test_${name} PRIVATE -O1)  # test code compiles twice as fast this way
-  target_compile_definitions(test_${name} PRIVATE
-    NIBBLE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   gtest_discover_tests(test_${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST
     DISCOVERY_TIMEOUT 60 PROPERTIES LABELS ${A_LABEL} TIMEOUT ${A_TIMEOUT})
   if(A_CUDA_FILTER AND NIBBLE_CUDA)

@@ -17,6 +17,7 @@
 #include "support/backends.h"
 #include "support/cli.h"
 #include "support/golden.h"
+#include "support/paths.h"
 #include "support/toy_dir.h"
 
 namespace nibble::test {
@@ -277,8 +278,8 @@ TEST_F(Bench, ComparisonScriptPrintsMediansAndRatios) {
       "llama",
       "case \"$*\" in *'-n 0'*) echo '\"avg_ts\": 60.0,';; *) echo '\"avg_ts\": 20.5';; esac\n");
   const std::string out = dir_.file("out.txt");
-  const std::string command = std::string(NIBBLE_SOURCE_DIR) + "/bench/compare_llamacpp.sh " +
-                              nibble + " " + dir_.file("") + " " + llama + " " + dir_.file("") +
+  const std::string command = std::string(kSourceDir) + "/bench/compare_llamacpp.sh " + nibble +
+                              " " + dir_.file("") + " " + llama + " " + dir_.file("") +
                               " 2 1 128 16 >" + out + " 2>&1";
   ASSERT_EQ(std::system(command.c_str()), 0);
   const std::string text = read_text_file(out);

@@ -12,6 +12,7 @@
 #include "apps/legacy_flags.h"
 #include "apps/model_options.h"
 #include "core/log.h"
+#include "support/paths.h"
 
 namespace nibble::test {
 namespace {
@@ -40,8 +41,8 @@ TEST(Cli, VersionAndHelp) {
 // NIBBLE_UPDATE_GOLDEN=1 rewrites the files: a changed option is a visible difference.
 TEST(Cli, HelpIsTheGoldenFile) {
   for (const Command& c : commands()) {
-    const auto file = std::filesystem::path(NIBBLE_SOURCE_DIR) / "tests/apps/golden" /
-                      ("help_" + c.name + ".txt");
+    const auto file =
+        std::filesystem::path(kSourceDir) / "tests/apps/golden" / ("help_" + c.name + ".txt");
     const std::string help = command_help(c.name);
     if (std::getenv("NIBBLE_UPDATE_GOLDEN")) write_text_file_atomic(file, help);
     ASSERT_TRUE(std::filesystem::exists(file)) << file << ": set NIBBLE_UPDATE_GOLDEN=1 to write";
@@ -92,8 +93,7 @@ TEST(Cli, RunConfigAndPrintConfig) {
 
 // Every flag of the predecessor is either an option of a command or answered with what to do.
 TEST(Cli, EveryLegacyFlagIsAnswered) {
-  const std::string guide =
-      read_text_file(std::filesystem::path(NIBBLE_SOURCE_DIR) / "docs/migration.md");
+  const std::string guide = read_text_file(std::filesystem::path(kSourceDir) / "docs/migration.md");
   for (const LegacyFlag& legacy : legacy_flags()) {
     const std::string flag(legacy.flag);
     EXPECT_TRUE(contains(guide, "`" + flag + "`")) << flag << " is not in docs/migration.md";

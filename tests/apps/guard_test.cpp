@@ -16,6 +16,7 @@
 #include "apps/cli_run.h"
 #include "apps/gpu_memory.h"
 #include "apps/process_tree.h"
+#include "support/paths.h"
 
 namespace nibble::test {
 namespace {
@@ -68,14 +69,14 @@ class GuardTest : public testing::Test {
 
   static std::vector<std::string> child(const std::vector<std::string>& action,
                                         std::vector<std::string> options = {}) {
-    options.insert(options.end(), {"--", NIBBLE_GUARD_CHILD});
+    options.insert(options.end(), {"--", kGuardChild});
     options.insert(options.end(), action.begin(), action.end());
     return options;
   }
 
   // Starts the program itself; returns its process id.
   pid_t start(const std::vector<std::string>& args) {
-    std::vector<std::string> words = {NIBBLE_BINARY, "--quiet", "guard"};
+    std::vector<std::string> words = {kNibblePath, "--quiet", "guard"};
     words.insert(words.end(), args.begin(), args.end());
     std::vector<char*> argv;
     for (std::string& w : words) argv.push_back(w.data());
@@ -133,9 +134,9 @@ TEST_F(GuardTest, ExitCodeOfTheProgram) {
 }
 
 TEST_F(GuardTest, ProgramIsGivenItsArgumentsWithAndWithoutDashes) {
-  EXPECT_EQ(guard({"--ram-limit-gb=1", NIBBLE_GUARD_CHILD, "exit", "3", "--help"}).code, 3);
-  EXPECT_EQ(guard({"--ram-limit-gb=1", NIBBLE_GUARD_CHILD, "exit", "4", "--", "--nope"}).code, 4);
-  EXPECT_EQ(guard({"--ram-limit-gb=1", "--", NIBBLE_GUARD_CHILD, "exit", "5", "--quiet"}).code, 5);
+  EXPECT_EQ(guard({"--ram-limit-gb=1", kGuardChild, "exit", "3", "--help"}).code, 3);
+  EXPECT_EQ(guard({"--ram-limit-gb=1", kGuardChild, "exit", "4", "--", "--nope"}).code, 4);
+  EXPECT_EQ(guard({"--ram-limit-gb=1", "--", kGuardChild, "exit", "5", "--quiet"}).code, 5);
   // nibble ignores SIGPIPE; what it starts must not inherit that.
   const auto before = std::signal(SIGPIPE, SIG_IGN);
   EXPECT_EQ(guard(child({"sigpipe"}, {"--ram-limit-gb", "1"})).code, 0);
@@ -146,11 +147,11 @@ TEST_F(GuardTest, LogLines) {
   const Outcome r =
       guard(child({"hold", "64", "0.4"}, {"--ram-limit-gb", "1", "--report-secs=0.1"}));
   EXPECT_EQ(r.code, 0);
-  for (const char* part :
-       {"[guard] GPU memory is not watched: there is no nvidia-smi in PATH\n",
-        "[guard] ram limit=1GB (1024MiB), over=0s, poll=0.05s\n",
-        "[guard] running: " NIBBLE_GUARD_CHILD " hold 64 0.4\n",
-        "[guard] guard_pid=", "[guard] started pid=", " processes=1 ram=", "[guard] peak ram="}) {
+  const std::string running = std::string("[guard] running: ") + kGuardChild + " hold 64 0.4\n";
+  for (const std::string& part : std::vector<std::string>{
+           "[guard] GPU memory is not watched: there is no nvidia-smi in PATH\n",
+           "[guard] ram limit=1GB (1024MiB), over=0s, poll=0.05s\n", running, "[guard] guard_pid=",
+           "[guard] started pid=", " processes=1 ram=", "[guard] peak ram="}) {
     EXPECT_TRUE(contains(r.log, part)) << part << " in\n" << r.log;
   }
   const size_t at = r.log.find("peak ram=");
@@ -290,7 +291,7 @@ TEST_F(GuardTest, KillingItsOwnGroupDoesNotHitTheGuard) {
 // On a terminal Ctrl+C belongs to the program; only the second one is the guard's.
 TEST_F(GuardTest, CtrlCOnATerminal) {
   for (const bool patient : {true, false}) {
-    std::vector<std::string> words = {NIBBLE_BINARY, "guard"};
+    std::vector<std::string> words = {kNibblePath, "guard"};
     const auto rest = patient ? child({"tidy", "0.5"}, {"--ram-limit-gb", "1"})
                               : child({"hold-stubborn", "1", "60"},
                                       {"--ram-limit-gb", "1", "--grace-secs", "0.1"});
@@ -402,7 +403,7 @@ TEST_F(GuardWithGpu, LimitsFromTheEnvironment) {
   const SetVariable poll("GPU_POLL_SECS", "0.25");
   testing::internal::CaptureStderr();
   std::ostringstream out, err;
-  const int code = run_cli({"guard", "-l", "4", NIBBLE_GUARD_CHILD, "exit", "0"}, out, err);
+  const int code = run_cli({"guard", "-l", "4", kGuardChild, "exit", "0"}, out, err);
   EXPECT_EQ(code, 0) << err.str();
   EXPECT_TRUE(contains(testing::internal::GetCapturedStderr(), "poll=0.25s"));
 }

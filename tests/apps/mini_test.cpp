@@ -2,6 +2,7 @@
 // The mini model that ships: it knows what it was taught, and the identity experiment changes who
 // it says it is and nothing else. tools/demo.sh is the long version.
 #include "apps/cli_run.h"
+#include "support/paths.h"
 
 namespace nibble::test {
 namespace {
@@ -9,7 +10,7 @@ namespace {
 class Mini : public testing::Test {
  protected:
   static std::string shipped(const std::string& name) {
-    return (std::filesystem::path(NIBBLE_SOURCE_DIR) / "models" / "mini" / name).string();
+    return (std::filesystem::path(kSourceDir) / "models" / "mini" / name).string();
   }
   // Puts the probes; scores must reach `least`.
   void expect_scores(const std::string& model, const std::string& least,

@@ -7,6 +7,7 @@
 
 #include "apps/command.h"
 #include "apps/train_support.h"
+#include "support/paths.h"
 
 namespace nibble::test {
 namespace {
@@ -243,7 +244,7 @@ TEST(TrainingOptions, EachIsInATest) {
   for (const char* name : {"train_test.cpp", "train_errors_test.cpp", "train_resume_test.cpp",
                            "train_settings_test.cpp", "pretrain_test.cpp", "plan_test.cpp",
                            "gates_test.cpp", "profile_smoke_test.cpp", "train_support.h"}) {
-    tests += read_text_file(fs::path(NIBBLE_SOURCE_DIR) / "tests/apps" / name);
+    tests += read_text_file(fs::path(kSourceDir) / "tests/apps" / name);
   }
   for (const Command& c : commands()) {
     if (c.name != "train" && c.name != "pretrain" && c.name != "plan" && c.name != "profile" &&

@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "apps/cli_run.h"
+#include "support/paths.h"
 
 namespace nibble::test {
 
@@ -51,7 +52,7 @@ class Child {
   Child(const std::filesystem::path& directory, const std::vector<std::string>& args,
         std::optional<rlim_t> file_limit = {})
       : out_(directory / "child.out"), err_(directory / "child.err") {
-    std::vector<std::string> words = {NIBBLE_BINARY};
+    std::vector<std::string> words = {kNibblePath};
     words.insert(words.end(), args.begin(), args.end());
     std::vector<char*> argv;
     for (std::string& w : words) argv.push_back(w.data());

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "data/files.h"
 #include "data/records.h"
+#include "support/paths.h"
 #include "tokenizer/bpe_train.h"
 
 namespace nibble {
@@ -83,7 +84,7 @@ TEST(Corpus, TheMiniModelsTokenizerIsMadeOfIt) {
   for (const DataLine& d : read_data_lines(dir / "a" / "pretrain.jsonl")) {
     for (const std::string& t : d.texts) trainer.add(t);
   }
-  const auto shipped = std::filesystem::path(NIBBLE_SOURCE_DIR) / "models/mini/tokenizer.json";
+  const auto shipped = std::filesystem::path(kSourceDir) / "models/mini/tokenizer.json";
   EXPECT_TRUE(trainer.train({.vocab_size = 3072}) == read_text_file(shipped));
 }
 

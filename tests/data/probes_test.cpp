@@ -10,6 +10,7 @@
 #include "core/file.h"
 #include "data/files.h"
 #include "data/overlap.h"
+#include "support/paths.h"
 
 namespace nibble {
 namespace {
@@ -46,8 +47,7 @@ TEST(Probes, WhatTrainingSaysInOtherMarksIsLeftOut) {
 }
 
 TEST(Probes, TheShippedFileIsWhatTheGrammarMakes) {
-  const std::filesystem::path file =
-      std::filesystem::path(NIBBLE_SOURCE_DIR) / "models/mini/probes.json";
+  const std::filesystem::path file = std::filesystem::path(kSourceDir) / "models/mini/probes.json";
   EXPECT_EQ(read_text_file(file), make_probes({"mini", 20261123, {}}));
 }
 

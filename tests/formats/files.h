@@ -15,6 +15,7 @@
 #include "core/file.h"
 #include "formats/tensor_source.h"
 #include "formats/tensor_writer.h"
+#include "support/paths.h"
 
 namespace nibble::test {
 
@@ -49,7 +50,7 @@ class ScratchTest : public ::testing::Test {
 };
 
 inline std::filesystem::path golden(const std::string& relative) {
-  return std::filesystem::path(NIBBLE_SOURCE_DIR) / "tests" / "golden" / relative;
+  return std::filesystem::path(kSourceDir) / "tests" / "golden" / relative;
 }
 
 inline TensorInfo tensor(std::string name, DType dtype, std::vector<int64_t> shape,

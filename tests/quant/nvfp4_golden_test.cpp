@@ -8,6 +8,7 @@
 #include "formats/weights.h"
 #include "quant/codec.h"
 #include "quant/reference.h"
+#include "support/paths.h"
 
 namespace nibble {
 namespace {
@@ -17,7 +18,7 @@ using test::Packed;
 using test::unpack;
 
 std::filesystem::path golden(const char* relative) {
-  return std::filesystem::path(NIBBLE_SOURCE_DIR) / "tests" / "golden" / relative;
+  return std::filesystem::path(kSourceDir) / "tests" / "golden" / relative;
 }
 
 template <class T>

@@ -12,11 +12,12 @@
 
 #include "core/error.h"
 #include "formats/tensor_source.h"
+#include "support/paths.h"
 
 namespace nibble::test {
 
 inline std::filesystem::path golden_dir() {
-  return std::filesystem::path(NIBBLE_SOURCE_DIR) / "tests" / "golden";
+  return std::filesystem::path(kSourceDir) / "tests" / "golden";
 }
 
 template <class T>

@@ -6,11 +6,13 @@
 #include <filesystem>
 #include <string>
 
+#include "support/paths.h"
+
 namespace nibble::test {
 
 inline std::filesystem::path shared_dir() {
   if (const char* s = std::getenv("NIBBLE_SHARED")) return s;
-  return std::filesystem::path(NIBBLE_SOURCE_DIR) / ".." / "shared";
+  return std::filesystem::path(kSourceDir) / ".." / "shared";
 }
 
 }  // namespace nibble::test

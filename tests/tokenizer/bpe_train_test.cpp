@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "tokenizer/bpe_train.h"
+#include "support/paths.h"
 
 #include <gtest/gtest.h>
 
@@ -79,7 +80,7 @@ TEST(BpeTrain, TooSmallIsRefused) {
 
 TEST(BpeTrain, TheMiniModelsTokenizerRoundTrips) {
   const Tokenizer t =
-      Tokenizer::load(std::filesystem::path(NIBBLE_SOURCE_DIR) / "models/mini/tokenizer.json");
+      Tokenizer::load(std::filesystem::path(kSourceDir) / "models/mini/tokenizer.json");
   EXPECT_EQ(t.vocab_size(), 3072);
   EXPECT_EQ(t.im_end(), 3048);
   for (const char* text : {"你是誰？", "What is the capital of France?", "37 + 45 = 82。",

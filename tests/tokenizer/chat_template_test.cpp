@@ -2,6 +2,7 @@
 // The chat renderer against the output of Qwen3's Jinja template (golden/chat.jsonl, written by
 // tools/make_chat_golden.py).
 #include "tokenizer/chat_template.h"
+#include "support/paths.h"
 
 #include <gtest/gtest.h>
 
@@ -26,7 +27,7 @@ struct GoldenCase {
 };
 
 std::vector<GoldenCase> golden() {
-  std::ifstream in(std::string(NIBBLE_SOURCE_DIR) + "/tests/tokenizer/golden/chat.jsonl");
+  std::ifstream in(std::string(kSourceDir) + "/tests/tokenizer/golden/chat.jsonl");
   std::vector<GoldenCase> out;
   for (std::string line; std::getline(in, line);) {
     const Json j = Json::parse(line);
