@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "backends/cuda/context.h"
-#include "backends/cuda/kernels/blas_gemm.h"
 #include "backends/cuda/kernels/kernels.h"
-#include "backends/cuda/kernels/linear.h"
+#include "backends/cuda/kernels/linear/blas_gemm.h"
+#include "backends/cuda/kernels/linear/linear.h"
 #include "core/rng.h"
 
 using namespace nibble;

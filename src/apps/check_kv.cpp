@@ -3,7 +3,7 @@
 #include "apps/check_parts.h"
 #include "core/file.h"
 #include "core/progress.h"
-#include "generate/kv_matrix.h"
+#include "eval/kv_matrix.h"
 
 namespace nibble {
 

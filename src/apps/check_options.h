@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "apps/runtime.h"
-#include "generate/needle.h"
-#include "generate/probe.h"
+#include "eval/needle.h"
+#include "eval/probe.h"
 #include "generate/sampler.h"
 
 namespace nibble {

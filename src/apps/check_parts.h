@@ -8,7 +8,7 @@
 #include "apps/check_options.h"
 #include "apps/check_prompts.h"
 #include "apps/check_report.h"
-#include "model/compare.h"
+#include "inspect/compare.h"
 
 namespace nibble {
 

@@ -3,12 +3,12 @@
 #include <chrono>
 
 #include "apps/check_parts.h"
-#include "apps/probe_file.h"
-#include "apps/probe_report.h"
 #include "core/log.h"
 #include "core/progress.h"
 #include "data/records.h"
-#include "generate/probe_ask.h"
+#include "eval/probe_ask.h"
+#include "eval/probe_file.h"
+#include "eval/probe_report.h"
 
 namespace nibble {
 namespace {

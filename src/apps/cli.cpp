@@ -10,8 +10,9 @@
 #include "apps/command.h"
 #include "apps/legacy_flags.h"
 #include "apps/run_chain.h"
-#include "apps/run_recorder.h"
 #include "core/log.h"
+#include "core/nearest_name.h"
+#include "runlog/run_recorder.h"
 
 namespace nibble {
 namespace {

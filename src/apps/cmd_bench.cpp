@@ -7,9 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
-#include "apps/bench_ceilings.h"
-#include "apps/bench_measure.h"
-#include "apps/bench_random.h"
 #include "apps/command.h"
 #include "apps/output_files.h"
 #include "apps/runtime.h"
@@ -18,6 +15,9 @@
 #include "core/file.h"
 #include "core/memory_info.h"
 #include "core/thread_pool.h"
+#include "measure/bench_ceilings.h"
+#include "measure/bench_measure.h"
+#include "measure/bench_random.h"
 
 namespace nibble {
 namespace {

@@ -6,15 +6,15 @@
 
 #include "apps/command.h"
 #include "apps/generate_options.h"
-#include "apps/interrupt.h"
 #include "apps/reply_report.h"
 #include "apps/runtime.h"
-#include "apps/watchdog.h"
 #include "core/log.h"
+#include "eval/scenario.h"
 #include "generate/chat_log.h"
 #include "generate/chat_session.h"
 #include "generate/health.h"
-#include "generate/scenario.h"
+#include "guard/interrupt.h"
+#include "guard/watchdog.h"
 
 namespace nibble {
 namespace {

@@ -8,10 +8,10 @@
 #include "apps/dtype_option.h"
 #include "apps/output_files.h"
 #include "apps/work_options.h"
+#include "convert/convert.h"
 #include "core/file.h"
 #include "core/log.h"
 #include "core/memory_info.h"
-#include "model/convert.h"
 
 namespace nibble {
 namespace {

@@ -7,9 +7,9 @@
 #include "apps/generate_options.h"
 #include "apps/reply_report.h"
 #include "apps/runtime.h"
-#include "apps/watchdog.h"
 #include "core/file.h"
 #include "core/log.h"
+#include "guard/watchdog.h"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/stream_decoder.h"
 

@@ -4,9 +4,9 @@
 #include <cstdlib>
 
 #include "apps/command.h"
-#include "apps/gpu_memory.h"
-#include "apps/guard.h"
 #include "core/log.h"
+#include "guard/gpu_memory.h"
+#include "guard/guard.h"
 
 namespace nibble {
 namespace {

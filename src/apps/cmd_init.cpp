@@ -7,10 +7,10 @@
 #include "apps/dtype_option.h"
 #include "apps/output_files.h"
 #include "apps/work_options.h"
+#include "convert/init.h"
 #include "core/file.h"
 #include "core/log.h"
 #include "core/memory_info.h"
-#include "model/init.h"
 
 namespace nibble {
 namespace {

@@ -10,7 +10,7 @@
 #include "apps/work_options.h"
 #include "core/log.h"
 #include "core/memory_info.h"
-#include "model/inspect.h"
+#include "inspect/inspect.h"
 
 namespace nibble {
 namespace {

@@ -2,8 +2,8 @@
 // nibble pretrain: the same trainer, from random weights on plain text.
 #include "apps/command.h"
 #include "apps/train_job.h"
+#include "convert/init.h"
 #include "core/log.h"
-#include "model/init.h"
 
 namespace nibble {
 namespace {

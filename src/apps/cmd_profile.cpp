@@ -5,18 +5,18 @@
 #include <cmath>
 #include <ostream>
 
-#include "apps/bench_random.h"
 #include "apps/command.h"
 #include "apps/memory_choice.h"
 #include "apps/output_files.h"
 #include "apps/slow_paths.h"
 #include "apps/train_options.h"
 #include "apps/train_run.h"
-#include "apps/train_work.h"
 #include "backends/cuda/cuda_backend.h"
 #include "core/log.h"
 #include "core/memory_info.h"
 #include "core/thread_pool.h"
+#include "measure/bench_random.h"
+#include "measure/train_work.h"
 
 namespace nibble {
 namespace {

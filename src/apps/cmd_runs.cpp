@@ -10,16 +10,16 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "apps/chain_record.h"
 #include "apps/command.h"
-#include "apps/run_folder.h"
-#include "apps/run_plots.h"
-#include "apps/run_prune.h"
-#include "apps/run_report.h"
-#include "apps/run_tables.h"
-#include "apps/run_view.h"
 #include "apps/runs_options.h"
 #include "core/file.h"
+#include "runlog/chain_record.h"
+#include "runlog/run_folder.h"
+#include "runlog/run_plots.h"
+#include "runlog/run_prune.h"
+#include "runlog/run_report.h"
+#include "runlog/run_tables.h"
+#include "runlog/run_view.h"
 
 namespace nibble {
 namespace {

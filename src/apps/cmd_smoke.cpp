@@ -9,8 +9,8 @@
 #include "apps/slow_paths.h"
 #include "apps/train_options.h"
 #include "apps/train_run.h"
+#include "convert/init.h"
 #include "core/log.h"
-#include "model/init.h"
 
 namespace nibble {
 namespace {

@@ -7,12 +7,12 @@
 #include "apps/command.h"
 #include "apps/output_files.h"
 #include "apps/runtime.h"
-#include "apps/trace_compare.h"
 #include "apps/trace_grads.h"
-#include "apps/trace_io.h"
 #include "backend/recording_backend.h"
 #include "core/log.h"
 #include "generate/health.h"
+#include "inspect/trace_compare.h"
+#include "inspect/trace_io.h"
 #include "model/evaluate.h"
 
 namespace nibble {

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "generate/probe_score.h"
+#include "eval/probe_score.h"
 
 namespace nibble {
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "apps/options.h"
-#include "data/corpus.h"
-#include "data/probes.h"
 #include "data/sets.h"
+#include "mini/corpus.h"
+#include "mini/probes.h"
 
 namespace nibble {
 

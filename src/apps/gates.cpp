@@ -9,11 +9,11 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "apps/probe_report.h"
 #include "apps/runtime.h"
 #include "backends/cuda/cuda_backend.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "eval/probe_report.h"
 
 namespace nibble {
 namespace {

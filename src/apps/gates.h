@@ -11,8 +11,8 @@
 
 #include "apps/collapse.h"
 #include "apps/options.h"
-#include "apps/probe_file.h"
-#include "generate/probe_ask.h"
+#include "eval/probe_ask.h"
+#include "eval/probe_file.h"
 #include "train/inference_view.h"
 #include "train/loss_watch.h"
 #include "train/trainer.h"

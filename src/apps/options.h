@@ -183,7 +183,4 @@ void check_required(const Fields& fields, const std::string& command);
 std::string help_text(const Fields& fields);        // the option list of --help
 std::string usage_arguments(const Fields& fields);  // " IN OUT --text T [options]"
 
-// The nearest of `candidates` by edit distance, or "" when nothing is near.
-std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates);
-
 }  // namespace nibble

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "apps/model_options.h"
+#include "formats/container.h"
 #include "formats/tensor_source.h"
-#include "model/container.h"
 
 namespace nibble {
 

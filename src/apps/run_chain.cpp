@@ -8,13 +8,13 @@
 #include <ostream>
 #include <set>
 
-#include "apps/chain_record.h"
-#include "apps/run_folder.h"
-#include "apps/run_recorder.h"
-#include "apps/utc_time.h"
 #include "core/file.h"
 #include "core/log.h"
 #include "core/sha256.h"
+#include "core/utc_time.h"
+#include "runlog/chain_record.h"
+#include "runlog/run_folder.h"
+#include "runlog/run_recorder.h"
 
 namespace nibble {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "apps/options.h"
-#include "apps/run_folder.h"
-#include "apps/run_prune.h"
+#include "runlog/run_folder.h"
+#include "runlog/run_prune.h"
 
 namespace nibble {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "apps/runtime.h"
-#include "apps/trace_io.h"
+#include "inspect/trace_io.h"
 
 namespace nibble {
 

@@ -4,11 +4,12 @@
 #include <chrono>
 #include <cmath>
 
-#include "apps/interrupt.h"
 #include "apps/output_files.h"
-#include "apps/utc_time.h"
+#include "apps/run_folder_option.h"
 #include "core/log.h"
 #include "core/memory_info.h"
+#include "core/utc_time.h"
+#include "guard/interrupt.h"
 
 namespace nibble {
 namespace fs = std::filesystem;
@@ -22,7 +23,7 @@ double seconds_between(std::chrono::steady_clock::time_point a,
 }  // namespace
 
 void RunFlags::visit_fields(Fields& f) {
-  folder.visit_fields(f);
+  nibble::visit_fields(folder, f);
   f.add(log_every, {.flag = "--log-every",
                     .help = "Steps between log lines; first and last always",
                     .least = 1});

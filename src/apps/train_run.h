@@ -8,8 +8,8 @@
 #include "apps/batch_source.h"
 #include "apps/command.h"
 #include "apps/gates.h"
-#include "apps/run_folder.h"
-#include "apps/run_recorder.h"
+#include "runlog/run_folder.h"
+#include "runlog/run_recorder.h"
 #include "train/checkpoint.h"
 #include "train/trainer.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "data/grammar.h"
+#include "data/phrases.h"
 #include "data/records.h"
 
 namespace nibble {

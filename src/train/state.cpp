@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "train/state.h"
 
+#include "convert/tied_head.h"
 #include "core/log.h"
 #include "core/memory_info.h"
 #include "core/progress.h"
 #include "model/param_reader.h"
-#include "model/tied_head.h"
 
 namespace nibble {
 namespace {

@@ -5,11 +5,11 @@
 #include <cstring>
 
 #include "backend/recording_backend.h"
+#include "convert/convert.h"
+#include "convert/raw_cast.h"
 #include "core/half.h"
 #include "core/progress.h"
-#include "model/container.h"
-#include "model/convert.h"
-#include "model/raw_cast.h"
+#include "formats/container.h"
 #include "quant/codec.h"
 
 namespace nibble {

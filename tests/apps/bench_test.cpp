@@ -5,14 +5,14 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "apps/bench_ceilings.h"
-#include "apps/bench_peak.h"
-#include "apps/bench_random.h"
-#include "apps/bench_work.h"
 #include "core/file.h"
 #include "core/thread_pool.h"
 #include "formats/weights.h"
 #include "generate/generator.h"
+#include "measure/bench_ceilings.h"
+#include "measure/bench_peak.h"
+#include "measure/bench_random.h"
+#include "measure/bench_work.h"
 #include "quant/nvfp4.h"
 #include "support/backends.h"
 #include "support/cli.h"

@@ -4,10 +4,10 @@
 
 #include <thread>
 
-#include "apps/run_folder.h"
-#include "apps/run_record.h"
-#include "apps/run_status.h"
 #include "apps/train_support.h"
+#include "runlog/run_folder.h"
+#include "runlog/run_record.h"
+#include "runlog/run_status.h"
 
 namespace nibble::test {
 namespace {

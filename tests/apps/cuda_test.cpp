@@ -7,7 +7,6 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "apps/bench_random.h"
 #include "apps/cli_run.h"
 #include "apps/runtime_memory.h"
 #include "backends/cpu/cpu_backend.h"
@@ -15,6 +14,7 @@
 #include "core/half.h"
 #include "core/memory_info.h"
 #include "generate/generator.h"
+#include "measure/bench_random.h"
 
 namespace nibble::test {
 namespace {

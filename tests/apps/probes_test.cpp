@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/cli_run.h"
-#include "apps/probe_file.h"
-#include "apps/probe_report.h"
+#include "eval/probe_file.h"
+#include "eval/probe_report.h"
 
 namespace nibble::test {
 namespace {

@@ -10,9 +10,9 @@
 #include <thread>
 
 #include "apps/cli_run.h"
-#include "apps/run_folder.h"
-#include "apps/run_recorder.h"
-#include "apps/run_view.h"
+#include "runlog/run_folder.h"
+#include "runlog/run_recorder.h"
+#include "runlog/run_view.h"
 
 namespace nibble::test {
 namespace {

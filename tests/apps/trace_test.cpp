@@ -2,9 +2,9 @@
 // nibble trace against the golden references, and each of its options.
 #include <gtest/gtest.h>
 
-#include "apps/trace_io.h"
 #include "core/half.h"
 #include "formats/safetensors.h"
+#include "inspect/trace_io.h"
 #include "support/cli.h"
 #include "support/golden.h"
 #include "support/toy_dir.h"

@@ -2,8 +2,8 @@
 // libFuzzer target: bytes as a probe file; after an 'r', as the rules of a good one.
 #include <string>
 
-#include "apps/probe_file.h"
 #include "core/error.h"
+#include "eval/probe_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string text(reinterpret_cast<const char*>(data), size);

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "generate/scenario.h"
+#include "eval/scenario.h"
 #include "support/toy_dir.h"
 
 namespace nibble::test {

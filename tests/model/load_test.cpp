@@ -5,10 +5,10 @@
 #include <gtest/gtest.h>
 
 #include "backend/recording_backend.h"
+#include "convert/tied_head.h"
 #include "core/memory_info.h"
 #include "formats/dat.h"
 #include "model/evaluate.h"
-#include "model/tied_head.h"
 #include "support/backends.h"
 #include "support/golden.h"
 #include "support/toy_dir.h"

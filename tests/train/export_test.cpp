@@ -3,9 +3,9 @@
 // trainer's own NVFP4 codes where something did.
 #include <gtest/gtest.h>
 
+#include "convert/convert.h"
 #include "core/file.h"
 #include "generate/generator.h"
-#include "model/convert.h"
 #include "support/golden.h"
 #include "support/tested_backend.h"
 #include "support/train_toy.h"

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <functional>
 
-#include "model/init.h"
+#include "convert/init.h"
 #include "support/tested_backend.h"
 #include "support/train_toy.h"
 

@@ -9,7 +9,7 @@
 
 #include "backends/cuda/blas_lt.h"
 #include "backends/cuda/check.h"
-#include "backends/cuda/kernels/blas_gemm.h"
+#include "backends/cuda/kernels/linear/blas_gemm.h"
 #include "core/arena.h"
 
 namespace nibble::cuda {

@@ -8,7 +8,7 @@
 #include "backends/cuda/graph.h"
 #include "backends/cuda/host_updates.h"
 #include "backends/cuda/kernels/kernels.h"
-#include "backends/cuda/kernels/linear.h"
+#include "backends/cuda/kernels/linear/linear.h"
 #include "backends/cuda/step_hand_over.h"
 #include "core/memory_info.h"
 

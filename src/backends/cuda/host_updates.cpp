@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "backends/cuda/cuda_backend.h"
-#include "backends/cuda/kernels/adamw.h"
+#include "backends/cuda/kernels/optimizer/adamw.h"
 
 namespace nibble::cuda {
 namespace {

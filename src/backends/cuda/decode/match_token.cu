@@ -5,8 +5,8 @@
 #include "backends/cuda/decode/held_ops.h"
 #include "backends/cuda/decode/token_args.h"
 #include "backends/cuda/device/packed_layout.cuh"
-#include "backends/cuda/kernels/attention_mma.cuh"
-#include "backends/cuda/kernels/attention_shares.cuh"
+#include "backends/cuda/kernels/attention/attention_mma.cuh"
+#include "backends/cuda/kernels/attention/attention_shares.cuh"
 
 namespace nibble::cuda {
 namespace {

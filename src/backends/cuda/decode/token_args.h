@@ -6,7 +6,7 @@
 
 #include "backends/cuda/context.h"
 #include "backends/cuda/device/types.cuh"
-#include "backends/cuda/kernels/attention_common.cuh"
+#include "backends/cuda/kernels/attention/attention_common.cuh"
 
 namespace nibble::cuda {
 

@@ -12,7 +12,7 @@
 #include "backends/cuda/decode/token_args.h"
 #include "backends/cuda/device/head_of_128.cuh"
 #include "backends/cuda/device/token_units.cuh"
-#include "backends/cuda/kernels/attention_shares.cuh"
+#include "backends/cuda/kernels/attention/attention_shares.cuh"
 
 namespace nibble::cuda {
 

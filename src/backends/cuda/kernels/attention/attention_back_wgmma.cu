@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: MIT
+// Gradient of attention with the warpgroup products of compute capability 9.0: bf16, heads of 128.
+// Two kinds of blocks: for the queries' gradient, which walk over tiles of keys, and for those of
+// keys and values, which walk over tiles of queries of all heads that share the key head. A launch
+// has both while they are few, so that one kind fills the gaps of the other. So few tokens that
+// they are one tile are too few blocks even so: then the heads are shared out to the blocks of a
+// cluster, whose sums are added in the order of the heads.
+//
+// A block keeps 128 rows, 64 for each of two groups of four warps that multiply; a third group has
+// tiles of 64 rows of the other side copied. The products with one tile's weights run while the
+// next tile's are computed.
+//
+// Measured on an H200, in TFLOP/s beside attention_back_flash.cu: 2048 tokens 384 (156), 8 x 2048
+// 370-405 (212); with copies by the threads (cp.async) 302 and 332. Scores and their gradient are
+// computed twice, once for either kind: seven products for the five that are counted, so tensor
+// cores run at two thirds of what a product of 8192^3 reaches. Tried without gain: kept rows in
+// registers, exponentials beside the second product.
+#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/tensor_copy.cuh"
+#include "backends/cuda/kernels/attention/attention_back_args.cuh"
+#include "backends/cuda/kernels/attention/attention_cluster_sums.cuh"
+#include "backends/cuda/kernels/attention/attention_groups.cuh"
+#include "backends/cuda/kernels/attention/attention_maps.h"
+#include "backends/cuda/kernels/attention/attention_paths.h"
+#include "backends/cuda/launch.h"
+
+namespace nibble::cuda {
+namespace {
+
+constexpr int kGroups = 2, kThreads = (1 + kGroups) * kGroupThreads;
+constexpr int kRows = 64, kKept = kGroups * kRows, kTile = 64, kStages = 4;
+// One is given back only when the next is begun.
+static_assert(kStages >= 2);
+using KeptTile = WgmmaTile<kKept>;
+using PassingTile = WgmmaTile<kTile>;
+constexpr size_t kStatsBytes = size_t(kStages) * 2 * kTile * sizeof(float);
+constexpr size_t kSharedBytes =
+    2 * KeptTile::kBytes + kStages * 2 * PassingTile::kBytes + kStatsBytes + 1024;
+
+using BackArgs = FlashBackArgs<bf16>;
+struct BackMaps {
+  CUtensorMap q, k, v, dout;
+};
+
+#if defined(NIBBLE_HAS_WGMMA)
+
+// Where everything lies in shared memory.
+struct Memory {
+  uint32_t base;
+  Barriers<kStages> barriers;
+
+  __device__ __forceinline__ KeptTile kept(int which) const {
+    return {base + uint32_t(which) * KeptTile::kBytes};
+  }
+  __device__ __forceinline__ PassingTile stage(int t, int which) const {
+    return {base + 2 * KeptTile::kBytes + uint32_t(t % kStages * 2 + which) * PassingTile::kBytes};
+  }
+  __device__ __forceinline__ PhaseBarrier kept_there() const {
+    return {barriers.first + 2 * kStages * 8};
+  }
+  // Log-sums (0) and deltas (1) of the stage's queries.
+  __device__ __forceinline__ uint32_t stats(int t, int which) const {
+    return base + 2 * KeptTile::kBytes + kStages * 2 * PassingTile::kBytes +
+           uint32_t((t % kStages * 2 + which) * kTile) * 4;
+  }
+};
+
+// Rows of heads, as the threads and as copies beside them see them.
+struct Source {
+  const CUtensorMap* map;
+  Heads<const bf16> rows;
+  // By one thread; reported to the barrier.
+  template <int kTileRows>
+  __device__ __forceinline__ void copy(const WgmmaTile<kTileRows>& tile, int64_t first, int head,
+                                       uint32_t barrier) const {
+#pragma unroll
+    for (int i = 0; i < kTileRows; i += kTile) {
+      tensor_load_rows(tile.base + uint32_t(i) * 128, tile.kHalfBytes, *map, head, int(first) + i,
+                       barrier);
+    }
+  }
+  // By the group, as far as `limit`; zero behind it.
+  template <int kTileRows>
+  __device__ __forceinline__ void fill_rows(const WgmmaTile<kTileRows>& tile, int64_t first,
+                                            int head, int limit) const {
+    fill(tile, rows.at(first, head, kWidth), rows.stride, limit);
+  }
+};
+
+// The group that fills: rows [first, first + limit) of a head of both into two tiles. Whole tiles
+// are copied beside the threads; rows behind a sequence's end are another's, so that a last tile
+// is not.
+template <int kTileRows>
+__device__ __forceinline__ void fill_both(const WgmmaTile<kTileRows>& x_tile,
+                                          const WgmmaTile<kTileRows>& y_tile, const Source& x,
+                                          const Source& y, int64_t first, int head, int limit,
+                                          const PhaseBarrier& there) {
+  if (limit >= kTileRows) {
+    if (threadIdx.x != 0) return there.arrive();
+    arrive_expecting(there.address, 2 * WgmmaTile<kTileRows>::kBytes);
+    x.copy(x_tile, first, head, there.address);
+    y.copy(y_tile, first, head, there.address);
+    return;
+  }
+  x.fill_rows(x_tile, first, head, limit);
+  y.fill_rows(y_tile, first, head, limit);
+  asm volatile("cp.async.wait_all;" ::: "memory");
+  fence_for_wgmma();
+  there.arrive();
+}
+
+// sums = rows of `kept` from `row` on times rows of `passing`, over their columns.
+__device__ __forceinline__ void product(float (&sums)[32], const KeptTile& kept, int row,
+                                        const PassingTile& passing) {
+#pragma unroll
+  for (int s = 0; s < kWidth / 16; ++s) {
+    wgmma_64x64(sums, kept.along_columns(row, s), passing.along_columns(0, s), s > 0);
+  }
+}
+
+// A of a product over 64 rows.
+struct Factors {
+  uint32_t a[kTile / 16][4];
+  __device__ __forceinline__ void pack(const float (&w)[32]) {
+#pragma unroll
+    for (int s = 0; s < kTile / 16; ++s) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int from = 4 * (2 * s + i / 2) + 2 * (i % 2);
+        a[s][i] = pack_pair<bf16>(w[from], w[from + 1]);
+      }
+    }
+  }
+};
+__device__ __forceinline__ void accumulate(float (&sums)[64], const Factors& f,
+                                           const PassingTile& passing) {
+#pragma unroll
+  for (int s = 0; s < kTile / 16; ++s) wgmma_64x128_rows(sums, f.a[s], passing.along_rows(s));
+}
+
+__device__ __forceinline__ float2 load_pair(uint32_t from) {
+  float2 v;
+  asm volatile("ld.shared.v2.f32 {%0,%1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(from) : "memory");
+  return v;
+}
+
+// Sets up barriers and registers; group -1 fills, the others multiply.
+__device__ __forceinline__ Memory prepare(unsigned char* shared, uint64_t* barrier_words) {
+  const Memory m{(shared_address(shared) + 1023) / 1024 * 1024, {shared_address(barrier_words)}};
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < kStages; ++i) {
+      m.barriers.full(i).init(kGroupThreads);
+      m.barriers.empty(i).init(kGroups * kGroupThreads);
+    }
+    m.kept_there().init(kGroupThreads);
+    publish_barriers();
+  }
+  __syncthreads();
+  return m;
+}
+
+// The gradient of a tile of queries of one head.
+__device__ __forceinline__ void back_queries(const BackArgs& a, const BackMaps& maps,
+                                             const Memory& m, const Tile& tile, int head) {
+  const auto [group, warp, r, c] = GroupPlace();
+  const Sequence s = a.sequences.p[tile.sequence];
+  // Late queries see the most keys and go first.
+  const int first = (tile.tiles - 1 - tile.tile) * kKept, count = min(kKept, s.q_len - first);
+  const int kv_head = head / a.group;
+  const int64_t token = int64_t(s.q_begin) + first;
+  const int tiles = (first + count + kTile - 1) / kTile;
+
+  if (group < 0) {
+    give_registers<24>();
+    const Source q{&maps.q, a.q}, dout{&maps.dout, a.dout}, k{&maps.k, a.k}, v{&maps.v, a.v};
+    fill_both(m.kept(0), m.kept(1), q, dout, token, head, count, m.kept_there());
+    for (int t = 0; t < tiles; ++t) {
+      if (t >= kStages) m.barriers.empty(t).wait(unsigned(t / kStages - 1));
+      fill_both(m.stage(t, 0), m.stage(t, 1), k, v, int64_t(s.q_begin) + t * kTile, kv_head,
+                s.q_len - t * kTile, m.barriers.full(t));
+    }
+    return;
+  }
+  take_registers<240>();
+  const int row = group * kRows, query = row + 16 * warp + r;  // the lane's first
+  float lse[2] = {}, delta[2] = {};                            // of it and of 8 further
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int at = query + 8 * h;
+    if (at >= count) continue;
+    lse[h] = a.lse[(token + at) * a.lse_stride + head] * kLog2E;
+    delta[h] = a.delta[(token + at) * a.q_heads + head];
+  }
+  const float scale = a.scale * kLog2E;
+  float dq[64], p[32], ds[32];
+#pragma unroll
+  for (int i = 0; i < 64; ++i) dq[i] = 0;
+  const auto begin = [&](int t) {
+    m.barriers.full(t).wait(unsigned(t / kStages));
+    wgmma_fence();
+    product(p, m.kept(0), row, m.stage(t, 0));
+    product(ds, m.kept(1), row, m.stage(t, 1));
+    wgmma_commit();
+  };
+  // Of the block's tiles, those that the group's queries see; a group without queries sees none.
+  const int seen = row < count ? (first + min(row + kRows, count) + kTile - 1) / kTile : 0;
+  Factors factors;
+  const auto weigh = [&](int t) {
+    pin(p), pin(ds);
+    const bool masked = t * kTile + kTile - 1 > first + row;
+#pragma unroll
+    for (int i = 0; i < 32; ++i) {
+      const int h = i / 2 % 2;
+      const float weight = exp2_fast(fmaf(p[i], scale, -lse[h]));
+      ds[i] = weight * (ds[i] - delta[h]);
+      if (masked && t * kTile + i / 4 * 8 + 2 * c + i % 2 > first + query + 8 * h) ds[i] = 0;
+    }
+    factors.pack(ds);
+  };
+  const auto multiply = [&](int t) {
+    wgmma_fence();
+    accumulate(dq, factors, m.stage(t, 0));
+    wgmma_commit();
+  };
+  if (seen > 0) {
+    m.kept_there().wait(0);
+    begin(0);
+    wgmma_wait<0>();
+    weigh(0);
+    for (int t = 0; t + 1 < seen; ++t) {
+      multiply(t);
+      begin(t + 1);
+      wgmma_wait<0>();
+      m.barriers.empty(t).arrive();
+      weigh(t + 1);
+    }
+    multiply(seen - 1);
+    wgmma_wait<0>();
+    m.barriers.empty(seen - 1).arrive();
+  }
+  for (int t = seen; t < tiles; ++t) {
+    m.barriers.full(t).wait(unsigned(t / kStages));
+    m.barriers.empty(t).arrive();
+  }
+  if (row >= count) return;
+  pin(dq);
+  write_rows<kKept>(m.kept(0), row, dq, a.scale, a.scale, a.dq.at(token + row, head, kWidth),
+                    a.dq.stride, count - row, group);
+}
+
+// The gradients of a tile of keys and values, where kShare > 1 with the heads of block `rank` of
+// so many.
+template <int kShare>
+__device__ __forceinline__ void back_keys(const BackArgs& a, const BackMaps& maps, const Memory& m,
+                                          const Tile& tile, int kv_head, int rank) {
+  const auto [group, warp, r, c] = GroupPlace();
+  const Sequence s = a.sequences.p[tile.sequence];
+  const int first = tile.tile * kKept, count = min(kKept, s.q_len - first);
+  const int64_t token = int64_t(s.q_begin) + first;
+  // The tiles of queries from the keys' own on, of each head in turn.
+  const int tiles = (s.q_len - first + kTile - 1) / kTile, turns = tiles * (a.group / kShare);
+
+  if (group < 0) {
+    give_registers<24>();
+    const Source q{&maps.q, a.q}, dout{&maps.dout, a.dout}, k{&maps.k, a.k}, v{&maps.v, a.v};
+    fill_both(m.kept(0), m.kept(1), k, v, token, kv_head, count, m.kept_there());
+    // A thread brings one word of statistics, fetched while the stage before is waited for.
+    const int which = int(threadIdx.x) / kTile, j = int(threadIdx.x) % kTile;
+    const int stat_stride = which ? a.q_heads : int(a.lse_stride);
+    const float* const stats = (which ? a.delta : a.lse) + (token + j) * stat_stride;
+    int head = kv_head * a.group + rank * (a.group / kShare), t = 0;
+    const auto stat = [&] {
+      return t * kTile + j < s.q_len - first ? stats[int64_t(t * kTile) * stat_stride + head]
+                                             : 0.0f;
+    };
+    float ahead = stat();
+    for (int i = 0; i < turns; ++i) {
+      if (i >= kStages) m.barriers.empty(i).wait(unsigned(i / kStages - 1));
+      store_word(m.stats(i, which) + uint32_t(j) * 4, __float_as_uint(ahead));
+      fill_both(m.stage(i, 0), m.stage(i, 1), q, dout, token + t * kTile, head,
+                s.q_len - first - t * kTile, m.barriers.full(i));
+      if (++t == tiles) t = 0, ++head;
+      if (i + 1 < turns) ahead = stat();
+    }
+    return;
+  }
+  take_registers<240>();
+  const int row = group * kRows, key = row + 16 * warp + r;  // the lane's first
+  const float scale = a.scale * kLog2E;
+  float dk[64], dv[64], p[32], ds[32];
+#pragma unroll
+  for (int i = 0; i < 64; ++i) dk[i] = dv[i] = 0;
+  const auto begin = [&](int i) {
+    m.barriers.full(i).wait(unsigned(i / kStages));
+    wgmma_fence();
+    product(p, m.kept(0), row, m.stage(i, 0));
+    product(ds, m.kept(1), row, m.stage(i, 1));
+    wgmma_commit();
+  };
+  Factors weights, gradients;
+  m.kept_there().wait(0);
+  // The first of a head's tiles holds queries that no key of the second group is seen by.
+  const int unseen = row < count ? row / kTile : tiles;
+  for (int i = 0, t = 0; i < turns; ++i, t = t + 1 == tiles ? 0 : t + 1) {
+    if (t < unseen) {
+      m.barriers.full(i).wait(unsigned(i / kStages));
+      m.barriers.empty(i).arrive();
+      continue;
+    }
+    begin(i);
+    wgmma_wait<0>();
+    pin(p), pin(ds);
+    const uint32_t lse = m.stats(i, 0) + 8 * c, delta = m.stats(i, 1) + 8 * c;
+    // Rows are keys, columns queries.
+#pragma unroll
+    for (int n = 0; n < kTile / 8; ++n) {
+      const float2 shift = load_pair(lse + 32 * n), less = load_pair(delta + 32 * n);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        float& x = p[4 * n + e];
+        x = exp2_fast(fmaf(x, scale, (e % 2 ? shift.y : shift.x) * -kLog2E));
+        if (t == unseen && t * kTile + 8 * n + 2 * c + e % 2 < key + 8 * (e / 2)) x = 0;
+        ds[4 * n + e] = x * (ds[4 * n + e] - (e % 2 ? less.y : less.x));
+      }
+    }
+    weights.pack(p);
+    gradients.pack(ds);
+    // Nothing of the next tile meanwhile: registers are not enough. The other group fills the gap.
+    wgmma_fence();
+    accumulate(dv, weights, m.stage(i, 1));
+    accumulate(dk, gradients, m.stage(i, 0));
+    wgmma_commit();
+    wgmma_wait<0>();
+    m.barriers.empty(i).arrive();
+  }
+  pin(dk), pin(dv);
+  if constexpr (kShare == 1) {
+    if (row >= count) return;
+    write_rows<kKept>(m.kept(0), row, dk, a.scale, a.scale, a.dk.at(token + row, kv_head, kWidth),
+                      a.dk.stride, count - row, group);
+    write_rows<kKept>(m.kept(1), row, dv, 1.0f, 1.0f, a.dv.at(token + row, kv_head, kWidth),
+                      a.dv.stride, count - row, group);
+    return;
+  }
+  // Both groups have read all tiles.
+  asm volatile("bar.sync 3, %0;" ::"n"(kGroups * kGroupThreads) : "memory");
+  const ClusterSums<kGroups> sums{m.base};
+  sums.leave(0, dk), sums.leave(1, dv);
+  cluster_arrive();
+  cluster_wait();
+  if (row + 16 * warp < count) {
+    constexpr int kQuads = ClusterSums<kGroups>::kQuads / kShare, kAtOnce = kQuads < 4 ? kQuads : 4;
+    for (int q = rank * kQuads; q < (rank + 1) * kQuads; q += kAtOnce) {
+      sums.add_up<kShare, kAtOnce>(0, q, a.scale, a.dk.at(token + key, kv_head, kWidth),
+                                   a.dk.stride, count - key);
+      sums.add_up<kShare, kAtOnce>(1, q, 1.0f, a.dv.at(token + key, kv_head, kWidth), a.dv.stride,
+                                   count - key);
+    }
+  }
+  // No block ends while others read its sums.
+  cluster_arrive();
+  cluster_wait();
+}
+
+#endif
+
+// Blocks x: kShare for each key head, then one for each query head, or one of these kinds; y: a
+// tile.
+enum class Kind { both, keys, queries };
+template <Kind kKind, int kShare>
+__global__ void __launch_bounds__(kThreads, 1)
+    back_kernel(const __grid_constant__ BackArgs a, const __grid_constant__ BackMaps maps) {
+#if defined(NIBBLE_HAS_WGMMA)
+  enter();
+  extern __shared__ unsigned char shared[];
+  __shared__ __align__(8) uint64_t barrier_words[2 * kStages + 1];
+  const Tile tile = find_tile(a.sequences, kKept, int(blockIdx.y));
+  if (tile.sequence < 0) return;
+  const Memory m = prepare(shared, barrier_words);
+  const int x = int(blockIdx.x);
+  const int key_blocks = kKind == Kind::queries ? 0 : a.q_heads / a.group * kShare;
+  if (kKind == Kind::keys || (kKind == Kind::both && x < key_blocks)) {
+    back_keys<kShare>(a, maps, m, tile, x / kShare, x % kShare);
+  } else {
+    back_queries(a, maps, m, tile, x - key_blocks);
+  }
+#endif
+}
+
+template <Kind kKind, int kShare>
+void run(const Context& c, const BackArgs& a, const BackMaps& maps, unsigned tiles) {
+  const unsigned queries = unsigned(a.q_heads), keys = queries / unsigned(a.group) * kShare;
+  const unsigned blocks = (kKind == Kind::queries ? 0 : keys) + (kKind == Kind::keys ? 0 : queries);
+  allow_shared(c, back_kernel<kKind, kShare>);
+  launch(c, {dim3(blocks, tiles), dim3(kThreads), kSharedBytes, kShare}, back_kernel<kKind, kShare>,
+         a, maps);
+}
+
+}  // namespace
+
+bool attention_back_wgmma(const Context& c, const AttentionBackCall& a, const float* delta) {
+  if (c.capability != 90 || a.q.dtype != DType::bf16 || a.kv.k.dtype != DType::bf16 ||
+      a.width() != kWidth || a.lse.dtype != DType::f32 || c.shared_per_block < kSharedBytes + 128 ||
+      tile_limit(a.tokens(), a.sequences.dim(0), kKept) > 65535 ||
+      !heads_aligned(a.dq, a.dk, a.dv, a.dout, a.q, a.kv.k, a.kv.v)) {
+    return false;
+  }
+  const BackArgs args = flash_back_args<bf16>(a, delta);
+  const unsigned tiles = tile_limit(a.tokens(), a.sequences.dim(0), kKept);
+  BackMaps maps;
+  if (!map_heads(maps.q, a.q, kTile) || !map_heads(maps.k, a.kv.k, kTile) ||
+      !map_heads(maps.v, a.kv.v, kTile) || !map_heads(maps.dout, a.dout, kTile)) {
+    return false;
+  }
+  const bool few = a.tokens() <= kKept;
+  if (few && args.group % 8 == 0) {
+    run<Kind::both, 8>(c, args, maps, tiles);
+  } else if (few && args.group % 4 == 0) {
+    run<Kind::both, 4>(c, args, maps, tiles);
+  } else if (few && args.group % 2 == 0) {
+    run<Kind::both, 2>(c, args, maps, tiles);
+  } else if (int64_t(tiles) * a.kv_heads() <= 2 * c.sm_count) {
+    run<Kind::both, 1>(c, args, maps, tiles);
+  } else {  // many of a kind fill the GPU alone
+    run<Kind::keys, 1>(c, args, maps, tiles);
+    run<Kind::queries, 1>(c, args, maps, tiles);
+  }
+  return true;
+}
+
+}  // namespace nibble::cuda

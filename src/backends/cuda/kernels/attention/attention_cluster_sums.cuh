@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+// Sums of attention blocks of a cluster, added in the order of the blocks by way of each other's
+// shared memory; each block writes its part of the columns.
+#pragma once
+#include "backends/cuda/device/cluster.cuh"
+#include "backends/cuda/kernels/attention/attention_groups.cuh"
+
+namespace nibble::cuda {
+
+#if defined(NIBBLE_HAS_WGMMA)
+
+// Two sets of sums (which: 0, 1) of each thread of kGroups groups that multiply, 64 rows of 128
+// columns a group. The first group of a block is the one that fills.
+template <int kGroups>
+struct ClusterSums {
+  static constexpr int kReaders = kGroups * kGroupThreads, kQuads = kWidth / 8;
+  uint32_t base;  // float4 [2][kQuads][kReaders]
+
+  __device__ __forceinline__ uint32_t at(int which, int quad) const {
+    return base +
+           uint32_t((which * kQuads + quad) * kReaders + int(threadIdx.x) - kGroupThreads) * 16;
+  }
+  __device__ __forceinline__ void leave(int which, const float (&sums)[64]) const {
+#pragma unroll
+    for (int q = 0; q < kQuads; ++q) {
+      const float* v = sums + 4 * q;
+      store_chunk(at(which, q), __float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]),
+                  __float_as_uint(v[3]));
+    }
+  }
+  // Quads [first, first + kCount) of the lane's rows: `to` is its first row, and 8 further.
+  template <int kShare, int kCount>
+  __device__ __forceinline__ void add_up(int which, int first, float scale, bf16* to,
+                                         int64_t stride, int rows) const {
+    const int c = int(threadIdx.x) % 4;
+    float4 part[kCount][kShare];
+#pragma unroll
+    for (int q = 0; q < kCount; ++q) {
+#pragma unroll
+      for (int b = 0; b < kShare; ++b) {
+        asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];"
+                     : "=f"(part[q][b].x), "=f"(part[q][b].y), "=f"(part[q][b].z),
+                       "=f"(part[q][b].w)
+                     : "r"(address_in_block(at(which, first + q), uint32_t(b)))
+                     : "memory");
+      }
+    }
+#pragma unroll
+    for (int q = 0; q < kCount; ++q) {
+      float4 v = part[q][0];
+#pragma unroll
+      for (int b = 1; b < kShare; ++b) {
+        const float4 p = part[q][b];
+        v.x += p.x, v.y += p.y, v.z += p.z, v.w += p.w;
+      }
+      bf16* const at_column = to + (first + q) * 8 + 2 * c;
+      if (rows > 0) {
+        *reinterpret_cast<uint32_t*>(at_column) = pack_pair<bf16>(v.x * scale, v.y * scale);
+      }
+      if (rows > 8) {
+        *reinterpret_cast<uint32_t*>(at_column + 8 * stride) =
+            pack_pair<bf16>(v.z * scale, v.w * scale);
+      }
+    }
+  }
+};
+
+#endif
+
+}  // namespace nibble::cuda

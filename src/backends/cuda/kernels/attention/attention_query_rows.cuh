@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+// What attention_wgmma.cu does with the 64 queries of a group of four warps in registers. Lane
+// (r, c) of a warp has rows 16 warp + r and 8 further of products: columns 8 n + 2 c and the next.
+#pragma once
+#include "backends/cuda/kernels/attention/attention_groups.cuh"
+#include "backends/cuda/kernels/attention/attention_units.cuh"
+
+namespace nibble::cuda {
+
+#if defined(NIBBLE_HAS_WGMMA)
+
+// Their running softmax and sums.
+struct QueryRows {
+  float sums[64], largest[2], total[2];
+};
+
+// Scores become weights of the next product; returns the factors of the sums so far.
+__device__ __forceinline__ void soften(float (&p)[64], QueryRows& rows, float scale,
+                                       float (&factor)[2]) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    float m = -INFINITY;
+#pragma unroll
+    for (int n = 0; n < QueryPart::kKeys / 8; ++n)
+      m = fmaxf(m, fmaxf(p[4 * n + 2 * h], p[4 * n + 2 * h + 1]));
+    m = fmaxf(m, __shfl_xor_sync(0xffffffffu, m, 1));
+    m = fmaxf(m, __shfl_xor_sync(0xffffffffu, m, 2));
+    m = fmaxf(rows.largest[h], m * scale);  // the first key is seen by all: never -inf
+    factor[h] = exp2_fast(rows.largest[h] - m);
+    rows.largest[h] = m;
+    float sum = 0;
+#pragma unroll
+    for (int n = 0; n < QueryPart::kKeys / 8; ++n) {
+#pragma unroll
+      for (int i = 4 * n + 2 * h; i < 4 * n + 2 * h + 2; ++i) {
+        p[i] = exp2_fast(fmaf(p[i], scale, -m));
+        sum += p[i];
+      }
+    }
+    rows.total[h] = fmaf(rows.total[h], factor[h], sum);
+  }
+}
+
+__device__ __forceinline__ void mask(float (&p)[64], const QueryPart& part, int key, int warp) {
+  const int lane = int(threadIdx.x) % 32, r = lane / 4, c = lane % 4;
+  if (key + QueryPart::kKeys <= part.sees) return;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int seen = min(part.sees + 16 * warp + r + 8 * h, part.keys()) - key;
+#pragma unroll
+    for (int n = 0; n < QueryPart::kKeys / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        if (8 * n + 2 * c + i >= seen) p[4 * n + 2 * h + i] = -INFINITY;
+      }
+    }
+  }
+}
+
+// The group's queries as the left operand of products.
+struct HeldQueries {
+  uint32_t words[kWidth / 16][4];
+};
+__device__ __forceinline__ void hold(HeldQueries& queries, const WgmmaTile<2 * QueryPart::kRows>& q,
+                                     int group, int warp) {
+  const int lane = int(threadIdx.x) % 32, r = group * QueryPart::kRows + 16 * warp + lane / 4,
+            c = lane % 4;
+#pragma unroll
+  for (int s = 0; s < kWidth / 16; ++s) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      queries.words[s][i] = load_word(q.at(r + 8 * (i % 2), 2 * s + i / 2) + 4 * c);
+    }
+  }
+}
+
+// The group's rows, straight to their places: four lanes exchange what they have of four chunks of
+// 16 bytes, so that each has one.
+__device__ __forceinline__ void write(Heads<bf16> out, LogSums lse, const QueryRows& rows,
+                                      const QueryPart& part, int head, int warp) {
+  const int lane = int(threadIdx.x) % 32, r = lane / 4, c = lane % 4;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    float total = rows.total[h] + __shfl_xor_sync(0xffffffffu, rows.total[h], 1);
+    total += __shfl_xor_sync(0xffffffffu, total, 2);
+    const float inverse = 1.0f / total;
+    const int row = 16 * warp + r + 8 * h;
+    const bool there = row < part.count;
+    if (c == 0 && there) {
+      lse.set(part.row + row, head, (rows.largest[h] + log2f(total)) * kLn2);
+    }
+    bf16* const to = out.at(part.row + row, head, kWidth) + 8 * c;
+#pragma unroll
+    for (int n = 0; n < kWidth / 8; n += 4) {
+      uint32_t x[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float* const s = rows.sums + 4 * (n + i) + 2 * h;
+        x[i] = pack_pair<bf16>(s[0] * inverse, s[1] * inverse);
+      }
+      // x[i] is word c of chunk n + i; then word 2 (c / 2) + i % 2 of chunk n + 2 (i / 2) + c % 2;
+      // then word i of chunk n + c.
+#pragma unroll
+      for (int i = 0; i < 4; i += 2) {
+        const uint32_t got = __shfl_xor_sync(0xffffffffu, c % 2 ? x[i] : x[i + 1], 1);
+        x[i] = c % 2 ? got : x[i], x[i + 1] = c % 2 ? x[i + 1] : got;
+      }
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const uint32_t got = __shfl_xor_sync(0xffffffffu, c / 2 ? x[i] : x[i + 2], 2);
+        x[i] = c / 2 ? got : x[i], x[i + 2] = c / 2 ? x[i + 2] : got;
+      }
+      if (there) *reinterpret_cast<uint4*>(to + 8 * n) = make_uint4(x[0], x[1], x[2], x[3]);
+    }
+  }
+}
+
+#endif
+
+}  // namespace nibble::cuda

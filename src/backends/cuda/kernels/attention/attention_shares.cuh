@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: MIT
+// Attention for few queries a sequence and long caches: the work of one share of the keys. A team
+// of four warps takes one token, one key head with all its query heads (so keys and values are read
+// once) and a share of the keys; the team that is done last merges the shares in order. The number
+// of shares comes from tensor shapes, their size from the lengths in device memory.
+//
+// Keys, and then the columns of the values, are the rows of A; the query heads, at most eight, are
+// the columns of B. Fragments come from global memory in pieces of 16 bytes: a product does not
+// care in which order it takes the columns, so a lane's share of them is what lies together. They
+// wait in shared memory, where each lane reads only what it has asked for itself. Lane = 4 r + c.
+#pragma once
+#include <algorithm>
+#include <cmath>
+
+#include "backends/cuda/device/reduce.cuh"
+#include "backends/cuda/kernels/attention/attention_mma.cuh"
+
+namespace nibble::cuda::shares {
+
+constexpr int kWarps = 4;  // of a team
+constexpr int kThreads = 32 * kWarps;
+constexpr int kKeys = 16;       // a warp takes at a time
+constexpr int kStages = 3;      // of such keys on their way, in a block of its own
+constexpr int kGroup = 8;       // query heads a key head, at most
+constexpr int kMaxSplits = 64;  // two a lane in the merge
+
+template <class T, class K>
+struct DecodeArgs {
+  Heads<T> out;
+  LogSums lse;
+  Heads<const T> q;
+  Heads<const K> k, v;
+  Sequences sequences;
+  float* sums;     // [tokens, Hkv, splits, group, D]
+  float2* stats;   // [tokens, Hkv, splits, group]: largest score, sum of weights
+  unsigned* done;  // [tokens, Hkv]: shares that have been written; zero before and after
+  int kv_heads, group, splits;
+  float scale;  // with log2 e
+};
+
+// Keys of one share; all but the last are full.
+__device__ __forceinline__ int share_of(int visible, int splits) {
+  constexpr int kStep = kKeys * kWarps;
+  return ((visible + splits - 1) / splits + kStep - 1) / kStep * kStep;
+}
+
+template <int kBytes>
+struct alignas(kBytes) Words {
+  uint32_t w[kBytes / 4];
+};
+
+// How a row of D elements of K is dealt out to `kLanes` lanes: pieces of E elements.
+template <class K, int D, int kLanes>
+struct Deal {
+  static constexpr int kFit = 16 / int(sizeof(K));
+  static constexpr int kElements = kFit < D / kLanes ? kFit : D / kLanes;
+  static constexpr int kPieces = D / (kLanes * kElements);
+  static constexpr int kBytes = kElements * int(sizeof(K));
+  using Piece = Words<kBytes>;
+};
+
+// A row of keys (or a column of queries), all D elements, from this lane's share of it.
+template <class T, class K, int D>
+__device__ __forceinline__ void column_fragments(uint32_t (&f)[D / 16][2],
+                                                 const typename Deal<K, D, 4>::Piece* raw) {
+  using L = Deal<K, D, 4>;
+#pragma unroll
+  for (int j = 0; j < L::kPieces; ++j) {
+#pragma unroll
+    for (int e = 0; e < L::kElements / 2; ++e) {  // pairs
+      const int pair = j * (L::kElements / 2) + e;
+      if constexpr (std::is_same_v<T, K>) {
+        f[pair / 2][pair % 2] = raw[j].w[e];
+      } else {
+        f[pair / 2][pair % 2] = widen_pair<T>(raw[j].w[e / 2] >> (16 * (e % 2)));
+      }
+    }
+  }
+}
+
+// One warp's running softmax of heads 2 c and 2 c + 1. sums[m]: of those heads, elements m (0, 1)
+// and m + D / 16 (2, 3) of the lane's share of a value row.
+template <int D>
+struct Running {
+  float sums[D / 16][4] = {};
+  float largest[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};
+};
+
+// What a warp holds of 16 keys and values: pieces of lane 0, of lane 1, ...
+template <class K, int D>
+struct Stage {
+  using KL = Deal<K, D, 4>;
+  using VL = Deal<K, D, 8>;
+  static constexpr int kValues = 2 * KL::kPieces * 32 * KL::kBytes;
+  static constexpr int kBytes = kValues + 4 * VL::kPieces * 32 * VL::kBytes;
+  static __device__ __forceinline__ int key_piece(int t, int j) {
+    return ((t * KL::kPieces + j) * 32 + int(threadIdx.x) % 32) * KL::kBytes;
+  }
+  static __device__ __forceinline__ int value_piece(int t, int j) {
+    return kValues + ((t * VL::kPieces + j) * 32 + int(threadIdx.x) % 32) * VL::kBytes;
+  }
+};
+
+template <int kBytes>
+__device__ __forceinline__ void copy_piece(std::byte* to, const void* from, bool wanted) {
+  if constexpr (kBytes == 16) {
+    copy_async(shared_address(to), from, wanted);
+  } else {
+    static_assert(kBytes == 8);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared_address(to)),
+                 "l"(from), "r"(wanted ? 8 : 0)
+                 : "memory");
+  }
+}
+
+// Asks for keys and values. Those that are not there become zero, and nothing is read.
+template <class T, class K, int D>
+__device__ __forceinline__ void request(std::byte* stage, const DecodeArgs<T, K>& a, int64_t slot,
+                                        int kv_head, int count) {
+  using S = Stage<K, D>;
+  using KL = typename S::KL;
+  using VL = typename S::VL;
+  const int lane = int(threadIdx.x) % 32, r = lane / 4, c = lane % 4;
+  if (count > 0) {
+#pragma unroll
+    for (int t = 0; t < 2; ++t) {
+      const int key = 8 * t + r;
+      const K* p = a.k.at(slot + (key < count ? key : 0), kv_head, D) + c * KL::kElements;
+#pragma unroll
+      for (int j = 0; j < KL::kPieces; ++j) {
+        copy_piece<KL::kBytes>(stage + S::key_piece(t, j), p + j * 4 * KL::kElements, key < count);
+      }
+    }
+#pragma unroll
+    for (int t = 0; t < 4; ++t) {
+      const int key = t / 2 * 8 + 2 * c + t % 2;
+      const K* p = a.v.at(slot + (key < count ? key : 0), kv_head, D) + r * VL::kElements;
+#pragma unroll
+      for (int j = 0; j < VL::kPieces; ++j) {
+        copy_piece<VL::kBytes>(stage + S::value_piece(t, j), p + j * 8 * VL::kElements,
+                               key < count);
+      }
+    }
+  }
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+// Puts one key and its value, which came after the request, into a stage of 16 as number `index`.
+template <class K, int D>
+__device__ __forceinline__ void place_key(std::byte* stage, int index, const K* key,
+                                          const K* value) {
+  using S = Stage<K, D>;
+  using KL = typename S::KL;
+  using VL = typename S::VL;
+  const int lane = int(threadIdx.x) % 32, r = lane / 4, c = lane % 4;
+#pragma unroll
+  for (int t = 0; t < 2; ++t) {
+    if (8 * t + r != index) continue;
+#pragma unroll
+    for (int j = 0; j < KL::kPieces; ++j) {
+      *reinterpret_cast<typename KL::Piece*>(stage + S::key_piece(t, j)) =
+          *reinterpret_cast<const typename KL::Piece*>(key + (4 * j + c) * KL::kElements);
+    }
+  }
+#pragma unroll
+  for (int t = 0; t < 4; ++t) {
+    if (t / 2 * 8 + 2 * c + t % 2 != index) continue;
+#pragma unroll
+    for (int j = 0; j < VL::kPieces; ++j) {
+      *reinterpret_cast<typename VL::Piece*>(stage + S::value_piece(t, j)) =
+          *reinterpret_cast<const typename VL::Piece*>(value + (8 * j + r) * VL::kElements);
+    }
+  }
+}
+
+// Element n of this lane's share of a value row, of two neighbouring keys, as a pair.
+template <class T, class K, int D>
+__device__ __forceinline__ uint32_t value_pair(
+    const typename Stage<K, D>::VL::Piece (&values)[4][Stage<K, D>::VL::kPieces], int half, int n) {
+  using VL = typename Stage<K, D>::VL;
+  const int j = n / VL::kElements, e = n % VL::kElements;
+  const typename VL::Piece &first = values[2 * half][j], &second = values[2 * half + 1][j];
+  if constexpr (std::is_same_v<T, K>) {
+    return __byte_perm(first.w[e / 2], second.w[e / 2], e % 2 ? 0x7632 : 0x5410);
+  } else {
+    return widen_pair<T>(
+        __byte_perm(first.w[e / 4], second.w[e / 4], unsigned(e % 4 | (4 + e % 4) << 4)));
+  }
+}
+
+template <class T, class K, int D>
+__device__ __forceinline__ void attend(Running<D>& run, const uint32_t (&q)[D / 16][2],
+                                       const std::byte* stage, float scale, int count) {
+  using S = Stage<K, D>;
+  using KL = typename S::KL;
+  using VL = typename S::VL;
+  const int r = int(threadIdx.x) % 32 / 4;
+  float scores[4] = {};  // keys r (0, 1) and r + 8 (2, 3); heads 2 c and 2 c + 1
+  {
+    uint32_t keys[2][D / 16][2];
+#pragma unroll
+    for (int t = 0; t < 2; ++t) {
+      typename KL::Piece raw[KL::kPieces];
+#pragma unroll
+      for (int j = 0; j < KL::kPieces; ++j) {
+        raw[j] = *reinterpret_cast<const typename KL::Piece*>(stage + S::key_piece(t, j));
+      }
+      column_fragments<T, K, D>(keys[t], raw);
+    }
+#pragma unroll
+    for (int s = 0; s < D / 16; ++s) {
+      const uint32_t rows[4] = {keys[0][s][0], keys[1][s][0], keys[0][s][1], keys[1][s][1]};
+      mma<T>(scores, rows, q[s][0], q[s][1]);
+    }
+  }
+  typename VL::Piece values[4][VL::kPieces];
+#pragma unroll
+  for (int t = 0; t < 4; ++t) {
+#pragma unroll
+    for (int j = 0; j < VL::kPieces; ++j) {
+      values[t][j] = *reinterpret_cast<const typename VL::Piece*>(stage + S::value_piece(t, j));
+    }
+  }
+  float factor[2];
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    float &low = scores[h], &high = scores[2 + h];
+    low = r < count ? low * scale : -INFINITY;
+    high = r + 8 < count ? high * scale : -INFINITY;
+    const float largest = fmaxf(run.largest[h], across_keys<Max>(fmaxf(low, high)));
+    factor[h] = exp2_fast(run.largest[h] - largest);
+    low = exp2_fast(low - largest), high = exp2_fast(high - largest);
+    run.total[h] = fmaf(run.total[h], factor[h], across_keys<Sum>(low + high));
+    run.largest[h] = largest;
+  }
+  // From (key, heads) to (head, keys).
+  const uint32_t weights[2] = {transposed_matrix(pack_pair<T>(scores[0], scores[1])),
+                               transposed_matrix(pack_pair<T>(scores[2], scores[3]))};
+#pragma unroll
+  for (int m = 0; m < D / 16; ++m) {
+    const uint32_t rows[4] = {
+        value_pair<T, K, D>(values, 0, m), value_pair<T, K, D>(values, 0, m + D / 16),
+        value_pair<T, K, D>(values, 1, m), value_pair<T, K, D>(values, 1, m + D / 16)};
+    float(&to)[4] = run.sums[m];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) to[i] *= factor[i % 2];
+    mma<T>(to, rows, weights[0], weights[1]);
+  }
+}
+
+// The shares of one head of a token, by one warp; they may come from other blocks.
+template <class T, class K, int D>
+__device__ __forceinline__ void merge(const DecodeArgs<T, K>& a, int64_t token, int kv_head,
+                                      int64_t share0, int g, int parts) {
+  constexpr int kColumns = D / 32;
+  const int lane = int(threadIdx.x) % 32;
+  const int64_t first = share0 * a.group + g;
+  float2 mine[2];
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int part = 32 * h + lane;
+    mine[h] = make_float2(-INFINITY, 0);
+    if (part < parts) mine[h] = __ldcg(a.stats + first + int64_t(part) * a.group);
+  }
+  const float largest = warp_reduce<Max>(fmaxf(mine[0].x, mine[1].x));
+  float weight[2], sum[kColumns] = {};
+#pragma unroll
+  for (int h = 0; h < 2; ++h) weight[h] = exp2_fast(mine[h].x - largest);
+  const float total = warp_reduce<Sum>(fmaf(mine[0].y, weight[0], mine[1].y * weight[1]));
+  using Columns = std::conditional_t<kColumns == 4, float4, float2>;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+#pragma unroll 8
+    for (int part = 32 * h; part < min(parts, 32 * h + 32); ++part) {
+      const float w = __shfl_sync(0xffffffffu, weight[h], part % 32);
+      const Columns x = __ldcg(reinterpret_cast<const Columns*>(
+          a.sums + (first + int64_t(part) * a.group) * D + lane * kColumns));
+      sum[0] = fmaf(x.x, w, sum[0]), sum[1] = fmaf(x.y, w, sum[1]);
+      if constexpr (kColumns == 4) sum[2] = fmaf(x.z, w, sum[2]), sum[3] = fmaf(x.w, w, sum[3]);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kColumns; ++i) sum[i] /= total;
+  const int64_t head = int64_t(kv_head) * a.group + g;
+  store_f32<kColumns>(a.out.at(token, head, D) + lane * kColumns, sum);
+  if (lane == 0) a.lse.set(token, head, (largest + log2f(total)) * kLn2);
+}
+
+// Between the sums of two heads, so that the lanes' banks differ.
+template <int D>
+constexpr int kSumStride = D + 1;
+
+template <class K, int D, int kDepth = kStages>
+constexpr size_t shared_bytes() {
+  return std::max(size_t(kWarps) * kDepth * Stage<K, D>::kBytes,
+                  size_t(kWarps) * kGroup * (kSumStride<D> * sizeof(float) + sizeof(float2)) + 16);
+}
+
+// One share: keys begin .. end of those the token sees.
+struct Share {
+  int64_t token;
+  int kv_head, split, parts;
+  int64_t kv_begin;  // slot of the sequence's first key
+  int begin, end;    // begin >= end: there is nothing to do
+
+  Share() = default;
+  __device__ __forceinline__ Share(int64_t token, int kv_head, int split, int splits,
+                                   const Sequence& sequence)
+      : token(token), kv_head(kv_head), split(split), kv_begin(sequence.kv_begin) {
+    const int visible = visible_keys(sequence, token), share = share_of(visible, splits);
+    parts = (visible + share - 1) / share;
+    begin = split * share, end = min(visible, begin + share);
+  }
+};
+
+constexpr int kStep = kKeys * kWarps;
+
+// A block that is one team. In a larger block a team has its own number and barrier.
+struct WholeBlock {
+  __device__ __forceinline__ int thread() const { return int(threadIdx.x); }
+  __device__ __forceinline__ void sync() const { __syncthreads(); }
+};
+
+template <class T, class K, int D>
+__device__ __forceinline__ void request_keys(const DecodeArgs<T, K>& a, const Share& s,
+                                             std::byte* stage, int key) {
+  request<T, K, D>(stage, a, s.kv_begin + key, s.kv_head, min(kKeys, s.end - key));
+}
+
+// Asks for the first keys of a share: kDepth times 16 a warp.
+template <class T, class K, int D, int kDepth, class Team>
+__device__ __forceinline__ void begin_share(const DecodeArgs<T, K>& a, const Share& s,
+                                            const Team& team, std::byte* memory) {
+  const int warp = team.thread() / 32;
+  std::byte* const stages = memory + warp * kDepth * Stage<K, D>::kBytes;
+#pragma unroll
+  for (int i = 0; i < kDepth; ++i) {
+    request_keys<T, K, D>(a, s, stages + i * Stage<K, D>::kBytes,
+                          s.begin + kKeys * warp + i * kStep);
+  }
+}
+
+// The rest of it. queries: the key head's. fresh(stage, key) is called before keys key .. key +
+// kKeys are used, by the lanes that hold them. give(head, column, sum, largest, total) gets the
+// share's weighted sum of a column of the values, its largest score and its sum of weights; the
+// threads of a warp get neighbouring columns of one head. Returns behind a barrier of the team
+// after which give() has been called by all.
+template <class T, class K, int D, int kDepth, class Team, class Fresh, class Give>
+__device__ __forceinline__ void finish_share(const DecodeArgs<T, K>& a, const Share& s,
+                                             const Team& team, std::byte* memory, const T* queries,
+                                             Fresh&& fresh, Give&& give) {
+  using VL = Deal<K, D, 8>;
+  using S = Stage<K, D>;
+  const int thread = team.thread(), lane = thread % 32, warp = thread / 32, r = lane / 4,
+            c = lane % 4;
+  std::byte* const stages = memory + warp * kDepth * S::kBytes;
+  uint32_t q[D / 16][2];
+  {
+    // The columns in the order in which the keys come.
+    using KL = Deal<K, D, 4>;
+    const T* p = queries + r * D + c * KL::kElements;
+#pragma unroll
+    for (int j = 0; j < KL::kPieces; ++j) {
+#pragma unroll
+      for (int e = 0; e < KL::kElements / 2; ++e) {
+        const int pair = j * (KL::kElements / 2) + e;
+        q[pair / 2][pair % 2] =
+            r < a.group ? *reinterpret_cast<const uint32_t*>(p + j * 4 * KL::kElements + 2 * e) : 0;
+      }
+    }
+  }
+  Running<D> run;
+  int stage = 0;
+  for (int key = s.begin + kKeys * warp; key < s.end; key += kStep) {
+    asm volatile("cp.async.wait_group %0;" ::"n"(kDepth - 1) : "memory");
+    fresh(stages + stage * S::kBytes, key);
+    attend<T, K, D>(run, q, stages + stage * S::kBytes, a.scale, min(kKeys, s.end - key));
+    request_keys<T, K, D>(a, s, stages + stage * S::kBytes, key + kDepth * kStep);
+    stage = stage + 1 == kDepth ? 0 : stage + 1;
+  }
+  // What is still on its way are the empty groups behind the end.
+  team.sync();  // the memory of keys and values becomes that of the sums
+  float* const sums = reinterpret_cast<float*>(memory);  // [kWarps][kGroup][D]
+  float2* const stats = reinterpret_cast<float2*>(sums + kWarps * kGroup * kSumStride<D>);
+  if (r == 0) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      stats[warp * kGroup + 2 * c + h] = make_float2(run.largest[h], run.total[h]);
+    }
+  }
+#pragma unroll
+  for (int m = 0; m < D / 16; ++m) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      // Element n of the lane's share: see `request`.
+      const int n = m + i / 2 * (D / 16), head = 2 * c + i % 2;
+      const int column = (n / VL::kElements * 8 + r) * VL::kElements + n % VL::kElements;
+      sums[(warp * kGroup + head) * kSumStride<D> + column] = run.sums[m][i];
+    }
+  }
+  team.sync();
+  for (int i = thread; i < a.group * D; i += kThreads) {
+    const int g = i / D, d = i % D;
+    const auto [largest, total, sum] =
+        sum_of_warps<kWarps>(stats + g, sums + g * kSumStride<D> + d, kGroup, kSumStride<D>);
+    give(g, d, sum, largest, total);
+  }
+  team.sync();
+}
+
+// Teams that fit on a multiprocessor; a second round of them would be mostly empty.
+template <class K, int D>
+constexpr int kResident = shared_bytes<K, D>() > (64 << 10) ? 2 : 3;
+
+// Into how many shares the keys of one key head are cut, at most.
+template <class K, int D>
+int splits_for(int sm_count, int64_t key_heads) {
+  return int(std::clamp<int64_t>(kResident<K, D> * sm_count / key_heads, 1, kMaxSplits));
+}
+
+// Where there are several shares, three teams a multiprocessor of group * (D + 2) floats.
+static_assert(size_t(3) * 1024 * kGroup * 130 * sizeof(float) < Context::kScratchBytes);
+static_assert(size_t(3) * 1024 / 2 <= Context::kOpCounters);
+
+// For a call that attention_decode takes.
+template <class T, class K, int D>
+DecodeArgs<T, K> decode_args(const Context& c, const AttentionCall& call) {
+  const int64_t blocks = call.tokens() * call.kv_heads(), group = call.group();
+  const int splits = splits_for<K, D>(c.sm_count, blocks);
+  float* sums = reinterpret_cast<float*>(c.scratch());
+  return {heads<T>(call.out),
+          log_sums(call.lse),
+          heads<const T>(call.q),
+          heads<const K>(call.kv.k),
+          heads<const K>(call.kv.v),
+          sequences_of(call.sequences),
+          sums,
+          reinterpret_cast<float2*>(sums + blocks * splits * group * D),
+          c.counters(),
+          int(call.kv_heads()),
+          int(group),
+          splits,
+          kLog2E / std::sqrt(float(D))};
+}
+
+}  // namespace nibble::cuda::shares

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: MIT
+// Attention for many queries a sequence with the warpgroup products of compute capability 9.0:
+// bf16, heads of 128. A block takes units of 128 queries of one head; one thread asks for tiles of
+// 128 keys and values (TMA), two groups of 64 queries each multiply. The scores of one tile become
+// weights (maxima, exponentials) while the values of the one before are multiplied.
+//
+// The arithmetic is that of attention_flash.cu, in tiles of 128 keys instead of 64 (a NaN among
+// values of keys a query may not see shows in the tile's earlier queries).
+//
+// The two groups' products take turns, so that one's softmax runs beside the other's products.
+// Blocks stay and claim one unit after the other, so that the next unit's tiles are on their way
+// while this one ends; queries are held in registers, which leaves their place to the next ones.
+//
+// On an H200 2048 tokens take 60.6 us (567 TFLOP/s), 8192 870, 8 x 2048 481, 512 tokens 10.1. With
+// a block a unit 69, 920, 563 and 11.2; with tiles copied by a group of warps (cp.async), whose
+// instructions and whose place in L1 stand in the others' way, 94, 1,270, 721 and 12.9.
+//
+// What bounds it: a group's tile is a chain of 2,700 clocks (products issued and waited for 1,200,
+// maxima 300, exponentials 900, the turn 200), in which the tensor cores work 2,048 for both
+// groups. Tried and dropped: the values' product waited for only after the exponentials (63.6; 8192
+// tokens 830), a quarter or a third of the exponentials as polynomials (65), factors of sums only
+// where a maximum moves by more than 8, maxima of both rows first (no gain). An FP8 cache, which
+// has to be widened by the warps that fill, was slower than in attention_flash.cu and is left to
+// it.
+#include <cmath>
+
+#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/tensor_copy.cuh"
+#include "backends/cuda/kernels/attention/attention_maps.h"
+#include "backends/cuda/kernels/attention/attention_paths.h"
+#include "backends/cuda/kernels/attention/attention_query_rows.cuh"
+#include "backends/cuda/launch.h"
+
+namespace nibble::cuda {
+namespace {
+
+constexpr int kGroups = 2, kThreads = (1 + kGroups) * kGroupThreads;
+constexpr int kRows = QueryPart::kRows, kQueries = kGroups * kRows, kKeys = QueryPart::kKeys;
+// One stage is on its way, and one is given back only when the scores of the next are begun.
+constexpr int kStages = 3;
+using QueryTile = WgmmaTile<kQueries>;
+using KeyTile = WgmmaTile<kKeys>;
+constexpr size_t kSharedBytes = QueryTile::kBytes + kStages * 2 * KeyTile::kBytes + 1024;
+
+struct WgmmaArgs {
+  Heads<bf16> out;
+  LogSums lse;
+  Heads<const bf16> k, v;
+  UnitList units;
+  int group;
+  float scale;  // with log2 e
+  CUtensorMap q_map, k_map, v_map;
+};
+
+#if defined(NIBBLE_HAS_WGMMA)
+
+// What a group of queries needs to know of its place.
+struct Place {
+  QueryPart part;
+  int tiles, last;   // of the unit; the number of the last one that the group sees
+  int group, stage;  // the number of the unit's first stage
+  bool in_turns;     // both groups have queries, and about as many tiles
+};
+
+// The groups' products take turns: one multiplies while the other's scores become weights. Both
+// take tiles - 1 turns, whether they see the last tile or not.
+__device__ __forceinline__ void begin_turn(const Place& at) {
+  if (at.in_turns) {
+    asm volatile("bar.sync %0, %1;" ::"r"(3 + at.group), "n"(kGroups * kGroupThreads) : "memory");
+  }
+}
+__device__ __forceinline__ void end_turn(const Place& at) {
+  if (at.in_turns) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(4 - at.group), "n"(kGroups * kGroupThreads) : "memory");
+  }
+}
+
+// All tiles for one group of queries.
+template <class Stage>
+__device__ __forceinline__ void attend(QueryRows& rows, const HeldQueries& queries, const Place& at,
+                                       float scale, int warp, const Stage& stage,
+                                       const Barriers<kStages>& barriers) {
+#pragma unroll
+  for (int i = 0; i < 64; ++i) rows.sums[i] = 0;
+  rows.largest[0] = rows.largest[1] = -INFINITY;
+  rows.total[0] = rows.total[1] = 0;
+  const auto wait_for = [&](int t) {
+    barriers.full(at.stage + t).wait(unsigned((at.stage + t) / kStages));
+  };
+  const auto release = [&](int t) {
+    if (threadIdx.x % 32 == 0) barriers.empty(at.stage + t).arrive();
+  };
+  const auto skip = [&](int first) {  // tiles that these queries do not see
+#pragma unroll 1
+    for (int t = first; t < at.tiles; ++t) {
+      wait_for(t);
+      __syncwarp();  // no lane is a phase behind the one that gives the stage back
+      release(t);
+    }
+  };
+  if (at.part.count == 0) return skip(0);
+  float p[64];
+  const auto score = [&](int t) {
+    wait_for(t);
+    const uint64_t keys = stage(at.stage + t, 0).along_columns(0, 0);
+    wgmma_fence();
+#pragma unroll
+    for (int s = 0; s < kWidth / 16; ++s) {
+      wgmma_64x128_held(p, queries.words[s], KeyTile::next_columns(keys, s), s > 0);
+    }
+    wgmma_commit();
+  };
+  uint32_t weights[kKeys / 16][4];
+  const auto soften_tile = [&](int t, float(&factor)[2]) {
+    pin(p);
+    mask(p, at.part, t * kKeys, warp);
+    soften(p, rows, scale, factor);
+  };
+  const auto pack = [&] {
+#pragma unroll
+    for (int s = 0; s < kKeys / 16; ++s) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int from = 4 * (2 * s + i / 2) + 2 * (i % 2);
+        weights[s][i] = pack_pair<bf16>(p[from], p[from + 1]);
+      }
+    }
+  };
+  const auto end_turn_of = [&](int t) {  // the second group's last turn is followed by none
+    if (at.group == 0 || t + 2 < at.tiles) end_turn(at);
+  };
+  if (at.group == 1 && at.tiles > 1) end_turn(at);  // the first group's turn
+  float factor[2];
+  score(0);
+  wgmma_wait<0>();
+  soften_tile(0, factor);
+  pack();
+  const auto multiply = [&](int t) {
+    const uint64_t values = stage(at.stage + t, 1).along_rows(0);
+    wgmma_fence();
+#pragma unroll
+    for (int s = 0; s < kKeys / 16; ++s) {
+      wgmma_64x128_rows(rows.sums, weights[s], KeyTile::next_rows(values, s));
+    }
+    wgmma_commit();
+  };
+#pragma unroll 1
+  for (int t = 0; t < at.last; ++t) {
+    begin_turn(at);
+    score(t + 1);
+    multiply(t);
+    end_turn_of(t);
+    wgmma_wait<1>();  // the scores are there; the values are multiplied meanwhile
+    soften_tile(t + 1, factor);
+    pin(p);
+    wgmma_wait<0>();
+    pin(rows.sums);
+    release(t);
+#pragma unroll
+    for (int i = 0; i < 64; ++i) rows.sums[i] *= factor[i / 2 % 2];
+    pack();
+  }
+  multiply(at.last);
+#pragma unroll 1
+  for (int t = at.last; t + 1 < at.tiles; ++t) {
+    begin_turn(at);
+    end_turn_of(t);
+  }
+  wgmma_wait<0>();
+  pin(rows.sums);
+  release(at.last);
+  skip(at.last + 1);
+}
+
+#endif
+
+__global__ void __launch_bounds__(kThreads, 1) wgmma_kernel(const __grid_constant__ WgmmaArgs a) {
+#if defined(NIBBLE_HAS_WGMMA)
+  enter();
+  extern __shared__ unsigned char shared[];
+  __shared__ __align__(8) uint64_t barrier_words[2 * kStages + 2];
+  __shared__ UnitWords words;
+  __shared__ int next_index[2];
+  const GroupPlace place;
+  const int group = place.group, warp = place.warp;
+  const uint32_t base = (shared_address(shared) + 1023) / 1024 * 1024;
+  const QueryTile q_tile{base};
+  const auto stage = [&](int n, int which) {
+    return KeyTile{base + QueryTile::kBytes + uint32_t(n % kStages * 2 + which) * KeyTile::kBytes};
+  };
+  const Barriers<kStages> barriers{shared_address(barrier_words)};
+  const Barriers<1> q_barriers{shared_address(barrier_words + 2 * kStages)};
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < kStages; ++i) {
+      barriers.full(i).init(1);
+      barriers.empty(i).init(4 * kGroups);
+    }
+    q_barriers.full(0).init(1);
+    q_barriers.empty(0).init(4 * kGroups);
+    publish_barriers();
+  }
+  __syncthreads();
+
+  int first_stage = 0;  // of the unit
+  if (group < 0) {
+    give_registers<40>();
+    const auto is_free = [&](int n) {
+      if (n >= kStages) barriers.empty(n).wait(unsigned(n / kStages - 1));
+    };
+    const auto together = [] {
+      __syncwarp();
+      asm volatile("bar.sync 5, %0;" ::"n"(kGroupThreads) : "memory");
+    };
+    int index = int(blockIdx.x);
+    for (int k = 0;; ++k) {
+      QueryUnit u = {};
+      const bool more = a.units.find(index, u);
+      const int kv_head = u.head / a.group, whole = u.keys / kKeys;
+      if (threadIdx.x == 0) {
+        const uint32_t there = q_barriers.full(0).address;
+        if (k > 0) q_barriers.empty(0).wait(unsigned(k - 1));
+        words.leave(k, u);
+        if (!more) {
+          arrive(there);
+          a.units.end();
+          return;
+        }
+        const int groups = u.parts[1].count > 0 ? 2 : 1;
+        arrive_expecting(there, QueryTile::kBytes / kGroups * uint32_t(groups));
+        for (int g = 0; g < groups; ++g) {
+          tensor_load_rows(q_tile.at(g * kRows, 0), QueryTile::kHalfBytes, a.q_map, u.head,
+                           u.parts[g].row, there);
+        }
+#pragma unroll 1
+        for (int t = 0; t < whole; ++t) {
+          const int n = first_stage + t, row = u.kv_begin + t * kKeys;
+          is_free(n);
+          const uint32_t full = barriers.full(n).address;
+          arrive_expecting(full, 2 * KeyTile::kBytes);
+          tensor_load_rows(stage(n, 0).base, KeyTile::kHalfBytes, a.k_map, kv_head, row, full);
+          tensor_load_rows(stage(n, 1).base, KeyTile::kHalfBytes, a.v_map, kv_head, row, full);
+        }
+        next_index[k % 2] = a.units.claim();
+      }
+      if (!more) return;
+      together();
+      index = next_index[k % 2];
+      const int last = first_stage + whole, row = whole * kKeys;
+      first_stage += u.tiles;
+      if (whole == u.tiles) continue;
+      // Keys that nobody sees are zero, whatever lies in their place.
+      is_free(last);
+      fill(stage(last, 0), a.k.at(int64_t(u.kv_begin) + row, kv_head, kWidth), a.k.stride,
+           u.keys - row);
+      fill(stage(last, 1), a.v.at(int64_t(u.kv_begin) + row, kv_head, kWidth), a.v.stride,
+           u.keys - row);
+      asm volatile("cp.async.wait_all;" ::: "memory");
+      fence_for_wgmma();
+      together();
+      if (threadIdx.x == 0) barriers.full(last).arrive();
+    }
+  }
+  take_registers<232>();
+#pragma unroll 1
+  for (int k = 0;; ++k) {
+    q_barriers.full(0).wait(unsigned(k));
+    const QueryUnit u = words.take(k);
+    HeldQueries queries;
+    if (u.tiles > 0) hold(queries, q_tile, group, warp);
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) q_barriers.empty(0).arrive();
+    if (u.tiles == 0) return;
+    Place at;
+    at.part = group == 0 ? u.parts[0] : u.parts[1];
+    at.tiles = u.tiles, at.last = at.part.tiles() - 1;
+    at.group = group, at.stage = first_stage;
+    at.in_turns = u.parts[1].count > 0 && abs(u.parts[0].tiles() - u.parts[1].tiles()) < 2;
+    QueryRows rows;
+    attend(rows, queries, at, a.scale, warp, stage, barriers);
+    if (at.part.count > 0) write(a.out, a.lse, rows, at.part, u.head, warp);
+    first_stage += u.tiles;
+  }
+#endif
+}
+
+bool run(const Context& c, const AttentionCall& call) {
+  allow_shared(c, wgmma_kernel);
+  const int64_t tokens = call.tokens(), sequences = call.sequences.dim(0);
+  const int64_t units = call.q_heads() * (sequences == 1 ? (tokens + kQueries - 1) / kQueries
+                                                         : tile_limit(tokens, sequences, kQueries));
+  const int blocks = int(std::min<int64_t>(units, c.sm_count));
+  WgmmaArgs args{heads<bf16>(call.out),
+                 log_sums(call.lse),
+                 heads<const bf16>(call.kv.k),
+                 heads<const bf16>(call.kv.v),
+                 {sequences_of(call.sequences), int(call.q_heads()), units <= blocks, c.counters()},
+                 int(call.group()),
+                 kLog2E / std::sqrt(float(kWidth)),
+                 {},
+                 {},
+                 {}};
+  if (!map_heads(args.q_map, call.q, kRows) || !map_heads(args.k_map, call.kv.k, kKeys) ||
+      !map_heads(args.v_map, call.kv.v, kKeys)) {
+    return false;
+  }
+  launch(c, {dim3(unsigned(blocks)), dim3(kThreads), kSharedBytes}, wgmma_kernel, args);
+  return true;
+}
+
+}  // namespace
+
+bool attention_wgmma(const Context& c, const AttentionCall& a) {
+  if (c.capability != 90 || a.q.dtype != DType::bf16 || a.kv.k.dtype != DType::bf16 ||
+      a.width() != kWidth || !tensor_core_types(a) ||
+      tile_limit(a.tokens(), a.sequences.dim(0), kQueries) > 65535 ||
+      c.shared_per_block < kSharedBytes + 256 || !heads_aligned(a.out, a.q, a.kv.k, a.kv.v)) {
+    return false;
+  }
+  return run(c, a);
+}
+
+}  // namespace nibble::cuda

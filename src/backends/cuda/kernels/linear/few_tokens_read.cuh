@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+// How a block of gemv_wgmma.cu brings its slice of the tokens into shared memory.
+//
+// Bound by what the L2 cache gives: with 32 tokens every block reads 33 to 83 KB, all of them
+// together up to 11 MB. A loop with a place computed for every 16 bytes took 300 instructions a
+// warp and waited twice where this one takes 150 and waits once.
+#pragma once
+#include "backends/cuda/device/packed_unit.cuh"
+#include "backends/cuda/kernels/linear/few_tokens_cut.h"
+
+namespace nibble::cuda {
+
+// The tokens of a unit of 128 columns in shared memory: four pieces of 32 columns, each of two
+// products of 16, each of two halves of 8, each of matrices of 8 tokens by 16 bytes. What a lane
+// quarter q multiplies lies in its columns 32 q ..: word q of the 16 bytes. The padding keeps the
+// writes of a warp in different banks (few_tokens_cut.h has the sizes).
+template <int kTokens>
+__device__ __forceinline__ uint32_t staged(uint32_t xs, int unit, int token, int piece) {
+  return xs + uint32_t(unit * unit_bytes(kTokens) + piece % 4 * piece_bytes(kTokens) + token * 16 +
+                       piece / 4 * 4);
+}
+template <int kTokens>
+__device__ __forceinline__ void stage(uint32_t to, const uint4& v) {
+#pragma unroll
+  for (int k = 0; k < 4; ++k) store_word(to + uint32_t(k * half_bytes(kTokens)), word_of(v, k));
+}
+
+// Reads all tokens, `count` units of columns from unit `begin` on. A warp takes two tokens of five
+// units at a time, so that nearly all places are immediate, and three times that at once, so that
+// 32 tokens are waited for once. Tokens behind the last are the last again: nothing of theirs is
+// written.
+template <class T, int kTokens>
+class TokenReader {
+ public:
+  __device__ __forceinline__ TokenReader(uint32_t xs, const SlicedTokens& j, int begin, int count)
+      : j_(j), xs_(xs), count_(count), warps_(4 * unsigned(j.groups)) {
+    x_ = static_cast<const T*>(j.x) + begin * int(kUnitCols) + 8 * (threadIdx.x % 16);
+    place(threadIdx.x / 32);
+  }
+  // meanwhile() is called once, when loads are on their way.
+  template <class Meanwhile>
+  __device__ __forceinline__ void read(Meanwhile&& meanwhile) {
+    const unsigned tasks = unsigned(count_ + kUnits - 1) / kUnits * kTokenPairs;
+    for (unsigned task = threadIdx.x / 32;;) {
+      uint4 v[kAtOnce][kUnits];
+#pragma unroll
+      for (int s = 0; s < kAtOnce; ++s) {
+#pragma unroll
+        for (int k = 0; k < kUnits; ++k) {
+          if (k >= left_[s]) continue;
+          v[s][k] = __ldcg(reinterpret_cast<const uint4*>(from_[s] + k * kUnitCols));
+        }
+      }
+      if (task < warps_) meanwhile();
+#pragma unroll
+      for (int s = 0; s < kAtOnce; ++s) {
+#pragma unroll
+        for (int k = 0; k < kUnits; ++k) {
+          if (k < left_[s]) stage<kTokens>(to_[s] + uint32_t(k * unit_bytes(kTokens)), v[s][k]);
+        }
+      }
+      task += kAtOnce * warps_;
+      if (task >= tasks) break;
+      place(task);
+    }
+  }
+
+ private:
+  static constexpr int kTokenPairs = kTokens / 2, kUnits = 5, kAtOnce = 3;
+
+  __device__ __forceinline__ void place(unsigned task) {
+#pragma unroll
+    for (int s = 0; s < kAtOnce; ++s, task += warps_) {
+      const int unit = int(task / kTokenPairs) * kUnits;
+      const int token = int(task % kTokenPairs * 2 + threadIdx.x % 32 / 16);
+      left_[s] = count_ - unit;
+      from_[s] = x_ + min(token, j_.n - 1) * j_.x_stride + unit * int(kUnitCols);
+      to_[s] = staged<kTokens>(xs_, unit, token, int(threadIdx.x % 16));
+      // Before the wait for the tokens, not behind it.
+      asm volatile("" : "+l"(from_[s]), "+r"(to_[s]), "+r"(left_[s]));
+    }
+  }
+
+  const SlicedTokens& j_;
+  const T* x_;
+  uint32_t xs_;
+  int count_;
+  unsigned warps_;
+  const T* from_[kAtOnce];
+  uint32_t to_[kAtOnce];
+  int left_[kAtOnce];
+};
+
+// The same for columns that are no whole units, or not aligned.
+template <class T, int kTokens>
+__device__ __forceinline__ void stage_tokens_one_by_one(uint32_t xs, const SlicedTokens& j,
+                                                        int begin, int count) {
+  const int lane = int(threadIdx.x) % 32, piece = lane % 16;
+#pragma unroll 1
+  for (int i = int(threadIdx.x) / 16; i < count * kTokens; i += 8 * j.groups) {
+    const int unit = i / kTokens, token = i % kTokens;
+    const int col = (begin + unit) * int(kUnitCols) + 8 * piece;
+    const T* const x = static_cast<const T*>(j.x) + min(token, j.n - 1) * j.x_stride;
+    Pack<T, 8> values;
+#pragma unroll
+    for (int k = 0; k < 8; ++k) values.v[k] = col + k < j.in ? x[col + k] : from_f32<T>(0);
+    stage<kTokens>(staged<kTokens>(xs, unit, token, piece), *reinterpret_cast<uint4*>(&values));
+  }
+}
+
+}  // namespace nibble::cuda

@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: MIT
+// Packed NVFP4 weights times 2 to 64 tokens, on tensor cores: weights become exact 16-bit operands
+// in registers, tokens come in groups of eight from shared memory.
+//
+// A block owns 64 rows (with swiglu 32 of the gate and 32 of the up half) and a slice of the
+// columns. Its 8 warps are 2 along the rows, two strips of 16 each, times 4 along K. The slices of
+// a row are a cluster; sums are added over warps, then over slices, in order.
+#include <algorithm>
+
+#include "backends/cuda/device/cluster.cuh"
+#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/dequantize.cuh"
+#include "backends/cuda/device/mma.cuh"
+#include "backends/cuda/device/packed_unit.cuh"
+#include "backends/cuda/kernels/linear/few_tokens.cuh"
+#include "backends/cuda/launch.h"
+
+namespace nibble::cuda {
+namespace {
+
+constexpr int kRowWarps = 2, kColWarps = 4, kThreads = 32 * kRowWarps * kColWarps;
+constexpr int kStrips = 2;  // of a warp
+constexpr int kRows = kRowWarps * kStrips * int(kUnitRows);
+constexpr int kDepth = 2;  // units a warp has in flight, times kStrips
+constexpr int kMaxSlices = 8;
+// Between the rows of two tokens in shared memory, so that eight lanes read eight different 16-byte
+// columns of banks.
+constexpr int kTokenPadding = 64;
+
+struct Job : FewTokens {
+  int slices = 0;
+};
+
+// 16 bytes to shared memory, the last 16 - bytes of them zeros.
+__device__ __forceinline__ void copy_async16(void* to, const void* from, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+               "r"(bytes)
+               : "memory");
+}
+__device__ __forceinline__ void wait_for_copies() {
+  asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
+// Tokens [n0, n0 + kTokens) of the slice. In a unit of 128 columns the 16-byte pieces are
+// transposed as a 4 x 4 matrix: piece w of lane quarter q lies at 4 w + q.
+template <class T, int kTokens>
+__device__ __forceinline__ void stage_tokens(std::byte* xs, int stride, const Job& j, int n0,
+                                             int begin, int count) {
+  const int pieces = count / 8, lane = int(threadIdx.x) % 32;
+  for (int token = int(threadIdx.x) / 32; token < kTokens; token += kThreads / 32) {
+    const T* x = static_cast<const T*>(j.x) + (n0 + token) * j.x_stride;
+    for (int piece = lane; piece < pieces; piece += 32) {
+      const int col = begin + 8 * piece, in_unit = piece % 16;
+      const int place = piece - in_unit + in_unit % 4 * 4 + in_unit / 4;
+      std::byte* to = xs + token * stride + place * 16;
+      const bool there = n0 + token < j.n && col < j.in;
+      if (j.aligned) {
+        copy_async16(to, there ? x + col : static_cast<const T*>(j.x), there ? 16 : 0);
+      } else {
+        Pack<T, 8> v;
+#pragma unroll
+        for (int k = 0; k < 8; ++k) v.v[k] = there ? x[col + k] : from_f32<T>(0);
+        *reinterpret_cast<Pack<T, 8>*>(to) = v;
+      }
+    }
+  }
+  wait_for_copies();
+}
+
+template <class T, int kGroups>
+__device__ __forceinline__ void multiply(const Unit (&u)[kStrips], const std::byte* xs, int stride,
+                                         float (&acc)[kStrips][kGroups][4]) {
+  uint32_t scale[kStrips][4];  // row g blocks 2 q, 2 q + 1; row g + 8 likewise
+#pragma unroll
+  for (int s = 0; s < kStrips; ++s) {
+    const float2 a = scales_of(u[s].scales), b = scales_of(u[s].scales >> 16);
+    scale[s][0] = pair_of<T>(a.x * kUp<T>), scale[s][1] = pair_of<T>(a.y * kUp<T>);
+    scale[s][2] = pair_of<T>(b.x * kUp<T>), scale[s][3] = pair_of<T>(b.y * kUp<T>);
+  }
+#pragma unroll
+  for (int w = 0; w < 4; ++w) {
+    uint32_t a[kStrips][4], b[kStrips][4];
+#pragma unroll
+    for (int s = 0; s < kStrips; ++s) {
+      decode_as<T>(word_of(u[s].a0, w), a[s]);
+      decode_as<T>(word_of(u[s].a1, w), b[s]);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        a[s][i] = multiply_pair<T>(a[s][i], scale[s][w / 2]);
+        b[s][i] = multiply_pair<T>(b[s][i], scale[s][2 + w / 2]);
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < kGroups; ++k) {
+      const uint4 x = *reinterpret_cast<const uint4*>(xs + 8 * k * stride + 64 * w);
+#pragma unroll
+      for (int s = 0; s < kStrips; ++s) {
+        mma<T>(acc[s][k], a[s][0], b[s][0], a[s][1], b[s][1], x.x, x.y);
+        mma<T>(acc[s][k], a[s][2], b[s][2], a[s][3], b[s][3], x.z, x.w);
+      }
+    }
+  }
+}
+
+// Strip `strip` of the block's four as a strip of the weight; -1 behind its end.
+template <bool kSwiglu>
+__device__ __forceinline__ int weight_strip(const Job& j, int strip) {
+  const int block = int(blockIdx.x) / j.slices;
+  if constexpr (kSwiglu) {
+    const int s = block * kStrips + strip % kStrips;
+    return s < j.strips ? s + strip / kStrips * j.strips : -1;
+  } else {
+    const int s = block * kRowWarps * kStrips + strip;
+    return s < j.strips ? s : -1;
+  }
+}
+
+template <class T, bool kSwiglu, class Sum>
+__device__ __forceinline__ void write(const Job& j, int i, int n0, Sum&& sum) {
+  const auto scaled = [&](float v, int row) {
+    v *= kDown<T>;
+    return j.row_scale ? v * j.row_scale[row] : v;
+  };
+  if constexpr (kSwiglu) {
+    constexpr int kHalf = kRows / 2;
+    const int token = i / kHalf, r = i % kHalf, strip = weight_strip<true>(j, r / int(kUnitRows));
+    const int row = strip * int(kUnitRows) + r % int(kUnitRows), width = j.rows / 2;
+    if (n0 + token >= j.n || strip < 0) return;
+    const T gate = from_f32<T>(scaled(sum(token, r), row));
+    const T up = from_f32<T>(scaled(sum(token, r + kHalf), row + width));
+    T* out = static_cast<T*>(j.out) + (n0 + token) * j.out_stride;
+    out[row] = gate, out[row + width] = up;
+    const float g = to_f32(gate);
+    static_cast<T*>(j.swiglu)[(n0 + token) * j.swiglu_stride + row] =
+        from_f32<T>(g * sigmoid(g) * to_f32(up));
+  } else {
+    const int token = i / kRows, r = i % kRows, strip = weight_strip<false>(j, r / int(kUnitRows));
+    const int row = strip * int(kUnitRows) + r % int(kUnitRows);
+    if (n0 + token >= j.n || strip < 0 || row >= j.rows) return;
+    const float v = scaled(sum(token, r), row);
+    const int64_t at = (n0 + token) * j.out_stride + row;
+    if (j.out_type == DType::f32) {
+      static_cast<float*>(j.out)[at] = v;
+    } else {
+      static_cast<T*>(j.out)[at] = from_f32<T>(v);
+    }
+  }
+}
+
+template <class T, int kGroups, bool kSwiglu>
+__global__ void __launch_bounds__(kThreads, kGroups == 8 ? 1 : 2) gemv_batch_kernel(Job j) {
+  constexpr int kTokens = 8 * kGroups, kOutputs = kTokens * kRows;
+  extern __shared__ uint4 shared[];
+  const int t = int(threadIdx.x), lane = t % 32, g = lane / 4, q = lane % 4;
+  const int row_warp = t / 32 % kRowWarps, col_warp = t / 32 / kRowWarps;
+  const int slice = int(blockIdx.x) % j.slices, n0 = int(blockIdx.y) * kTokens;
+  const int begin = j.units * slice / j.slices, count = j.units * (slice + 1) / j.slices - begin;
+  const int first = count * col_warp / kColWarps, last = count * (col_warp + 1) / kColWarps;
+  const uint8_t* w[kStrips];
+#pragma unroll
+  for (int s = 0; s < kStrips; ++s) {
+    const int strip = weight_strip<kSwiglu>(j, row_warp * kStrips + s);
+    w[s] = strip < 0 ? nullptr : j.packed + (int64_t(strip) * j.units + begin) * kUnitBytes;
+  }
+  const auto load = [&](Unit(&u)[kStrips], int k) {
+#pragma unroll
+    for (int s = 0; s < kStrips; ++s) {
+      u[s].clear();  // behind the last strip there is nothing
+      if (w[s]) u[s].load(w[s] + int64_t(k) * kUnitBytes, lane);
+    }
+  };
+  // Weights may be read ahead of the kernel before; tokens may not.
+  Unit units[kDepth][kStrips];
+#pragma unroll
+  for (int i = 0; i < kDepth; ++i) {
+    if (first + i < last) load(units[i], first + i);
+  }
+  enter();
+  std::byte* xs = reinterpret_cast<std::byte*>(shared);
+  const int stride = count * int(kUnitCols) * 2 + kTokenPadding;
+  stage_tokens<T, kTokens>(xs, stride, j, n0, begin * int(kUnitCols), count * int(kUnitCols));
+  __syncthreads();
+
+  float acc[kStrips][kGroups][4] = {};
+  const std::byte* mine = xs + g * stride + q * 16;
+  for (int k = first; k < last; k += kDepth) {
+#pragma unroll
+    for (int i = 0; i < kDepth; ++i) {
+      if (k + i < last) {
+        multiply<T, kGroups>(units[i], mine + (k + i) * int(kUnitCols) * 2, stride, acc);
+        if (k + i + kDepth < last) load(units[i], k + i + kDepth);
+      }
+    }
+  }
+
+  __syncthreads();                                 // the tokens' memory becomes that of the sums
+  float* sums = reinterpret_cast<float*>(shared);  // [kColWarps][kTokens][kRows]
+#pragma unroll
+  for (int s = 0; s < kStrips; ++s) {
+    const int row = (row_warp * kStrips + s) * int(kUnitRows) + g;
+#pragma unroll
+    for (int k = 0; k < kGroups; ++k) {
+      float* at = sums + (col_warp * kTokens + 8 * k + 2 * q) * kRows + row;
+      at[0] = acc[s][k][0], at[kRows] = acc[s][k][1];
+      at[8] = acc[s][k][2], at[kRows + 8] = acc[s][k][3];
+    }
+  }
+  __syncthreads();
+  const auto own_sum = [&](int token, int row) {
+    float v = 0;
+#pragma unroll
+    for (int c = 0; c < kColWarps; ++c) v += sums[(c * kTokens + token) * kRows + row];
+    return v;
+  };
+  constexpr int kItems = kSwiglu ? kOutputs / 2 : kOutputs;
+  if (j.slices == 1) {
+    for (int i = t; i < kItems; i += kThreads) write<T, kSwiglu>(j, i, n0, own_sum);
+    return;
+  }
+  // A thread overwrites only what it alone has read.
+  for (int i = t; i < kOutputs; i += kThreads) sums[i] = own_sum(i / kRows, i % kRows);
+  cluster_arrive();
+  cluster_wait();
+  const auto cluster_sum = [&](int token, int row) {
+    const uint32_t at = shared_address(sums + token * kRows + row);
+    float v = 0;
+    for (int c = 0; c < j.slices; ++c) v += load_in_cluster(address_in_block(at, uint32_t(c)));
+    return v;
+  };
+  for (int i = slice * kThreads + t; i < kItems; i += j.slices * kThreads) {
+    write<T, kSwiglu>(j, i, n0, cluster_sum);
+  }
+  cluster_arrive();  // nobody leaves while its memory may be read
+  cluster_wait();
+}
+
+// How the work is cut.
+struct Cut {
+  int groups = 0, slices = 0;  // groups 0: there is none
+  size_t shared = 0;
+};
+
+size_t shared_bytes(int groups, int64_t units_of_slice) {
+  const size_t tokens = size_t(8 * groups);
+  return std::max(tokens * (size_t(units_of_slice * kUnitCols) * 2 + kTokenPadding),
+                  size_t(kColWarps) * tokens * kRows * 4);
+}
+
+// The number of slices that needs the least time by a simple count: waves of blocks, times the
+// units the busiest warp of a block has to do and a block's start and end, which cost about as much
+// as two.
+Cut cut_for(const Context& c, int64_t n, int64_t row_blocks, int64_t units) {
+  Cut best;
+  double best_time = 1e30;
+  const int most = c.capability < 90 ? 1 : int(std::min<int64_t>(kMaxSlices, units));
+  for (int groups : {1, 2, 4, 8}) {
+    if (8 * groups >= 2 * n && groups > 1) break;  // more than twice what is needed
+    for (int slices = 1; slices <= most; ++slices) {
+      const int64_t per_slice = (units + slices - 1) / slices;
+      const size_t shared = shared_bytes(groups, per_slice);
+      if (shared > c.shared_per_block) continue;
+      const int64_t resident = 2 * (shared + 1024) <= c.shared_per_block + 1024 ? 2 : 1;
+      const int64_t passes = (n + 8 * groups - 1) / (8 * groups);
+      const int64_t blocks = row_blocks * slices * passes, slots = resident * c.sm_count;
+      // Up to one block a multiprocessor costs its own time; two at once share it, and hide each
+      // other's waiting.
+      const bool alone = resident == 1 || blocks <= c.sm_count;
+      const double waves =
+          blocks <= c.sm_count ? 1.0 : double((blocks + slots - 1) / slots * resident);
+      const double work = double((per_slice + kColWarps - 1) / kColWarps) * (1 + 0.25 * groups);
+      const double time = waves * (work + 2) * (alone ? 1.4 : 1.0);
+      if (time < best_time) best_time = time, best = {groups, slices, shared};
+    }
+  }
+  return best;
+}
+
+int64_t row_blocks_of(int64_t rows) { return (rows + kRows - 1) / kRows; }
+
+template <class T, int kGroups, bool kSwiglu>
+void launch_groups(const Context& c, const Job& j, const Cut& cut, int64_t row_blocks) {
+  const auto kernel = gemv_batch_kernel<T, kGroups, kSwiglu>;
+  allow_shared(c, kernel);
+  launch(c,
+         {dim3(unsigned(row_blocks * cut.slices), blocks_for(j.n, 8 * kGroups)), dim3(kThreads),
+          cut.shared, unsigned(cut.slices)},
+         kernel, j);
+}
+
+template <bool kSwiglu>
+void run(const Context& c, Tensor out, Tensor act, Tensor x, const LinearWeight& w) {
+  const int64_t units = units_across(w.in), blocks = row_blocks_of(w.out);
+  const Cut cut = cut_for(c, x.dim(0), blocks, units);
+  Job j;
+  describe(j, out, act, x, w);
+  j.slices = cut.slices;
+  const auto go = [&](auto t) {
+    using T = decltype(t);
+    switch (cut.groups) {
+      case 1: return launch_groups<T, 1, kSwiglu>(c, j, cut, blocks);
+      case 2: return launch_groups<T, 2, kSwiglu>(c, j, cut, blocks);
+      case 4: return launch_groups<T, 4, kSwiglu>(c, j, cut, blocks);
+      case 8: return launch_groups<T, 8, kSwiglu>(c, j, cut, blocks);
+      default: throw_internal("no way to cut a product of {} x {} x {}", j.n, j.rows, j.in);
+    }
+  };
+  if (x.dtype == DType::bf16) {
+    go(bf16{});
+  } else if constexpr (!kSwiglu) {  // f16 is rare: not worth compiling the fused kernel for
+    go(f16{});
+  }
+}
+
+}  // namespace
+
+bool gemv_batch_fits(const Context& c, int64_t n, const LinearWeight& w) {
+  return n <= kBatchTokens && w.out < (int64_t(1) << 28) &&
+         cut_for(c, n, row_blocks_of(w.out), units_across(w.in)).groups > 0;
+}
+
+void gemv_batch(const Context& c, Tensor out, Tensor x, const LinearWeight& w) {
+  run<false>(c, out, Tensor{}, x, w);
+}
+
+void gemv_batch_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x,
+                       const LinearWeight& w) {
+  run<true>(c, gate_up, act, x, w);
+}
+
+}  // namespace nibble::cuda

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: MIT
+// Packed NVFP4 weights times 2 to 64 tokens with the warpgroup products of compute capability 9.0:
+// weights become exact 16-bit operands in registers, tokens are read by the tensor cores from
+// shared memory.
+//
+// The slices of K are a cluster of blocks that keep their slice of the tokens and go through the
+// cluster's strips of 16 rows in tiles of four (with swiglu two of the gate and two of the up
+// half), each group of four warps its own. A warp's weights come by copies of whole units into its
+// own ring, across tiles; the first is asked for ahead of the kernel before, the others when the
+// tokens are on their way (all of them early: 13,540 tok/s with 32 sequences of 512 keys, none
+// before gate_up 13,830, one 14,000). The slices' sums are added up by few_tokens_sums.cuh;
+// few_tokens_cut.h decides how a product is cut.
+//
+// Bound by issue slots and by what a launch begins and ends with. With 32 tokens 16 rows by 128
+// columns take a scheduler 245 clocks in a loop of their own, where memory needs 256; of these the
+// products alone take 128 and hardly run beside what decodes, with any number of groups and with
+// two sets of sums (mma.sync: 335 in all). Such a unit is 154 instructions, 112 of them to decode,
+// a copy 45 more, the end of a tile 300. It was 168, with swiglu 199, and 70 for a copy, before
+// what all lanes have in common was kept in registers of the warp. The head still takes 360 clocks
+// a unit. Copies of one unit, so that asking is more even, cost 3 %; fewer registers, so that a
+// norm before has room beside this kernel, tokens read in another order by each cluster, and a copy
+// asked for after the next unit is loaded brought nothing.
+// On an H200, 32 tokens, each in a chain of its own launches: qkv 7.3 us (8.2 before that), o 6.2
+// (6.1), gate_up with swiglu 14.1 (15.4), down 9.6 (10.0), head 73.6 (84.8); with 8 tokens
+// 5.6 (7.2), 4.9 (5.3), 11.3 (13.2), 8.0 (8.8), 57 (67). 32 sequences of 512 keys: 13,590 ->
+// 14,160 to 14,350 tok/s.
+#include <algorithm>
+
+#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/packed_unit.cuh"
+#include "backends/cuda/kernels/linear/few_tokens_cut.h"
+#include "backends/cuda/kernels/linear/few_tokens_read.cuh"
+#include "backends/cuda/launch.h"
+
+namespace nibble::cuda {
+namespace {
+
+using Job = SlicedTokens;
+
+#if defined(NIBBLE_HAS_WGMMA)
+
+// decode_as with an instruction less: a product brings magnitude and sign of the third pair to
+// their places, from bits 0 and 14 to 6 and 15, where nothing they leave elsewhere meets them.
+template <class T>
+__device__ __forceinline__ void decode_word(uint32_t w, uint32_t (&pair)[4]) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    constexpr uint32_t kMagnitude = 0x01c001c0u, kSign = 0x80008000u;
+    pair[0] = w & (kMagnitude | kSign);
+    pair[1] = (w << 3) & (kMagnitude | kSign);
+    pair[2] = ((w & 0x40074007u) * 66u) & (kMagnitude | kSign);
+    pair[3] = ((w >> 3) & kMagnitude) | ((w << 2) & kSign);
+    return;
+  }
+  decode_as<T>(w, pair);
+}
+
+// The factors of the two blocks of a row, s * kUp<T>, from two E4M3 bytes. As bf16 a byte shifted
+// by four is its value times 2^-120, subnormal ones included.
+template <class T>
+__device__ __forceinline__ uint32_t two_factors(uint32_t scales, bool high) {
+  if constexpr (std::is_same_v<T, f16>) {
+    const float2 s = scales_of(high ? scales >> 16 : scales);
+    const __half2 h = __floats2half2_rn(s.x * kUp<T>, s.y * kUp<T>);
+    return *reinterpret_cast<const uint32_t*>(&h);
+  } else {
+    const uint32_t tiny = __byte_perm(scales, 0, high ? 0x4342 : 0x4140) << 4;
+    static_assert(kUp<T> == 0x1p62f);
+    return multiply_pair<T>(multiply_pair<T>(tiny, 0x7f007f00u), 0x5b005b00u);  // 2^127, 2^55
+  }
+}
+template <class T>
+__device__ __forceinline__ uint32_t factor_pair(uint32_t two, int which) {
+  if constexpr (std::is_same_v<T, f16>) {
+    const __half2 h = *reinterpret_cast<const __half2*>(&two);
+    const __half2 r = which ? __high2half2(h) : __low2half2(h);
+    return *reinterpret_cast<const uint32_t*>(&r);
+  } else {
+    const __nv_bfloat162 h = *reinterpret_cast<const __nv_bfloat162*>(&two);
+    const __nv_bfloat162 r = which ? __high2bfloat162(h) : __low2bfloat162(h);
+    return *reinterpret_cast<const uint32_t*>(&r);
+  }
+}
+
+// One unit times all tokens; x is the lower half of its description in shared memory. Groups of
+// products are left behind: the caller waits before it reads acc. refill() is called when u may
+// change.
+template <class T, int kTokens, class Refill>
+__device__ __forceinline__ void multiply(const Unit& u, uint32_t x, float (&acc)[kTokens / 2],
+                                         Refill&& refill) {
+  // In a register of the warp, where sums with it take one instruction, not five.
+  const uint64_t tokens = operand_in_shared(0, 0) | __reduce_or_sync(0xffffffffu, x);
+  const uint32_t low = two_factors<T>(u.scales, false), high = two_factors<T>(u.scales, true);
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    uint32_t a[2][4], b[2][4];
+#pragma unroll
+    for (int w = 0; w < 2; ++w) {
+      decode_word<T>(word_of(u.a0, 2 * h + w), a[w]);
+      decode_word<T>(word_of(u.a1, 2 * h + w), b[w]);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        a[w][i] = multiply_pair<T>(a[w][i], factor_pair<T>(low, h));
+        b[w][i] = multiply_pair<T>(b[w][i], factor_pair<T>(high, h));
+      }
+    }
+    wgmma_fence();
+#pragma unroll
+    for (int w = 0; w < 2; ++w) {
+      const uint64_t piece = tokens + uint64_t((2 * h + w) * piece_bytes(kTokens) / 16);
+      wgmma<T, kTokens>(acc, a[w][0], b[w][0], a[w][1], b[w][1], piece, 1);
+      wgmma<T, kTokens>(acc, a[w][2], b[w][2], a[w][3], b[w][3],
+                        piece + 2 * half_bytes(kTokens) / 16, 1);
+    }
+    wgmma_commit();
+    if (h == 1) refill();
+    wgmma_wait<1>();
+  }
+}
+
+// Of the most groups. Where fewer are launched, registers are left to the small kernels before and
+// after.
+constexpr int kLaunchThreads = Cutter::kMaxGroups * kGroupThreads;
+
+template <class T, int kTokens, bool kSwiglu>
+__global__ void __launch_bounds__(kLaunchThreads, 1) gemv_wgmma_kernel(Job j) {
+  extern __shared__ __align__(128) std::byte xs[];
+  constexpr int kStrips = kSwiglu ? kTileStrips / 2 : kTileStrips;
+  const int t = int(threadIdx.x), lane = t % 32;
+  // Branches around the products must be seen to be a warp's, not a lane's.
+  const int all_warps = __shfl_sync(0xffffffffu, t / 32, 0);
+  const int group = all_warps / 4, warp = all_warps % 4;
+  const int slice = int(blockIdx.x) & ((1 << j.slices_shift) - 1);
+  const int cluster = int(blockIdx.x) >> j.slices_shift;
+  const int begin = j.units_of_slice.begin(slice);
+  const int count = j.units_of_slice.begin(slice + 1) - begin;
+  const int strip_end = j.strips_of_cluster.begin(cluster + 1);
+  // A group's first strip, and this warp's (with swiglu of the gate's).
+  const int group_strip = j.strips_of_cluster.begin(cluster) + group * kStrips;
+  const int first_strip = group_strip + (kSwiglu ? warp % 2 : warp), step = j.groups * kStrips;
+
+  // The ring of a warp.
+  const uint32_t shared = shared_address(xs), barriers = shared + uint32_t(j.barriers_at);
+  const int stage_bytes = j.chunk * int(kUnitBytes);
+  const uint32_t ring = shared + uint32_t(j.ring_at + all_warps * j.ring * stage_bytes);
+  const uint32_t ring_full = barriers + uint32_t(all_warps * j.ring * 8);
+  int ask_strip = first_strip, ask_units = count;
+  const uint8_t* from =
+      j.packed +
+      (int64_t(first_strip + (kSwiglu ? warp / 2 * j.strips : 0)) * j.units + begin) * kUnitBytes;
+  int64_t skip = (int64_t(step) * j.units - count) * kUnitBytes;
+  // The next copy, into a stage that has been read; by whole warps.
+  const auto ask = [&](int stage) {
+    if (ask_strip >= strip_end) return;
+    const uint32_t bytes = uint32_t(min(j.chunk, ask_units) * int(kUnitBytes));
+    if (elect_one()) {
+      copy_units(ring + uint32_t(stage * stage_bytes), from, bytes,
+                 ring_full + uint32_t(8 * stage));
+    }
+    from += bytes;
+    ask_units -= j.chunk;
+    if (ask_units <= 0) {
+      from += skip;
+      ask_strip += step, ask_units = count;
+    }
+  };
+  if (lane < j.ring) PhaseBarrier{ring_full + uint32_t(8 * lane)}.init(1);
+  fence_for_wgmma();
+  __syncwarp();
+  // Weights may be read ahead of the kernel before; tokens may not. One copy, as what that kernel
+  // reads queues behind them.
+  ask(0);
+  TokenReader<T, kTokens> tokens(shared, j, begin, count);
+  const uint32_t group_barriers =
+      barriers + uint32_t(4 * j.groups * j.ring * 8 + group * 2 * j.slots * 8);
+  const Sums<T, kTokens, kSwiglu> sums{
+      j,
+      slice,
+      group,
+      t % kGroupThreads,
+      shared + uint32_t(j.slots_at + group * j.slots * j.slot_bytes),
+      group_barriers,
+      group_barriers + uint32_t(8 * j.slots)};
+  if (j.slices_shift > 0) {
+    if (sums.thread < j.slots) {
+      PhaseBarrier{sums.full + uint32_t(8 * sums.thread)}.init(1);
+      PhaseBarrier{sums.freed + uint32_t(8 * sums.thread)}.init(unsigned(j.owners));
+      publish_barriers();
+      if (slice < j.owners && group_strip + sums.thread * step < strip_end) {
+        sums.expect(sums.thread);
+      }
+    }
+    __syncwarp();
+    // The barriers are there; the fence has made them visible.
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+  }
+  enter();
+  const auto ask_rest = [&] {
+#pragma unroll 1
+    for (int i = 1; i < j.ring; ++i) ask(i);
+  };
+  if (j.whole) {
+    tokens.read(ask_rest);
+  } else {
+    ask_rest();
+    stage_tokens_one_by_one<T, kTokens>(shared, j, begin, count);
+  }
+  fence_for_wgmma();
+  __syncthreads();
+  if (j.slices_shift > 0) cluster_wait();
+
+  // The copy this warp reads, and where it is in it.
+  int stage = 0, phase = 0;
+  uint32_t at = ring + uint32_t(16 * lane);
+  const uint32_t scales_at = uint32_t(kUnitCodeBytes) - uint32_t(12 * lane);
+  Unit u;
+  u.clear();
+  const auto load = [&] {
+    u.a0 = load_chunk(at);
+    u.a1 = load_chunk(at + 512);
+    u.scales = load_word(at + scales_at);
+  };
+  const auto next_copy = [&](bool there_is) {
+    __syncwarp();
+    ask(stage);
+    if (++stage == j.ring) stage = 0, phase ^= 1;
+    if (!there_is) return;
+    wait_for_copy(ring_full + uint32_t(8 * stage), phase);
+    at = ring + uint32_t(stage * stage_bytes + 16 * lane);
+    load();
+  };
+  if (first_strip < strip_end) {
+    wait_for_copy(ring_full, 0);
+    load();
+  }
+  const uint32_t x0 = uint32_t(operand_in_shared(shared, half_bytes(kTokens)));
+  float acc[kTokens / 2];
+  // Where a strip is behind the end there are products of anything.
+  int n = 0, strip = first_strip, tile_strip = group_strip;
+  for (; tile_strip < strip_end; tile_strip += step, strip += step, ++n) {
+    const bool mine = strip < strip_end, more = strip + step < strip_end;
+#pragma unroll
+    for (int i = 0; i < kTokens / 2; ++i) acc[i] = 0;
+    uint32_t x = x0;
+    constexpr uint32_t kStep = unit_bytes(kTokens) / 16;
+#pragma unroll 1
+    for (int left = count; left > 0;) {
+      const int units = min(j.chunk, left);
+      left -= units;
+#pragma unroll 1
+      for (int i = 1; i < units; ++i, x += kStep) {
+        multiply<T, kTokens>(u, x, acc, [&] {
+          at += uint32_t(kUnitBytes);
+          if (mine) load();
+        });
+      }
+      multiply<T, kTokens>(u, x, acc, [&] {
+        if (mine) next_copy(left > 0 || more);
+      });
+      x += kStep;
+    }
+    wgmma_wait<0>();
+    pin(acc);
+    sums.send(n, acc);
+    if (n > 0) {
+      sums.finish(n - 1, strip - step, strip_end, tile_strip + (j.slots - 1) * step < strip_end);
+    }
+  }
+  if (n > 0) sums.finish(n - 1, strip - step, strip_end, false);
+}
+#else
+template <class T, int kTokens, bool kSwiglu>
+__global__ void gemv_wgmma_kernel(Job) {}
+#endif
+
+int tokens_for(int64_t n) { return n <= 8 ? 8 : n <= 16 ? 16 : n <= 32 ? 32 : 64; }
+
+// How many clusters of a size run at the same time, where a block needs a multiprocessor for
+// itself.
+template <class... Params>
+const Cutter::Clusters& resident_clusters(const Context& c, void (*kernel)(Params...)) {
+  allow_shared(c, kernel);
+  Cutter::Clusters& most = c.limits_of(reinterpret_cast<const void*>(kernel)).clusters;
+  if (most[1] > 0) return most;
+  for (unsigned slices = 2; slices <= KernelLimits::kMaxCluster; slices *= 2) {
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(slices * unsigned(c.sm_count));
+    config.blockDim = dim3(Cutter::kMaxGroups * kGroupThreads);
+    config.dynamicSmemBytes = c.shared_per_block;  // no static part
+    cudaLaunchAttribute attribute;
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim = {slices, 1, 1};
+    config.attrs = &attribute, config.numAttrs = 1;
+    NIBBLE_CUDA(cudaOccupancyMaxActiveClusters(&most[slices], kernel, &config));
+    most[slices] = std::min(most[slices], c.sm_count / int(slices));
+  }
+  most[1] = c.sm_count;
+  return most;
+}
+
+template <class T, int kTokens, bool kSwiglu>
+void launch_tokens(const Context& c, Job j) {
+  const auto kernel = gemv_wgmma_kernel<T, kTokens, kSwiglu>;
+  const Cut cut =
+      Cutter(kTokens, j.units, c.shared_per_block)
+          .cut(kSwiglu ? 2 * j.strips : j.strips, kSwiglu, resident_clusters(c, kernel));
+  if (cut.slices == 0) throw_internal("no way to cut a product of {} x {} x {}", j.n, j.rows, j.in);
+  while (1 << j.slices_shift < cut.slices) ++j.slices_shift;
+  j.groups = cut.groups, j.chunk = cut.chunk, j.ring = cut.ring, j.slots = cut.slots;
+  j.units_of_slice = Shares(j.units, cut.slices);
+  j.strips_of_cluster = Shares(j.strips, cut.clusters);
+  j.owners = owners_of(kTokens, cut.slices);
+  while (1 << j.eight_shift < eights_of_owner(kTokens, cut.slices)) ++j.eight_shift;
+  j.slot_bytes = slot_bytes(kTokens, cut.slices);
+  j.ring_at = (j.units + cut.slices - 1) / cut.slices * unit_bytes(kTokens);
+  j.slots_at = j.ring_at + j.groups * 4 * j.ring * j.chunk * int(kUnitBytes);
+  j.barriers_at = j.slots_at + j.groups * j.slots * j.slot_bytes;
+  const size_t shared = fixed_bytes(kTokens, j.units, cut.slices, j.groups, j.slots) +
+                        ring_bytes(j.groups, j.chunk, j.ring);
+  launch(c,
+         {dim3(unsigned(cut.clusters * cut.slices)), dim3(unsigned(cut.groups * kGroupThreads)),
+          shared, unsigned(cut.slices)},
+         kernel, j);
+}
+
+bool aligned(const Tensor& t, uintptr_t bytes, int64_t elements) {
+  return !t || (reinterpret_cast<uintptr_t>(t.data) % bytes == 0 && t.row_stride % elements == 0);
+}
+
+template <bool kSwiglu>
+void run(const Context& c, Tensor out, Tensor act, Tensor x, const LinearWeight& w) {
+  Job j;
+  describe(j, out, act, x, w);
+  j.whole = j.aligned && j.in % int(kUnitCols) == 0;
+  j.packs = aligned(out, 4, 2) && (!kSwiglu || aligned(act, 4, 2));
+  const auto go = [&](auto t) {
+    using T = decltype(t);
+    switch (tokens_for(j.n)) {
+      case 8: return launch_tokens<T, 8, kSwiglu>(c, j);
+      case 16: return launch_tokens<T, 16, kSwiglu>(c, j);
+      case 32: return launch_tokens<T, 32, kSwiglu>(c, j);
+      default: return launch_tokens<T, 64, kSwiglu>(c, j);
+    }
+  };
+  if (x.dtype == DType::bf16) {
+    go(bf16{});
+  } else if constexpr (!kSwiglu) {  // f16 is rare: not worth compiling the fused kernel for
+    go(f16{});
+  }
+}
+
+}  // namespace
+
+bool gemv_wgmma_fits(const Context& c, int64_t n, const LinearWeight& w) {
+  if (c.capability != 90 || n > kBatchTokens || w.out >= (int64_t(1) << 28)) return false;
+  return Cutter(tokens_for(n), int(units_across(w.in)), c.shared_per_block).fits();
+}
+
+void gemv_wgmma(const Context& c, Tensor out, Tensor x, const LinearWeight& w) {
+  run<false>(c, out, Tensor{}, x, w);
+}
+
+void gemv_wgmma_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x,
+                       const LinearWeight& w) {
+  run<true>(c, gate_up, act, x, w);
+}
+
+}  // namespace nibble::cuda

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+// The linear layer: rounds the activations where W4A4 is asked for, then chooses the product.
+#include "backends/cuda/kernels/linear/linear.h"
+
+#include <algorithm>
+
+#include "backends/cuda/kernels/linear/blas_gemm.h"
+#include "backends/cuda/kernels/linear/fp4_native.h"
+
+namespace nibble::cuda {
+namespace {
+
+// Rows and columns that begin at multiples of `multiple`, in equal parts of at most `most`.
+int64_t equal_parts(int64_t total, int64_t most, int64_t multiple) {
+  const int64_t parts = (total + most - 1) / most;
+  return ((total + parts - 1) / parts + multiple - 1) / multiple * multiple;
+}
+
+// 16-bit activations times weights that are of the same type or packed, everything aligned.
+bool blas_fits(const Tensor& out, const Tensor& x, const LinearWeight& w) {
+  return is_half(x) && w.in % 8 == 0 && blas_aligned(out) && blas_aligned(x) &&
+         (w.is_packed() || (w.dense.dtype == x.dtype && blas_aligned(w.dense)));
+}
+
+// One panel of the weight's rows, 16 bits an element, times all tokens.
+void panel_product(const Context& c, Tensor out, Tensor x, Tensor panel, const float* row_scale) {
+  if (!row_scale) {
+    blas_gemm(c, out, x, panel);
+    return;
+  }
+  // The scale belongs to the sum, before it is rounded to the output's type.
+  auto* sums = reinterpret_cast<float*>(c.scratch() + kPanelBytes + kActivationBytes);
+  const int64_t rows = panel.dim(0), padded = (rows + 3) / 4 * 4;
+  const int64_t piece = std::max<int64_t>(1, int64_t(kOutputBytes / 4) / padded);
+  for (int64_t n = 0; n < x.dim(0); n += piece) {
+    const int64_t count = std::min(piece, x.dim(0) - n);
+    Tensor part = make_tensor(sums, DType::f32, {count, padded});
+    Tensor exact = part.columns(0, rows);
+    blas_gemm(c, exact, x.slice(n, count), panel);
+    scale_columns(c, out.slice(n, count), exact, row_scale);
+  }
+}
+
+void blas_product(const Context& c, Tensor out, Tensor x, const LinearWeight& w) {
+  const float* row_scale = w.row_scale ? w.row_scale.as<float>() : nullptr;
+  // A panel of sums must fit, too, for one token at least.
+  int64_t most = int64_t(kOutputBytes / 4);
+  if (w.is_packed()) most = std::min(most, int64_t(kPanelBytes) / (2 * w.in));
+  most = std::max<int64_t>(kRowPanel, most / kRowPanel * kRowPanel);
+  const int64_t step = equal_parts(w.out, most, kRowPanel);
+  for (int64_t r = 0; r < w.out; r += step) {
+    const int64_t rows = std::min(step, w.out - r);
+    Tensor panel;
+    if (w.is_packed()) {
+      panel = make_tensor(c.scratch(), x.dtype, {rows, w.in});
+      dequantize_panel(c, panel, w, r);
+    } else {
+      panel = w.dense.slice(r, rows);
+    }
+    panel_product(c, out.columns(r, rows), x, panel, row_scale ? row_scale + r : nullptr);
+  }
+}
+
+// Packed weights that are read straight from their own layout: 16 bits, few tokens or a kernel for
+// many.
+enum class Streamed { no, one, few, few_by_groups, many };
+Streamed streamed(const Context& c, const Tensor& out, const Tensor& x, const LinearWeight& w) {
+  if (!w.is_packed() || !is_half(x)) return Streamed::no;
+  if (x.dim(0) == 1 && gemv_fits(c, w)) return Streamed::one;
+  if (gemv_wgmma_fits(c, x.dim(0), w)) return Streamed::few_by_groups;
+  if (gemv_batch_fits(c, x.dim(0), w)) return Streamed::few;
+  return linear_fused_fits(c, out, x, w) ? Streamed::many : Streamed::no;
+}
+
+void product(const Context& c, Tensor out, Tensor x, const LinearWeight& w) {
+  switch (streamed(c, out, x, w)) {
+    case Streamed::one: gemv(c, out, x, w); return;
+    case Streamed::few: gemv_batch(c, out, x, w); return;
+    case Streamed::few_by_groups: gemv_wgmma(c, out, x, w); return;
+    case Streamed::many: linear_fused(c, out, x, w); return;
+    case Streamed::no: break;
+  }
+  if (blas_fits(out, x, w) && size_t(2 * w.in * kRowPanel) <= kPanelBytes) {
+    blas_product(c, out, x, w);
+  } else {
+    linear_general(c, out, x, w);
+  }
+}
+
+}  // namespace
+
+void linear(const Context& c, Tensor out, Tensor x, const LinearWeight& w,
+            Activations activations) {
+  if (activations == Activations::int8) {
+    throw_usage(
+        "--activations int8 is a mode of the CPU; on CUDA use bf16 (the default there) or nvfp4");
+  }
+  if (x.dim(0) == 0 || w.out == 0) return;
+  if (activations == Activations::none) {
+    product(c, out, x, w);
+    return;
+  }
+  if (native_fp4_fits(c, out, x, w)) {
+    native_fp4_product(c, out, x, w);
+    return;
+  }
+  if (c.require_native_fp4) {
+    throw_device(
+        "--require-native-fp4: a product of {} tokens in {} with {} weights [{}, {}] cannot use "
+        "FP4 "
+        "tensor cores, which need NVFP4 weights, widths in 32s and bf16 or fp16; without the flag "
+        "it is emulated exactly",
+        x.dim(0), dtype_name(x.dtype), w.is_packed() ? "NVFP4" : "dense", w.out, w.in);
+  }
+  const int64_t row_bytes = w.in * int64_t(dtype_bytes(x.dtype));
+  const int64_t piece = std::max<int64_t>(1, int64_t(kActivationBytes) / row_bytes);
+  for (int64_t n = 0; n < x.dim(0); n += piece) {
+    const int64_t count = std::min(piece, x.dim(0) - n);
+    Tensor rounded = make_tensor(c.scratch() + kPanelBytes, x.dtype, {count, w.in});
+    round_activations(c, rounded, x.slice(n, count));
+    product(c, out.slice(n, count), rounded, w);
+  }
+}
+
+void linear_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x, const LinearWeight& w,
+                   Activations activations) {
+  const int64_t width = act.dim(1);
+  if (activations == Activations::none && x.dtype == DType::bf16 && x.dim(0) > 0 && w.out > 0 &&
+      w.out % 32 == 0) {
+    switch (streamed(c, gate_up, x, w)) {
+      case Streamed::one: gemv_swiglu(c, act, gate_up, x, w); return;
+      case Streamed::few: gemv_batch_swiglu(c, act, gate_up, x, w); return;
+      case Streamed::few_by_groups: gemv_wgmma_swiglu(c, act, gate_up, x, w); return;
+      case Streamed::many:
+      case Streamed::no: break;
+    }
+  }
+  linear(c, gate_up, x, w, activations);
+  swiglu(c, act, gate_up.columns(0, width), gate_up.columns(width, width));
+}
+
+std::string linear_kernel_name(const Context& c, Activations activations, int64_t n) {
+  const bool w4a4 = activations == Activations::nvfp4;
+  if (w4a4 && native_fp4_device(c) && (c.require_native_fp4 || n > kBatchTokens))
+    return "native NVFP4 by cuBLASLt";
+  std::string name = n == 1              ? "tensor-core matrix-vector kernel on packed NVFP4"
+                     : n <= kBatchTokens ? "tensor-core kernel for few tokens on packed NVFP4"
+                     : c.capability == 90 && n <= kFusedTokens
+                         ? "tensor-core kernel for many tokens on packed NVFP4"
+                         : "NVFP4 dequantised in panels, then cuBLASLt";
+  if (w4a4) name += " (W4A4 emulated exactly: activations rounded to NVFP4)";
+  return name;
+}
+
+}  // namespace nibble::cuda

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: MIT
+// Packed NVFP4 weights times many tokens (fused_product.cuh): a warp multiplies two strips of 16
+// rows.
+#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/kernels/linear/few_tokens.cuh"
+#include "backends/cuda/kernels/linear/fused_product.cuh"
+
+namespace nibble::cuda {
+namespace {
+
+using namespace fused;
+
+constexpr int kTileStrips = kOutputs / int(kUnitRows);
+
+template <int kTokens>
+struct Job : FewTokens {
+  Tokens<kTokens> tokens;
+};
+
+#if defined(NIBBLE_HAS_WGMMA)
+
+// T: of the results, bf16 or float.
+template <class T, int kTokens>
+struct Tile {
+  using Layout = Chunks<Columns::packed, kTokens>;
+  using Sums = fused::Sums<kTokens>;
+  const Job<kTokens>& j;
+  int group, warp, lane;
+  uint32_t memory;
+  static constexpr int kSets = 2;
+  Unit units[kSets][2];    // of the two strips
+  const uint8_t* from[2];  // where the next are
+
+  __device__ __forceinline__ Tile(const Job<kTokens>& j, int group, int warp, uint32_t memory)
+      : j(j), group(group), warp(warp), lane(int(threadIdx.x) % 32), memory(memory) {}
+
+  // A strip of the warp; those from j.strips on do not exist.
+  __device__ __forceinline__ int strip(int tile, int m) const {
+    return tile / j.tokens.token_tiles * kTileStrips + 8 * group + 4 * m + warp;
+  }
+  template <int kWhich>
+  __device__ __forceinline__ void load(const TileWalk& at, bool new_tile) {
+#pragma unroll
+    for (int m = 0; m < 2; ++m) {
+      if (new_tile) {
+        const int s = strip(at.tile, m);
+        from[m] = nullptr;
+        if (s < j.strips) from[m] = j.packed + (int64_t(s) * j.units + at.step) * kUnitBytes;
+      }
+      Unit& u = units[kWhich][m];
+      if (!from[m]) {
+        u.clear();
+        continue;
+      }
+      // Other blocks read the same weights for other tokens: not streamed past the cache.
+      u.a0 = __ldg(reinterpret_cast<const uint4*>(from[m]) + lane);
+      u.a1 = __ldg(reinterpret_cast<const uint4*>(from[m] + 512) + lane);
+      u.scales = __ldg(reinterpret_cast<const uint32_t*>(from[m] + kUnitCodeBytes) + lane);
+      from[m] += kUnitBytes;
+    }
+  }
+  __device__ __forceinline__ void load(const TileWalk& at) { load<0>(at, true); }
+
+  // One word of rows g and g + 8 of a strip as left operands of two products.
+  static __device__ __forceinline__ void decode(uint32_t (&a)[4], uint32_t (&b)[4], const Unit& u,
+                                                int w, const uint32_t (&scale)[2],
+                                                const uint32_t (&scale8)[2]) {
+    decode_as<bf16>(word_of(u.a0, w), a);
+    decode_as<bf16>(word_of(u.a1, w), b);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      a[i] = multiply_pair<bf16>(a[i], scale[w / 2]);
+      b[i] = multiply_pair<bf16>(b[i], scale8[w / 2]);
+    }
+  }
+  // Both strips are decoded together: two warps a scheduler do not hide the latency of one.
+  template <int kWhich, class Began>
+  __device__ __forceinline__ void step(Sums& acc, uint32_t x, const TileWalk& next,
+                                       Began&& on_began) {
+    if (!next.done()) load<1 - kWhich>(next, next.step == 0);
+    uint32_t scale[2][2], scale8[2][2];
+#pragma unroll
+    for (int m = 0; m < 2; ++m) {
+      const uint32_t scales = units[kWhich][m].scales;
+      const float2 s = scales_of(scales), s8 = scales_of(scales >> 16);
+      scale[m][0] = pair_of<bf16>(s.x * kUp<bf16>), scale[m][1] = pair_of<bf16>(s.y * kUp<bf16>);
+      scale8[m][0] = pair_of<bf16>(s8.x * kUp<bf16>);
+      scale8[m][1] = pair_of<bf16>(s8.y * kUp<bf16>);
+    }
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      uint32_t a[2][4], b[2][4];
+      decode(a[0], b[0], units[kWhich][0], w, scale[0], scale8[0]);
+      decode(a[1], b[1], units[kWhich][1], w, scale[1], scale8[1]);
+      const uint64_t low = Layout::operand(x, w, 0), high = Layout::operand(x, w, 1);
+      wgmma_fence();
+#pragma unroll
+      for (int m = 0; m < 2; ++m) {
+        wgmma<bf16, kTokens>(acc[m], a[m][0], b[m][0], a[m][1], b[m][1], low, 1);
+        wgmma<bf16, kTokens>(acc[m], a[m][2], b[m][2], a[m][3], b[m][3], high, 1);
+      }
+      wgmma_commit();
+      wgmma_wait<1>();
+      if (w == 0) on_began();
+    }
+  }
+
+  // Rows g and g + 8 of strip m: their scales, or 1.
+  __device__ __forceinline__ float2 row_scales(int row) const {
+    float2 s = make_float2(1, 1);
+    if (j.row_scale) {
+      const int r = row + lane / 4;
+      if (r < j.rows) s.x = j.row_scale[r];
+      if (r + 8 < j.rows) s.y = j.row_scale[r + 8];
+    }
+    return s;
+  }
+  static __device__ __forceinline__ float whole(float v, float scale) {
+    return v * kDown<bf16> * scale;
+  }
+  static __device__ __forceinline__ uint32_t rounded(const float* v, float scale) {
+    return pack_pair<bf16>(whole(v[0], scale), whole(v[1], scale));
+  }
+  // Rows g and g + 8 of two tokens; eight lanes have neighbouring rows, a sector.
+  __device__ __forceinline__ void write_whole(int tile, int eight, int row, float2 s,
+                                              const float* v) const {
+    const int token = j.tokens.first_token(tile) + 8 * eight + lane % 4 * 2;
+    float* const out = static_cast<float*>(j.out) + token * j.out_stride + row + lane / 4;
+#pragma unroll
+    for (int t = 0; t < 2; ++t) {
+      if (token + t >= j.n) continue;
+      if (row < j.rows) out[t * j.out_stride] = whole(v[t], s.x);
+      if (row + 8 < j.rows) out[t * j.out_stride + 8] = whole(v[2 + t], s.y);
+    }
+  }
+  __device__ __forceinline__ void write(int tile, const Sums& acc) const {
+    if constexpr (std::is_same_v<T, bf16>) {
+      write_rounded(tile, acc);
+    } else {
+#pragma unroll
+      for (int m = 0; m < 2; ++m) {
+        const int row = strip(tile, m) * int(kUnitRows);
+        const float2 s = row_scales(row);
+#pragma unroll
+        for (int e = 0; e < kTokens / 8; ++e) write_whole(tile, e, row, s, acc[m] + 4 * e);
+      }
+    }
+  }
+  // 32 tokens at a time by way of shared memory, in pieces of eight rows of a token.
+  __device__ __forceinline__ void write_rounded(int tile, const Sums& acc) const {
+#pragma unroll
+    for (int m = 0; m < 2; ++m) {
+      const int row = strip(tile, m) * int(kUnitRows), half = lane % 2;
+      const float2 s = row_scales(row);
+      bf16* const out = static_cast<bf16*>(j.out) + row + 8 * half;
+      const uint32_t to =
+          memory + uint32_t(lane / 8 % 2) * kTurnHalf + uint32_t(lane / 16 * 8 + lane % 8) * 16;
+#pragma unroll
+      for (int t = 0; t < kTokens / 32; ++t) {
+        const float* v = acc[m] + 16 * t;
+        __syncwarp();  // what was there has been read
+#pragma unroll
+        for (int k = 0; k < 2; ++k, v += 8) {
+          stmatrix_transposed(to + uint32_t(k) * 256, rounded(v, s.x), rounded(v + 2, s.y),
+                              rounded(v + 4, s.x), rounded(v + 6, s.y));
+        }
+        __syncwarp();
+#pragma unroll
+        for (int k = 0; k < 2; ++k) {
+          const int at = 16 * k + lane / 2, token = j.tokens.first_token(tile) + 32 * t + at;
+          const uint4 chunk = load_chunk(memory + uint32_t(half) * kTurnHalf + uint32_t(at) * 16);
+          if (token < j.n && row + 8 * half < j.rows) {
+            *reinterpret_cast<uint4*>(out + token * j.out_stride) = chunk;
+          }
+        }
+      }
+    }
+  }
+  __device__ __forceinline__ void write(int tile, int eight, const float (&sums)[2][4]) const {
+#pragma unroll
+    for (int m = 0; m < 2; ++m) {
+      const int row = strip(tile, m) * int(kUnitRows);
+      const float2 s = row_scales(row);
+      if constexpr (std::is_same_v<T, bf16>) {
+        const uint32_t low = transposed_matrix(rounded(sums[m], s.x));
+        const uint32_t high = transposed_matrix(rounded(sums[m] + 2, s.y));
+        const int token = j.tokens.first_token(tile) + 8 * eight + lane / 4;
+        bf16* const out = static_cast<bf16*>(j.out) + token * j.out_stride + row + lane % 4 * 2;
+        if (token < j.n && row < j.rows) *reinterpret_cast<uint32_t*>(out) = low;
+        if (token < j.n && row + 8 < j.rows) *reinterpret_cast<uint32_t*>(out + 8) = high;
+      } else {
+        write_whole(tile, eight, row, s, sums[m]);
+      }
+    }
+  }
+};
+#endif
+
+template <class T, int kTokens>
+__global__ void __launch_bounds__(kThreads, 1)
+    fused_kernel(const __grid_constant__ Job<kTokens> j) {
+#if defined(NIBBLE_HAS_WGMMA)
+  extern __shared__ __align__(128) std::byte memory[];
+  run_block<Tile<T, kTokens>, Columns::packed, kTokens>(j, memory);
+#endif
+}
+
+template <int kTokens>
+void run(const Context& c, Tensor out, Tensor x, const LinearWeight& w) {
+  Job<kTokens> j;
+  describe(j, out, Tensor{}, x, w);
+  j.tokens = tokens_of<kTokens>(c, x);
+  launch_fused<kTokens>(
+      c, out.dtype == DType::f32 ? fused_kernel<float, kTokens> : fused_kernel<bf16, kTokens>, j,
+      (j.strips + kTileStrips - 1) / kTileStrips, j.units);
+}
+
+}  // namespace
+
+bool linear_fused_fits(const Context& c, const Tensor& out, const Tensor& x,
+                       const LinearWeight& w) {
+  return w.is_packed() && w.out % 8 == 0 && w.in % 8 == 0 && fused_fits(c, out, x);
+}
+
+void linear_fused(const Context& c, Tensor out, Tensor x, const LinearWeight& w) {
+  tiles_of_96(x) ? run<96>(c, out, x, w) : run<128>(c, out, x, w);
+}
+
+}  // namespace nibble::cuda

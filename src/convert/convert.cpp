@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: MIT
+#include "convert/convert.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "convert/convert_plan.h"
+#include "convert/raw_cast.h"
+#include "core/error.h"
+#include "core/progress.h"
+#include "quant/codec.h"
+
+namespace nibble {
+namespace {
+
+using Kind = ConvertJob::Kind;
+
+// Elements held at a time, and per piece of parallel work.
+constexpr int64_t kChunk = 4 << 20, kPiece = 1 << 17;
+
+int64_t rows_of(int64_t elements, int64_t cols) {
+  return std::max<int64_t>(1, elements / std::max<int64_t>(1, cols));
+}
+
+template <class T>
+std::span<const std::byte> bytes_of(const std::vector<T>& v, size_t count) {
+  return std::as_bytes(std::span(v).first(count));
+}
+
+class Converter {
+ public:
+  Converter(const TensorSource& source, TensorWriter& writer, ThreadPool& pool, ScaleRule rule,
+            ConvertSummary& summary)
+      : source_(source),
+        writer_(writer),
+        pool_(pool),
+        rule_(rule),
+        summary_(summary),
+        progress_("convert", writer.payload_bytes()),
+        x_(size_t(pool.size())),
+        y_(size_t(pool.size())) {}
+
+  void run(const ConvertJob& job) {
+    switch (job.kind) {
+      case Kind::copy: return copy(job);
+      case Kind::cast: return cast(job);
+      case Kind::quantise: return quantise(job);
+      case Kind::dequantise: return dequantise(job);
+      case Kind::copy_packed: return copy_packed(job);
+    }
+  }
+
+ private:
+  void append(std::span<const std::byte> bytes) {
+    writer_.append(bytes);
+    progress_.advance(bytes.size());
+  }
+
+  // Calls body(piece, first row, rows, thread) for pieces of rows [begin, begin + count).
+  template <class Body>
+  int64_t for_pieces(int64_t begin, int64_t count, int64_t cols, Body&& body) {
+    const int64_t rows = rows_of(kPiece, cols), pieces = (count + rows - 1) / rows;
+    pool_.parallel_for(pieces, 1, [&](int64_t first, int64_t last, int thread) {
+      for (int64_t p = first; p < last; ++p) {
+        body(p, begin + p * rows, std::min(rows, count - p * rows), size_t(thread));
+      }
+    });
+    return pieces;
+  }
+
+  float* scratch(std::vector<std::vector<float>>& of, size_t thread, int64_t n) {
+    if (of[thread].size() < size_t(n)) of[thread].resize(size_t(n));
+    return of[thread].data();
+  }
+
+  void copy(const ConvertJob& job) {
+    const TensorInfo& raw = *job.from->raw;
+    std::vector<std::byte> bytes(size_t(std::min<uint64_t>(raw.n_bytes, uint64_t(kChunk) * 4)));
+    for (uint64_t at = 0; at < raw.n_bytes; at += bytes.size()) {
+      const auto part =
+          std::span(bytes).first(size_t(std::min<uint64_t>(bytes.size(), raw.n_bytes - at)));
+      source_.read(raw, at, part);
+      append(part);
+    }
+    ++summary_.copied;
+  }
+
+  void add_loss(const ConvertJob& job, const std::vector<CastLoss>& losses) {
+    for (const CastLoss& l : losses) {
+      if (l.overflow > 0) {
+        throw_format("tensor '{}' holds values that {} cannot: use --dtype fp32{}", job.name,
+                     dtype_name(job.dtype), job.dtype == DType::f16 ? " or bf16" : "");
+      }
+      summary_.rounded += l.inexact;
+    }
+  }
+
+  void cast(const ConvertJob& job) {
+    LogicalTensor flat = *job.from;  // one element a row: pieces of any size, whatever the shape
+    flat.rows = job.from->numel();
+    flat.cols = 1;
+    const size_t width = dtype_bytes(job.dtype);
+    std::vector<std::byte> bytes(size_t(std::min(flat.rows, kChunk)) * width);
+    for (int64_t at = 0; at < flat.rows; at += kChunk) {
+      const int64_t count = std::min(kChunk, flat.rows - at);
+      std::vector<CastLoss> losses(size_t(count / kPiece + 1));
+      for_pieces(at, count, 1, [&](int64_t piece, int64_t begin, int64_t n, size_t thread) {
+        float* const x = scratch(x_, thread, n);
+        read_rows_f32(source_, flat, begin, n, x);
+        losses[size_t(piece)] = cast_from_f32(x, n, job.dtype, &bytes[size_t(begin - at) * width]);
+      });
+      add_loss(job, losses);
+      append(std::span(bytes).first(size_t(count) * width));
+    }
+    ++summary_.cast;
+  }
+
+  float checked_maximum(const ConvertJob& job, const float* x, int64_t begin, int64_t rows) {
+    const float amax = absolute_maximum(x, rows * job.from->cols);
+    if (!std::isfinite(amax)) {
+      throw_format("tensor '{}': NaN or infinity in rows {} to {}; NVFP4 cannot hold them",
+                   job.name, begin, begin + rows - 1);
+    }
+    return amax;
+  }
+
+  float global_scale_of(const ConvertJob& job) {
+    const LogicalTensor& t = *job.from;
+    std::vector<float> maxima(size_t(t.rows / rows_of(kPiece, t.cols) + 1));
+    for_pieces(0, t.rows, t.cols, [&](int64_t piece, int64_t begin, int64_t n, size_t thread) {
+      float* const x = scratch(x_, thread, n * t.cols);
+      read_rows_f32(source_, t, begin, n, x);
+      maxima[size_t(piece)] = checked_maximum(job, x, begin, n);
+    });
+    return two_level_scale(*std::ranges::max_element(maxima));
+  }
+
+  void quantise(const ConvertJob& job) {
+    const LogicalTensor& t = *job.from;
+    const int64_t cols = t.cols, per_row = cols / kNvfp4Block;
+    const float g = job.two_level ? global_scale_of(job) : 1.0f;
+    // Codes are written as they come; the scales of the whole tensor follow them in the file.
+    const int64_t chunk = std::min(t.rows, rows_of(kChunk, cols));
+    std::vector<uint8_t> codes(size_t(chunk * cols / 2)), scales(size_t(t.rows * per_row));
+    float amax = 0;
+    QuantError total;
+    for (int64_t at = 0; at < t.rows; at += chunk) {
+      const int64_t count = std::min(chunk, t.rows - at);
+      std::vector<QuantError> errors(size_t(count / rows_of(kPiece, cols) + 1));
+      std::vector<float> maxima(errors.size());
+      for_pieces(at, count, cols, [&](int64_t piece, int64_t begin, int64_t n, size_t thread) {
+        float* const x = scratch(x_, thread, n * cols);
+        float* const y = scratch(y_, thread, n * cols);
+        uint8_t* const c = codes.data() + (begin - at) * cols / 2;
+        uint8_t* const s = scales.data() + begin * per_row;
+        read_rows_f32(source_, t, begin, n, x);
+        maxima[size_t(piece)] = checked_maximum(job, x, begin, n);
+        quantize_rows(x, n, cols, rule_, g, c, s);
+        dequantize_rows(c, s, n, cols, g, y);
+        errors[size_t(piece)].add({x, size_t(n * cols)}, {y, size_t(n * cols)});
+      });
+      for (const QuantError& e : errors) total.add(e);  // in order: the sum is the same every time
+      amax = std::max(amax, *std::ranges::max_element(maxima));
+      append(bytes_of(codes, size_t(count * cols / 2)));
+    }
+    if (!job.two_level && amax > kE4m3Max * kE2m1Max) {
+      summary_.notes.push_back(fmt::format(
+          "tensor '{}' has values up to {}, single-level NVFP4 ends at {}: --scales two-level "
+          "holds them",
+          job.name, amax, kE4m3Max * kE2m1Max));
+    }
+    append(bytes_of(scales, scales.size()));
+    if (job.two_level) append(std::as_bytes(std::span(&g, 1)));
+    summary_.error.add(total);
+    ++summary_.quantised;
+  }
+
+  void dequantise(const ConvertJob& job) {
+    const LogicalTensor& t = *job.from;
+    const float g = read_global_scale(source_, t);
+    const int64_t cols = t.cols, per_row = cols / kNvfp4Block;
+    const size_t width = dtype_bytes(job.dtype);
+    const int64_t chunk = std::min(t.rows, rows_of(kChunk, cols));
+    std::vector<std::byte> bytes(size_t(chunk * cols) * width);
+    for (int64_t at = 0; at < t.rows; at += chunk) {
+      const int64_t count = std::min(chunk, t.rows - at);
+      std::vector<CastLoss> losses(size_t(count / rows_of(kPiece, cols) + 1));
+      for_pieces(at, count, cols, [&](int64_t piece, int64_t begin, int64_t n, size_t thread) {
+        std::vector<uint8_t> codes(size_t(n * cols / 2)), scales(size_t(n * per_row));
+        float* const x = scratch(x_, thread, n * cols);
+        read_nvfp4_rows(source_, t, begin, n, codes.data(), scales.data());
+        dequantize_rows(codes.data(), scales.data(), n, cols, g, x);
+        losses[size_t(piece)] =
+            cast_from_f32(x, n * cols, job.dtype, &bytes[size_t((begin - at) * cols) * width]);
+      });
+      add_loss(job, losses);
+      append(std::span(bytes).first(size_t(count * cols) * width));
+    }
+    ++summary_.dequantised;
+  }
+
+  void copy_packed(const ConvertJob& job) {
+    const LogicalTensor& t = *job.from;
+    const int64_t cols = t.cols, per_row = cols / kNvfp4Block;
+    const int64_t chunk = std::min(t.rows, rows_of(kChunk, cols));
+    std::vector<uint8_t> codes(size_t(chunk * cols / 2)), scales(size_t(t.rows * per_row));
+    for (int64_t at = 0; at < t.rows; at += chunk) {
+      const int64_t count = std::min(chunk, t.rows - at);
+      read_nvfp4_rows(source_, t, at, count, codes.data(), scales.data() + at * per_row);
+      append(bytes_of(codes, size_t(count * cols / 2)));
+    }
+    append(bytes_of(scales, scales.size()));
+    if (job.two_level) {
+      const float g = read_global_scale(source_, t);
+      append(std::as_bytes(std::span(&g, 1)));
+    }
+    ++summary_.copied;
+  }
+
+  const TensorSource& source_;
+  TensorWriter& writer_;
+  ThreadPool& pool_;
+  ScaleRule rule_;
+  ConvertSummary& summary_;
+  Progress progress_;
+  std::vector<std::vector<float>> x_, y_;  // per thread
+};
+
+}  // namespace
+
+ConvertSummary convert_weights(const TensorSource& source, const Config* config,
+                               const std::filesystem::path& out, const ConvertSettings& settings,
+                               ThreadPool& pool) {
+  ConvertSummary summary;
+  const WeightIndex index(source);
+  ConvertPlan plan = plan_conversion(index, config, settings, pool, summary);
+  const auto writer = make_writer(settings.container, out, std::move(plan.entries));
+  summary.entries = writer->tensors().size();
+  summary.payload_bytes = writer->payload_bytes();
+  Converter converter(source, *writer, pool, settings.rule, summary);
+  for (const ConvertJob& job : plan.jobs) converter.run(job);
+  writer->finish();
+  return summary;
+}
+
+}  // namespace nibble

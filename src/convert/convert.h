@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+// One weight file into another: container, element types, NVFP4 or not. Streams by rows; beside
+// the scales of one tensor only a few MiB are held, whatever the model's size.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/thread_pool.h"
+#include "formats/container.h"
+#include "formats/tensor_source.h"
+#include "model/config.h"
+#include "quant/nvfp4.h"
+
+namespace nibble {
+
+enum class Packing { none, nvfp4 };
+enum class ScaleLevels { single, two };
+
+struct ConvertSettings {
+  Container container = Container::directory;
+  Packing packing = Packing::none;
+  std::string quantize;  // a regular expression for names; empty: is_linear_name
+  ScaleRule rule = ScaleRule::four_over_six;
+  ScaleLevels levels = ScaleLevels::single;
+  std::optional<DType> dtype;  // of raw floating-point tensors
+};
+
+struct ConvertSummary {
+  size_t entries = 0;
+  uint64_t payload_bytes = 0;
+  // Tensors by what was done to them.
+  int64_t copied = 0, cast = 0, quantised = 0, dequantised = 0;
+  QuantError error;                // of all quantised tensors together
+  int64_t rounded = 0;             // raw values their new type could not hold exactly
+  bool head_made = false;          // a .dat got its own copy of a tied head
+  bool head_dropped = false;       // a directory needs none
+  bool untied = false;             // config says tied, the head says otherwise
+  std::vector<std::string> notes;  // for people: what is not obvious about the result
+};
+
+// Weights the predecessor's quantiser takes: linear layers and the head by name.
+bool is_linear_name(const std::string& name);
+
+// `config` may be null: then no head is made or dropped, and the order is the input's. Tensors of
+// a Hugging Face model are put into state-dict order, everything else keeps its order.
+// What is NVFP4 already is copied when it stays so. Throws FormatError for what cannot be
+// converted (width no multiple of 16, values fp16 cannot hold, NaN), naming the tensor.
+ConvertSummary convert_weights(const TensorSource& source, const Config* config,
+                               const std::filesystem::path& out, const ConvertSettings& settings,
+                               ThreadPool& pool);
+
+}  // namespace nibble

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT
+#include "convert/convert_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <regex>
+
+#include "convert/tied_head.h"
+#include "core/error.h"
+#include "model/params.h"
+
+namespace nibble {
+namespace {
+
+using Kind = ConvertJob::Kind;
+
+bool castable(DType t) {
+  return t == DType::f64 || t == DType::f32 || t == DType::f16 || t == DType::bf16;
+}
+
+// Decides by name which matrices become NVFP4.
+class Selector {
+ public:
+  explicit Selector(const ConvertSettings& s) : settings_(s) {
+    if (s.quantize.empty()) return;
+    try {
+      regex_ = std::regex(s.quantize);
+    } catch (const std::regex_error& e) {
+      throw_usage("--quantize '{}' is not a regular expression: {}", s.quantize, e.what());
+    }
+  }
+  bool selects(const std::string& name, const LogicalTensor& t) const {
+    if (settings_.packing != Packing::nvfp4 || t.packed()) return false;
+    if (t.shape.size() != 2) return false;
+    const bool by_name =
+        settings_.quantize.empty() ? is_linear_name(name) : std::regex_search(name, regex_);
+    if (by_name && !castable(t.raw->dtype)) {
+      throw_format("tensor '{}' is {}: only f64, f32, f16 and bf16 can be quantised to NVFP4", name,
+                   dtype_name(t.raw->dtype));
+    }
+    if (by_name && t.cols % kNvfp4Block != 0) {
+      throw_format("tensor '{}' has {} columns: NVFP4 needs a multiple of {}", name, t.cols,
+                   kNvfp4Block);
+    }
+    return by_name;
+  }
+
+ private:
+  const ConvertSettings& settings_;
+  std::regex regex_;
+};
+
+class Planner {
+ public:
+  Planner(const WeightIndex& index, const ConvertSettings& settings)
+      : source_(index.source()), settings_(settings), selector_(settings) {}
+
+  ConvertJob job_for(const LogicalTensor& t, const std::string& name) const {
+    ConvertJob job;
+    job.name = name;
+    job.from = &t;
+    if (t.packed()) {
+      job.kind = settings_.packing == Packing::nvfp4 ? Kind::copy_packed : Kind::dequantise;
+      job.two_level = t.global_scale != nullptr;
+      // Single-level values have six significant bits between 2^-10 and 2688: exact in both.
+      const DType exact = settings_.container == Container::dat ? DType::f16 : DType::bf16;
+      job.dtype = settings_.dtype.value_or(job.two_level ? DType::f32 : exact);
+    } else if (selector_.selects(name, t)) {
+      job.kind = Kind::quantise;
+      job.two_level = settings_.levels == ScaleLevels::two;
+    } else {
+      job.dtype = raw_dtype(*t.raw);
+      job.kind = job.dtype == t.raw->dtype ? Kind::copy : Kind::cast;
+    }
+    return job;
+  }
+
+  std::vector<TensorInfo> entries_of(const ConvertJob& job) const {
+    const LogicalTensor& t = *job.from;
+    const auto entry = [](std::string name, DType dtype, std::vector<int64_t> shape, int code) {
+      TensorInfo info;
+      info.name = std::move(name);
+      info.dtype = dtype;
+      info.shape = std::move(shape);
+      info.dat_code = code;
+      return info;
+    };
+    if (job.kind == Kind::copy) return {entry(job.name, job.dtype, t.shape, t.raw->dat_code)};
+    if (job.kind == Kind::cast || job.kind == Kind::dequantise) {
+      return {entry(job.name, job.dtype, t.shape, -1)};
+    }
+    const int code = t.packed() ? t.codes->dat_code : -1;
+    std::vector<TensorInfo> e = {
+        entry(job.name + ".qdata", DType::u8, {t.rows, t.cols / 2}, code),
+        entry(job.name + ".scale", DType::f8_e4m3, {t.rows, t.cols / kNvfp4Block}, -1)};
+    if (job.two_level) e.push_back(entry(job.name + ".global_scale", DType::f32, {1}, -1));
+    return e;
+  }
+
+ private:
+  DType raw_dtype(const TensorInfo& raw) const {
+    if (!castable(raw.dtype)) return raw.dtype;
+    if (settings_.dtype) return *settings_.dtype;
+    // Older readers of a .dat know fp16 only; what a .dat holds already stays as it is.
+    const bool new_dat = settings_.container == Container::dat && source_.format() != "dat";
+    return new_dat ? DType::f16 : raw.dtype;
+  }
+
+  const TensorSource& source_;
+  const ConvertSettings& settings_;
+  Selector selector_;
+};
+
+std::vector<const LogicalTensor*> ordered(const WeightIndex& index, const Config* config) {
+  std::vector<const LogicalTensor*> tensors;
+  for (const LogicalTensor& t : index.tensors()) tensors.push_back(&t);
+  if (!config || index.source().format() == "dat") return tensors;
+  std::map<std::string, size_t> rank;
+  for (const ParamSpec& p : parameter_table(*config)) rank.emplace(p.name, rank.size());
+  const auto place = [&](const LogicalTensor* t) {
+    const auto it = rank.find(t->name);
+    return it == rank.end() ? rank.size() : it->second;  // strangers go last
+  };
+  std::ranges::stable_sort(tensors, {}, place);
+  return tensors;
+}
+
+// Makes or drops the job of a tied head, as the output wants it.
+void settle_head(const WeightIndex& index, const Config& config, const ConvertSettings& settings,
+                 const Planner& planner, ThreadPool& pool, std::vector<ConvertJob>& jobs,
+                 ConvertSummary& summary) {
+  const LogicalTensor* embed = index.find(kEmbedName);
+  const LogicalTensor* head = index.find(kHeadName);
+  if (!embed) return;  // some tensors, not a model
+  if (!head && !config.tied) {
+    throw_format("{}: there is no {}, and config.json does not say that it is tied",
+                 index.source().describe(), kHeadName);
+  }
+  if (!config.tied) return;
+  if (!head) {
+    if (settings.container != Container::dat) return;
+    jobs.push_back(planner.job_for(*embed, std::string(kHeadName)));
+    summary.head_made = true;
+    return;
+  }
+  if (settings.container != Container::directory) return;
+  const HeadCheck check = check_head(index, pool);
+  if (check.relation != HeadCheck::Relation::tied) {
+    summary.untied = true;
+    summary.notes.push_back(fmt::format(
+        "{} is not the embedding ({:.2f} % of it agrees): it is kept, and config.json of the "
+        "output says tie_word_embeddings false",
+        kHeadName, check.share * 100));
+    return;
+  }
+  const auto job = std::ranges::find(jobs, kHeadName, &ConvertJob::name);
+  // A packed head stays: dropping it would lose its scales.
+  if (job->kind == Kind::quantise || job->kind == Kind::copy_packed) return;
+  jobs.erase(job);
+  summary.head_dropped = true;
+  summary.notes.push_back(fmt::format("{} is the embedding ({}): a tied model stores it once",
+                                      kHeadName, head->packed() ? "nearest codes" : "equal"));
+}
+
+}  // namespace
+
+bool is_linear_name(const std::string& name) {
+  const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
+  if (has("embed_tokens") || has("norm")) return false;
+  for (const char* part :
+       {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head"}) {
+    if (has(part)) return true;
+  }
+  return false;
+}
+
+ConvertPlan plan_conversion(const WeightIndex& index, const Config* config,
+                            const ConvertSettings& settings, ThreadPool& pool,
+                            ConvertSummary& summary) {
+  if (settings.levels == ScaleLevels::two && settings.rule == ScaleRule::torchao) {
+    throw_usage("--scale-rule torchao is single-level: --scales two-level does not go with it");
+  }
+  const Planner planner(index, settings);
+  ConvertPlan plan;
+  bool any_selected = false;
+  for (const LogicalTensor* t : ordered(index, config)) {
+    plan.jobs.push_back(planner.job_for(*t, t->name));
+    any_selected = any_selected || plan.jobs.back().kind == Kind::quantise;
+  }
+  if (!settings.quantize.empty() && !any_selected) {
+    throw_usage("--quantize '{}' matches no unquantised matrix of the input", settings.quantize);
+  }
+  if (config) settle_head(index, *config, settings, planner, pool, plan.jobs, summary);
+  for (const ConvertJob& job : plan.jobs) {
+    for (TensorInfo& e : planner.entries_of(job)) plan.entries.push_back(std::move(e));
+  }
+  return plan;
+}
+
+}  // namespace nibble

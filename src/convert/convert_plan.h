@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+// Private to convert: what will be written, decided before the first byte is.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "convert/convert.h"
+#include "formats/weights.h"
+
+namespace nibble {
+
+struct ConvertJob {
+  enum class Kind { copy, cast, quantise, dequantise, copy_packed };
+  Kind kind = Kind::copy;
+  std::string name;                     // in the output
+  const LogicalTensor* from = nullptr;  // into the input's index
+  DType dtype = DType::f32;             // of a raw result
+  bool two_level = false;               // kinds quantise and copy_packed
+};
+
+struct ConvertPlan {
+  std::vector<ConvertJob> jobs;
+  std::vector<TensorInfo> entries;  // of the output, in order
+};
+
+// Fills the head_*, untied and notes of `summary`.
+ConvertPlan plan_conversion(const WeightIndex& index, const Config* config,
+                            const ConvertSettings& settings, ThreadPool& pool,
+                            ConvertSummary& summary);
+
+}  // namespace nibble

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT
+#include "eval/probe_file.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <unordered_set>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/nearest_name.h"
+#include "core/sha256.h"
+
+namespace nibble {
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr uint64_t kMostBytes = uint64_t(256) << 20;
+constexpr int64_t kMostTokens = 1 << 16;
+constexpr size_t kMostText = 1 << 20;
+
+// Where in the file something is wrong.
+struct JsonPlace {
+  std::string text;  // "probes.json: probe 3 ('identity-zh-004')"
+  [[noreturn]] void fail(const std::string& what) const { throw_format("{}: {}", text, what); }
+  JsonPlace at(const std::string& more) const { return {text + ": " + more}; }
+};
+
+// nlohmann keeps the last of two equal keys, and nesting is worth a stack frame to some of its
+// functions: both are refused while reading.
+Json parse_strictly(std::string_view text, const JsonPlace& place) {
+  constexpr int kDeepest = 16;
+  std::vector<std::unordered_set<std::string>> keys;
+  const auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
+    if (depth > kDeepest) place.fail(fmt::format("nested more than {} deep", kDeepest));
+    switch (event) {
+      case Json::parse_event_t::object_start: keys.emplace_back(); break;
+      case Json::parse_event_t::object_end: keys.pop_back(); break;
+      case Json::parse_event_t::key:
+        if (!keys.back().insert(value.get_ref<const std::string&>()).second) {
+          place.fail(fmt::format("the key '{}' is given twice", value.get<std::string>()));
+        }
+        break;
+      default: break;
+    }
+    return true;
+  };
+  try {
+    return Json::parse(text.begin(), text.end(), watch);
+  } catch (const Json::exception& e) {
+    place.fail(fmt::format("no valid JSON: {}", e.what()));
+  }
+}
+
+void check_keys(const Json& j, const std::vector<std::string>& known, const JsonPlace& place) {
+  if (!j.is_object()) place.fail(fmt::format("expected an object, found {}", j.type_name()));
+  for (const auto& [key, value] : j.items()) {
+    if (std::ranges::find(known, key) != known.end()) continue;
+    const std::string near = nearest_name(key, known);
+    place.fail(fmt::format("unknown key '{}'{}", key,
+                           near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
+  }
+}
+
+std::string text_of(const Json& j, const JsonPlace& place) {
+  if (!j.is_string()) place.fail(fmt::format("expected a text, found {}", j.type_name()));
+  std::string text = j.get<std::string>();
+  if (text.empty()) place.fail("the text is empty");
+  if (text.size() > kMostText) {
+    place.fail(fmt::format("a text of {} bytes, at most {} are taken", text.size(), kMostText));
+  }
+  return text;
+}
+
+const Json& required(const Json& j, const char* key, const JsonPlace& place) {
+  const auto it = j.find(key);
+  if (it == j.end()) place.fail(fmt::format("the key '{}' is missing", key));
+  return *it;
+}
+
+ReplyLanguage language_at(const Json& j, const JsonPlace& place) {
+  const std::string name = text_of(j, place);
+  const auto language = language_from_name(name);
+  if (!language) place.fail(fmt::format("'{}' is not one of zh, en", name));
+  return *language;
+}
+
+int64_t tokens_at(const Json& j, const JsonPlace& place) {
+  if (!j.is_number_integer() || j < 1 || j > kMostTokens) {
+    place.fail(fmt::format("{} is not a whole number from 1 to {}", j.dump(), kMostTokens));
+  }
+  return j.get<int64_t>();
+}
+
+ProbeRule rule_at(const Json& j, const JsonPlace& place) {
+  using Kind = ProbeRule::Kind;
+  static const std::vector<std::pair<std::string, Kind>> kinds = {
+      {"contains", Kind::contains},
+      {"contains_any", Kind::contains_any},
+      {"contains_any_word", Kind::contains_any_word},
+      {"equals", Kind::equals},
+      {"not_contains", Kind::not_contains},
+      {"language", Kind::language},
+      {"stops", Kind::stops},
+      {"no_repetition", Kind::no_repetition}};
+  std::vector<std::string> names;
+  for (const auto& [name, kind] : kinds) names.push_back(name);
+  check_keys(j, names, place);
+  if (j.size() != 1) {
+    place.fail(fmt::format("a rule has one key, found {}; write one object for each", j.size()));
+  }
+  const std::string key = j.begin().key();
+  const Json& value = j.begin().value();
+  ProbeRule rule;
+  rule.kind = std::ranges::find(kinds, key, &std::pair<std::string, Kind>::first)->second;
+  const JsonPlace here = place.at(key);
+  switch (rule.kind) {
+    case Kind::contains:
+    case Kind::equals:
+    case Kind::not_contains: rule.texts.push_back(text_of(value, here)); break;
+    case Kind::contains_any:
+    case Kind::contains_any_word:
+      if (!value.is_array() || value.empty()) here.fail("expected a list of texts");
+      for (const Json& text : value) rule.texts.push_back(text_of(text, here));
+      break;
+    case Kind::language: rule.language = language_at(value, here); break;
+    case Kind::stops:
+    case Kind::no_repetition:
+      if (value != true) here.fail(fmt::format("expected true, found {}", value.dump()));
+      break;
+  }
+  return rule;
+}
+
+std::vector<ProbeRule> rules_at(const Json& j, const JsonPlace& place,
+                                const std::vector<ProbeRule>& defaults) {
+  if (!j.is_array()) place.fail(fmt::format("expected a list, found {}", j.type_name()));
+  std::vector<ProbeRule> rules;
+  for (size_t i = 0; i < j.size(); ++i) {
+    rules.push_back(rule_at(j[i], place.at(fmt::format("rule {}", i + 1))));
+  }
+  rules.insert(rules.end(), defaults.begin(), defaults.end());
+  return rules;
+}
+
+std::vector<Message> messages_at(const Json& j, const JsonPlace& place) {
+  if (!j.is_array() || j.empty()) place.fail("expected a list of messages");
+  std::vector<Message> messages;
+  for (const Json& m : j) {
+    check_keys(m, {"role", "content"}, place);
+    const std::string role = text_of(required(m, "role", place), place.at("role"));
+    if (role != "system" && role != "user" && role != "assistant") {
+      place.fail(fmt::format("the role '{}' is not one of system, user, assistant", role));
+    }
+    messages.push_back(
+        {role_from_name(role), text_of(required(m, "content", place), place.at("content")), {}});
+  }
+  if (messages.back().role != Role::user) {
+    place.fail("the last message must be the user's: the model answers it");
+  }
+  return messages;
+}
+
+}  // namespace
+
+ProbeSet parse_probes(std::string_view text, const std::string& name) {
+  const JsonPlace file{name};
+  if (text.size() > kMostBytes) {
+    file.fail(fmt::format("{} bytes, at most {} are taken", text.size(), kMostBytes));
+  }
+  const Json j = parse_strictly(text, file);
+  check_keys(j, {"name", "version", "defaults", "probes"}, file);
+  if (const Json& version = required(j, "version", file); version != 1) {
+    file.fail(fmt::format("version {}, this program reads 1", version.dump()));
+  }
+  ProbeSet set;
+  set.name = text_of(required(j, "name", file), file.at("name"));
+  std::vector<ProbeRule> defaults;
+  int64_t max_tokens = 64;
+  if (const auto it = j.find("defaults"); it != j.end()) {
+    const JsonPlace place = file.at("defaults");
+    check_keys(*it, {"rules", "max_tokens"}, place);
+    if (it->contains("rules")) defaults = rules_at((*it)["rules"], place.at("rules"), {});
+    if (it->contains("max_tokens")) {
+      max_tokens = tokens_at((*it)["max_tokens"], place.at("max_tokens"));
+    }
+  }
+  const Json& probes = required(j, "probes", file);
+  if (!probes.is_array() || probes.empty()) file.fail("'probes' is no list, or an empty one");
+  std::unordered_set<std::string> ids;
+  for (size_t i = 0; i < probes.size(); ++i) {
+    const Json& p = probes[i];
+    JsonPlace place = file.at(fmt::format("probe {}", i + 1));
+    check_keys(p, {"id", "group", "language", "messages", "rules", "base_rules", "max_tokens"},
+               place);
+    Probe probe;
+    probe.id = text_of(required(p, "id", place), place.at("id"));
+    place = {fmt::format("{}: probe {} ('{}')", name, i + 1, probe.id)};
+    if (!ids.insert(probe.id).second) place.fail("another probe has the same id");
+    probe.group = text_of(required(p, "group", place), place.at("group"));
+    if (probe.group.find_first_of("/=,") != std::string::npos) {
+      place.fail(
+          fmt::format("the group '{}' holds one of / = , which --min-score needs", probe.group));
+    }
+    probe.language = language_at(required(p, "language", place), place.at("language"));
+    probe.messages = messages_at(required(p, "messages", place), place.at("messages"));
+    probe.rules =
+        p.contains("rules") ? rules_at(p["rules"], place.at("rules"), defaults) : defaults;
+    if (p.contains("base_rules")) {
+      probe.base_rules = rules_at(p["base_rules"], place.at("base_rules"), defaults);
+    }
+    if (probe.rules.empty() || (probe.base_rules && probe.base_rules->empty())) {
+      place.fail("no rules: every reply would pass");
+    }
+    probe.max_tokens =
+        p.contains("max_tokens") ? tokens_at(p["max_tokens"], place.at("max_tokens")) : max_tokens;
+    set.probes.push_back(std::move(probe));
+  }
+  return set;
+}
+
+ProbeFile read_probes(const std::filesystem::path& file) {
+  std::error_code ec;
+  if (const auto size = std::filesystem::file_size(file, ec); !ec && size > kMostBytes) {
+    throw_format("{}: {} bytes, at most {} are taken", file.string(), size, kMostBytes);
+  }
+  const std::string text = read_text_file(file);
+  return {parse_probes(text, file.string()), sha256_hex(text)};
+}
+
+}  // namespace nibble

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+#include "guard/interrupt.h"
+
+#include <atomic>
+#include <cstdlib>
+
+#include "core/file.h"
+
+namespace nibble {
+namespace {
+
+std::atomic<int> g_requests{0};
+extern "C" void count_request(int signal) {
+  if (++g_requests < 2) return;
+  remove_temporary_files();
+  std::_Exit(128 + signal);
+}
+
+}  // namespace
+
+InterruptGuard::InterruptGuard(TerminateIs terminate) : terminate_(terminate) {
+  g_requests = 0;
+  interrupt_before_ = std::signal(SIGINT, count_request);
+  if (terminate == TerminateIs::request) terminate_before_ = std::signal(SIGTERM, count_request);
+}
+
+InterruptGuard::~InterruptGuard() {
+  std::signal(SIGINT, interrupt_before_);
+  if (terminate_ == TerminateIs::request) std::signal(SIGTERM, terminate_before_);
+}
+
+bool InterruptGuard::requested() { return g_requests > 0; }
+
+}  // namespace nibble

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: MIT
+#include "runlog/run_recorder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "core/command_line.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "core/log.h"
+#include "core/memory_info.h"
+#include "core/utc_time.h"
+#include "runlog/run_folder.h"
+#include "runlog/run_plots.h"
+#include "runlog/run_report.h"
+
+namespace nibble {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kStatusInterval{500};
+constexpr std::chrono::seconds kPlotInterval{30};
+constexpr double kHashSecondsAfterAnError = 1;
+
+std::optional<ChainPlace> chain_place;
+thread_local fs::path failed_run;  // waits for its explanation
+
+std::string now_text() { return utc_text(std::chrono::system_clock::now()); }
+
+// The weights among the files of a directory.
+std::vector<fs::path> weight_files(const fs::path& path) {
+  std::error_code ec;
+  if (!fs::is_directory(path, ec)) return {path};
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(path, ec)) {
+    const std::string kind = entry.path().extension().string();
+    const bool weights = kind == ".safetensors" || kind == ".dat";
+    if (weights && entry.is_regular_file(ec)) files.push_back(entry.path());
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
+std::string command_text() {
+  std::error_code ec;
+  return fmt::format("{}\n# in {}\n# nibble {}, started {}\n", own_command_line(),
+                     std::filesystem::current_path(ec).string(), NIBBLE_VERSION, now_text());
+}
+
+}  // namespace
+
+RunRecorder::RunRecorder(fs::path folder, std::string command, const std::string& config,
+                         int64_t steps, MemorySource memory)
+    : folder_(std::move(folder)),
+      memory_(memory),
+      last_step_(Clock::now()),
+      last_plots_(last_step_) {
+  std::error_code ec;
+  record_.name = fs::absolute(folder_).lexically_normal().filename().string();
+  record_.command_line = own_command_line();
+  record_.directory = fs::current_path(ec).string();
+  record_.version = NIBBLE_VERSION;
+  record_.config = config_lines(config);
+  record_.chain = chain_place;
+  status_.command = std::move(command);
+  status_.steps = steps;
+  status_.started_utc = now_text();
+  set_own_process(status_);
+  write_text_file_atomic(folder_ / "config.toml", config);
+  write_text_file_atomic(folder_ / "command.txt", command_text());
+  metrics_ = std::make_unique<MetricsWriter>(folder_ / "metrics.jsonl");
+  write_status();
+  write_record();
+}
+
+RunRecorder::~RunRecorder() {
+  if (finished_) return;
+  try {
+    finish(RunState::failed, "it ended with an error", ExitCode::internal,
+           kHashSecondsAfterAnError);
+    failed_run = folder_;
+  } catch (...) {  // nothing more can be done, and a destructor does not throw
+  }
+}
+
+void RunRecorder::attempt(const std::function<void()>& write) {
+  try {
+    write();
+  } catch (const Error& e) {
+    if (!warned_) log_warning("the record of this run is not whole: {}", e.what());
+    warned_ = true;
+  }
+}
+
+void RunRecorder::write_status() {
+  status_.updated_utc = now_text();
+  replace_file(folder_ / "status.json", status_json(status_));
+  last_status_ = Clock::now();
+}
+
+void RunRecorder::write_record() {
+  for (RunFile& f : record_.files) {
+    if (const auto hash = hashes_.result(f.path)) f.sha256 = *hash;
+  }
+  record_.memory = {};
+  record_.memory.peak_rss_bytes = process_peak_bytes();
+  if (memory_.source() == MemorySource::gpu && memory_.peak()) {
+    record_.memory.peak_gpu_mib = memory_.peak()->pid_mib;
+  }
+  for (const auto& a : memory_.arena_sizes()) {
+    record_.memory.arenas.emplace_back(a.name, a.peak_bytes);
+  }
+  record_.collapses.clear();
+  for (const CollapseEvent& e : read_collapses(folder_)) record_.collapses.push_back(e.text());
+  record_.gates = read_gates(folder_);
+  if (record_.gates.size() > 2) record_.gates = {record_.gates.front(), record_.gates.back()};
+  replace_file(folder_ / "run.json", record_json(record_));
+}
+
+void RunRecorder::device(std::string name) {
+  record_.device = std::move(name);
+  attempt([&] { write_record(); });
+}
+
+void RunRecorder::add_files(std::string_view role, const fs::path& path) {
+  for (const fs::path& file : weight_files(path)) {
+    std::error_code ec;
+    RunFile f{std::string(role), fs::absolute(file).lexically_normal().string(), 0, ""};
+    if (const auto bytes = fs::file_size(file, ec); !ec) f.bytes = bytes;
+    hashes_.add(f.path);
+    record_.files.push_back(std::move(f));
+  }
+  attempt([&] { write_record(); });
+}
+
+void RunRecorder::input(std::string_view role, const fs::path& path) {
+  if (!path.empty()) add_files(role, path);
+}
+
+void RunRecorder::step(const StepRecord& record) {
+  StepRecord r = record;
+  if (r.rss_bytes == 0) r.rss_bytes = process_resident_bytes();
+  if (r.tokens_per_second == 0 && r.seconds > 0) r.tokens_per_second = double(r.tokens) / r.seconds;
+  const auto now = Clock::now();
+  const double seconds = std::chrono::duration<double>(now - last_step_).count();
+  last_step_ = now;
+  // The first interval holds the loading; then a mean of about the last ten.
+  const bool first = series_.loss.empty();
+  if (first) {
+    step_seconds_ = r.seconds;
+  } else {
+    step_seconds_ += 0.1 * (seconds - step_seconds_);
+  }
+  series_.add(r);
+  record_.totals.add(r);
+  status_.last = r;
+  status_.eta_seconds = step_seconds_ * double(std::max<int64_t>(0, status_.steps - r.step));
+  attempt([&] { metrics_->append(r); });
+  if (first || now - last_status_ >= kStatusInterval) attempt([&] { write_status(); });
+  if (now - last_plots_ >= kPlotInterval) {
+    last_plots_ = now;
+    attempt([&] { write_plots_and_memory(); });
+    attempt([&] { write_record(); });
+  }
+}
+
+void RunRecorder::held_out(int64_t step, double loss) {
+  series_.add_held_out(step, loss);
+  record_.totals.add_held_out(step, loss);
+  status_.held_out_step = step;
+  status_.held_out_loss = loss;
+  attempt([&] {
+    metrics_->append_held_out(step, loss);
+    write_status();
+    write_record();
+  });
+}
+
+void RunRecorder::phase(std::string_view name, int64_t step) {
+  const int64_t n = steps_per_epoch_;
+  const bool epochs = n > 0 && step > 0;  // steps count from 1, epochs from 0
+  memory_.sample(name, epochs ? (step - 1) / n : 0, epochs ? (step - 1) % n + 1 : step, step);
+}
+
+void RunRecorder::checkpoint(const fs::path& path, const fs::path& model) {
+  status_.checkpoint = fs::absolute(path).string();
+  status_.checkpoint_model = model.empty() ? "" : fs::absolute(model).string();
+  attempt([&] { write_status(); });
+  attempt([&] { write_record(); });
+}
+
+void RunRecorder::exported(const fs::path& model) {
+  status_.output = fs::absolute(model).string();
+  attempt([&] { write_status(); });
+  std::erase_if(record_.files, [](const RunFile& f) { return f.role == "output"; });
+  add_files("output", model);
+}
+
+void RunRecorder::write_plots_and_memory() {
+  if (memory_.source() == MemorySource::gpu) {
+    series_.gpu_mib = ThinnedSeries();
+    for (const MemorySample& m : memory_.samples()) {
+      if (m.global_step > 0) series_.gpu_mib.add(double(m.global_step), double(m.pid_mib));
+    }
+  }
+  write_plots(folder_, run_plots(series_, read_gates(folder_), record_.name));
+  replace_file(folder_ / "memory.json", memory_.json());
+}
+
+void RunRecorder::finish(RunState state, std::string_view message,
+                         std::optional<ExitCode> exit_code) {
+  const ExitCode usual = state == RunState::failed ? ExitCode::check_failed : ExitCode::ok;
+  finish(state, message, exit_code.value_or(usual), std::numeric_limits<double>::infinity());
+}
+
+void RunRecorder::finish(RunState state, std::string_view message, ExitCode exit_code,
+                         double hash_seconds) {
+  if (finished_) return;
+  finished_ = true;
+  status_.state = state;
+  status_.message = message;
+  record_.exit_code = int(exit_code);
+  record_.ended_utc = now_text();
+  if (state != RunState::interrupted)
+    status_.eta_seconds = state == RunState::finished ? 0 : kNoValue;
+  attempt([&] { write_status(); });
+  attempt([&] { write_record(); });  // before the hashes: whoever has no patience has a record
+  attempt([&] { write_plots_and_memory(); });
+  if (!extra_report_.empty()) attempt([&] { memory_.write(extra_report_); });
+  if (std::isinf(hash_seconds)) {
+    hashes_.wait();
+  } else {
+    hashes_.wait_at_most(hash_seconds);
+  }
+  attempt([&] { write_record(); });
+  attempt([&] { write_report(folder_); });
+}
+
+void set_chain_place(std::optional<ChainPlace> place) { chain_place = std::move(place); }
+
+void forget_failed_run() { failed_run.clear(); }
+
+void explain_failed_run(ExitCode code, const std::string& message) {
+  if (failed_run.empty()) return;
+  const fs::path folder = std::exchange(failed_run, {});
+  try {
+    RunStatus status = read_status(folder);
+    status.message = message;
+    replace_file(folder / "status.json", status_json(status));
+    auto j = nlohmann::ordered_json::parse(read_text_file(folder / "run.json", 64 << 20));
+    j["message"] = message;
+    j["exit_code"] = int(code);
+    replace_file(folder / "run.json",
+                 j.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    write_report(folder);
+  } catch (const std::exception&) {  // the error itself is what matters, and it is being shown
+  }
+}
+
+}  // namespace nibble

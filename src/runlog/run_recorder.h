@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+// Writes a run's folder while it goes on:
+//   config.toml    the effective configuration; --run-config takes it
+//   command.txt    the command line
+//   metrics.jsonl  one line a step
+//   status.json    how far it is (run_status.h), anew at most twice a second
+//   run.json       the record (run_record.h)
+//   memory.json    memory by phase, arenas
+//   loss.svg, lr.svg, speed.svg, memory.svg, gates.svg
+//   report.html    at the end (run_report.h)
+// A disk that is full gives one warning: a training is worth more than its record.
+#pragma once
+#include <array>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/error.h"
+#include "runlog/memory_report.h"
+#include "runlog/run_hashes.h"
+#include "runlog/run_metrics.h"
+#include "runlog/run_record.h"
+#include "runlog/run_series.h"
+
+namespace nibble {
+
+class RunRecorder {
+ public:
+  // `folder` from create_run_folder; `config` is Io::config. Throws FormatError.
+  RunRecorder(std::filesystem::path folder, std::string command, const std::string& config,
+              int64_t steps, MemorySource memory = MemorySource::host);
+  ~RunRecorder();  // a run that did not finish() has failed
+  RunRecorder(const RunRecorder&) = delete;
+  RunRecorder& operator=(const RunRecorder&) = delete;
+
+  const std::filesystem::path& directory() const { return folder_; }
+  void set_steps_per_epoch(int64_t steps) { steps_per_epoch_ = steps; }  // 0: one epoch
+  // The memory report goes to this file, too.
+  void also_report_memory_to(std::filesystem::path file) { extra_report_ = std::move(file); }
+
+  void device(std::string name);  // as the backend calls itself
+  // A file the run reads, hashed while it goes on (roles: run_record.h). An empty path is none; of
+  // a directory, the weights in it.
+  void input(std::string_view role, const std::filesystem::path& path);
+
+  void step(const StepRecord& record);
+  void held_out(int64_t step, double loss);
+  void phase(std::string_view name, int64_t step);  // a memory sample
+  void arenas(TrainArenas& arenas) { memory_.set_arenas(arenas); }
+  // The newest checkpoint; `model`: what --model takes to try it, when it can be tried.
+  void checkpoint(const std::filesystem::path& path, const std::filesystem::path& model = {});
+  void exported(const std::filesystem::path& model);
+  // `exit_code`: of the process; by default 1 for a run that failed, 0 otherwise.
+  void finish(RunState state, std::string_view message = {},
+              std::optional<ExitCode> exit_code = {});
+
+ private:
+  void attempt(const std::function<void()>& write);
+  void add_files(std::string_view role, const std::filesystem::path& path);
+  void write_status();
+  void write_record();
+  void write_plots_and_memory();
+  void finish(RunState state, std::string_view message, ExitCode exit_code, double hash_seconds);
+
+  std::filesystem::path folder_, extra_report_;
+  int64_t steps_per_epoch_ = 0;
+  RunRecord record_;
+  RunStatus& status_ = record_.status;
+  MemoryReport memory_;
+  std::unique_ptr<MetricsWriter> metrics_;
+  RunSeries series_;
+  BackgroundHashes hashes_;
+  double step_seconds_ = 0;  // of late, everything between two steps included
+  std::chrono::steady_clock::time_point last_step_, last_status_{}, last_plots_;
+  bool finished_ = false, warned_ = false;
+};
+
+// The runs a chain starts say so in their records, from set_chain_place(place) on.
+void set_chain_place(std::optional<ChainPlace> place);
+
+// A run that an exception ended is recorded before anyone knows the message. Whoever catches it
+// says it here: the run of this thread that failed last gets it. forget_failed_run(): there was
+// none so far.
+void explain_failed_run(ExitCode code, const std::string& message);
+void forget_failed_run();
+
+}  // namespace nibble

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: MIT
+#include "runlog/run_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/memory_info.h"
+#include "core/sha256.h"
+#include "core/utc_time.h"
+#include "runlog/run_folder.h"
+#include "runlog/run_plots.h"
+#include "runlog/run_report_style.h"
+#include "runlog/svg_plot.h"
+
+namespace nibble {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr size_t kMostReplies = 200;  // of a group; the folder has them all
+
+// Text of any bytes as HTML text, its lines kept.
+std::string text(std::string_view s) {
+  std::string out;
+  while (true) {
+    const size_t end = s.find('\n');
+    out += xml_escaped(s.substr(0, end));
+    if (end == std::string_view::npos) return out;
+    out += '\n';
+    s.remove_prefix(end + 1);
+  }
+}
+
+std::string number(double v, const char* format) {
+  return std::isfinite(v) ? fmt::format(fmt::runtime(format), v) : "–";
+}
+
+std::string base64(std::span<const uint8_t> bytes) {
+  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t v = 0;
+    for (size_t k = 0; k < 3; ++k) v = v << 8 | (i + k < bytes.size() ? bytes[i + k] : 0u);
+    for (size_t k = 0; k < 4; ++k) {
+      out += i + k <= bytes.size() ? kDigits[v >> (18 - 6 * k) & 63] : '=';
+    }
+  }
+  return out;
+}
+
+// Chinese, by its first ideograph: browsers choose the shapes of characters by the language.
+const char* language(std::string_view s) {
+  for (size_t i = 0; i + 2 < s.size(); ++i) {
+    const auto at = [&](size_t k) { return static_cast<unsigned char>(s[i + k]); };
+    const unsigned c = (at(0) & 0x0fu) << 12 | (at(1) & 0x3fu) << 6 | (at(2) & 0x3fu);
+    if ((at(0) & 0xf0) == 0xe0 && c >= 0x4e00 && c <= 0x9fff) return " lang=\"zh-Hant\"";
+  }
+  return "";
+}
+
+const char* state_colour(const RunRecord& r) {
+  if (r.gone || r.status.state == RunState::failed) return "bad";
+  return r.status.state == RunState::finished ? "good" : "warn";
+}
+
+std::string short_time(const std::string& utc) {
+  return utc.size() >= 19 ? utc.substr(0, 10) + " " + utc.substr(11, 8) + " UTC" : utc;
+}
+
+std::string card(const std::string& value, const std::string& label) {
+  return fmt::format("<div class=\"card\"><b>{}</b><span>{}</span></div>\n", text(value),
+                     text(label));
+}
+
+std::string head(const RunRecord& r) {
+  const Sha256Digest script = [] {
+    Sha256 h;
+    h.update(kReportScript);
+    return h.finish();
+  }();
+  return fmt::format(
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+      "style-src 'unsafe-inline'; script-src 'sha256-{}'; base-uri 'none'; "
+      "form-action 'none'\"/>\n"
+      "<title>{}</title>\n<style>\n{}{}</style>\n</head>\n",
+      base64(script), text(r.name + ", a run of nibble " + r.status.command), svg_style(),
+      kReportStyle);
+}
+
+std::string title(const RunRecord& r) {
+  std::string out = fmt::format("<header><h1>{}</h1><span class=\"badge {}\">{}</span></header>\n",
+                                text(r.name), state_colour(r), r.state_name());
+  if (!r.status.message.empty()) {
+    out += fmt::format("<p class=\"{} reply\">{}</p>\n", state_colour(r), text(r.status.message));
+  }
+  std::string line = fmt::format("nibble {} {}, started {}", r.status.command, r.version,
+                                 short_time(r.status.started_utc));
+  if (!r.device.empty()) line += ", on " + r.device;
+  if (r.chain) {
+    line += fmt::format(", stage {} of {} ({}) of the chain {}", r.chain->stage, r.chain->stages,
+                        r.chain->stage_name, r.chain->chain);
+  }
+  return out + fmt::format("<p class=\"soft\">{}</p>\n", text(line));
+}
+
+std::string cards(const RunRecord& r) {
+  const StepRecord& last = r.status.last;
+  const RunTotals& t = r.totals;
+  std::string out = "<div class=\"cards\">\n";
+  out += card(r.status.steps > 0 ? fmt::format("{} / {}", last.step, r.status.steps)
+                                 : fmt::format("{}", last.step),
+              t.skipped > 0 ? fmt::format("steps ({} skipped)", t.skipped) : "steps");
+  out += card(number(last.smoothed_loss, "{:.4f}"),
+              "smoothed loss, first step " + number(t.first_loss, "{:.4f}"));
+  if (r.status.held_out_step > 0) {
+    out += card(number(r.status.held_out_loss, "{:.4f}"),
+                "held-out loss, best " + number(t.best_held_out.loss, "{:.4f}"));
+  }
+  if (!r.gates.empty()) {
+    for (const GateScore& g : r.gates.back().groups) {
+      out += card(fmt::format("{} / {}", g.passed, g.total), g.group + " passed");
+    }
+  }
+  out += card(duration_text(r.seconds()), "time");
+  out += card(number(t.seconds > 0 ? double(t.tokens) / t.seconds : kNoValue, "{:.0f}"),
+              "tokens per second");
+  out += card(format_bytes(r.memory.peak_rss_bytes), "peak memory of the process");
+  if (r.memory.peak_gpu_mib > 0) {
+    out += card(format_bytes(uint64_t(r.memory.peak_gpu_mib) << 20), "peak GPU memory");
+  }
+  return out + "</div>\n";
+}
+
+std::string charts(const ReportContent& c) {
+  std::string out = "<h2 id=\"charts\">Curves</h2>\n<div class=\"charts\">\n";
+  for (NamedPlot& p : run_plots(c.series, c.gates, "")) {
+    p.plot.width = 520;
+    p.plot.height = 320;
+    out += fmt::format("<figure class=\"chart\">\n{}<div class=\"tip\"></div></figure>\n",
+                       svg_element(p.plot));
+  }
+  return out + "</div>\n";
+}
+
+std::string score_cell(const GateScore* s) {
+  if (!s) return "<td>–</td>";
+  const double share = 100.0 * double(s->passed) / double(std::max<int64_t>(1, s->total));
+  const std::string languages =
+      s->languages.empty() ? ""
+                           : fmt::format(" <span class=\"soft\">{}</span>", text(s->languages));
+  return fmt::format(
+      "<td>{} of {} ({:.1f} %){}<div class=\"bar\"><i style=\"width:{:.1f}%\"></i></div></td>",
+      s->passed, s->total, share, languages, std::clamp(share, 0.0, 100.0));
+}
+
+std::string gates(const std::vector<GateScores>& list, const std::vector<std::string>& collapses) {
+  std::string out = "<h2 id=\"gates\">Gates</h2>\n";
+  for (const std::string& c : collapses) {
+    out += fmt::format("<p class=\"bad reply\">Collapse at {}</p>\n", text(c));
+  }
+  if (list.empty()) return out + "<p class=\"soft\">No probes were asked in this run.</p>\n";
+  const GateScores &first = list.front(), &last = list.back();
+  const auto score = [](const GateScores& g, const std::string& group) {
+    const auto it = std::ranges::find(g.groups, group, &GateScore::group);
+    return it == g.groups.end() ? nullptr : &*it;
+  };
+  out += fmt::format(
+      "<div class=\"wide\"><table>\n<tr><th>group</th><th>step {}</th><th>step {}</th></tr>\n",
+      first.step, last.step);
+  for (const GateScore& g : last.groups) {
+    out += fmt::format("<tr><td>{}</td>{}{}</tr>\n", text(g.group),
+                       score_cell(score(first, g.group)), score_cell(&g));
+  }
+  return out + "</table></div>\n";
+}
+
+std::string reply_cell(const Reply& r, const char* label) {
+  const std::string why = r.passed || r.failed.empty()
+                              ? ""
+                              : fmt::format("<div class=\"why\">not: {}</div>", text(r.failed));
+  return fmt::format(
+      "<td class=\"reply\" data-label=\"{}\"{}><span class=\"{}\">{}</span> {}{}</td>", label,
+      language(r.text), r.passed ? "good" : "bad", r.passed ? "✓" : "✗", text(r.text), why);
+}
+
+std::string reply_group(const std::string& group, std::vector<const ReplyHistory*> list) {
+  const auto passed = std::ranges::count_if(list, [](const auto* r) { return r->last.passed; });
+  std::string out = fmt::format("<details{}><summary>{}: {} of {} passed</summary>\n",
+                                list.size() <= 12 ? " open=\"open\"" : "",
+                                text(group.empty() ? "replies" : group), passed, list.size());
+  // What failed is what one looks for.
+  std::ranges::stable_sort(
+      list, [](const auto* a, const auto* b) { return !a->last.passed && b->last.passed; });
+  out +=
+      "<div class=\"wide replies\"><table>\n"
+      "<tr><th>prompt</th><th>before</th><th>after</th></tr>\n";
+  for (size_t i = 0; i < list.size() && i < kMostReplies; ++i) {
+    const ReplyHistory& r = *list[i];
+    const std::string before = fmt::format("step {}", r.first.step);
+    const std::string after = fmt::format("step {}", r.last.step);
+    out += fmt::format("<tr><td class=\"reply\"{}>{}</td>{}{}</tr>\n", language(r.prompt),
+                       text(r.prompt), reply_cell(r.first, before.c_str()),
+                       r.answered_again() ? reply_cell(r.last, after.c_str()) : "<td></td>");
+  }
+  out += "</table></div>\n";
+  if (list.size() > kMostReplies) {
+    out +=
+        fmt::format("<p class=\"soft\">{} more in replies.jsonl</p>\n", list.size() - kMostReplies);
+  }
+  return out + "</details>\n";
+}
+
+std::string replies(const std::vector<ReplyHistory>& list) {
+  std::string out = "<h2 id=\"replies\">Replies</h2>\n";
+  if (list.empty()) return out + "<p class=\"soft\">No replies were recorded.</p>\n";
+  std::vector<std::pair<std::string, std::vector<const ReplyHistory*>>> groups;
+  for (const ReplyHistory& r : list) {
+    auto it = std::ranges::find(groups, r.group, [](const auto& g) { return g.first; });
+    if (it == groups.end()) it = groups.insert(groups.end(), {r.group, {}});
+    it->second.push_back(&r);
+  }
+  for (const auto& [group, members] : groups) out += reply_group(group, members);
+  return out;
+}
+
+std::string run_link(const std::string& name) {
+  std::string href = "../";  // a name may hold what means something in an address
+  for (const char c : name) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '-' || c == '_' || c == '.';
+    href += plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  }
+  return fmt::format("<a href=\"{}/report.html\">{}</a>", href, text(name));
+}
+
+std::string lineage(const ReportContent& c) {
+  std::string out = "<h2 id=\"lineage\">Lineage</h2>\n<ol>\n";
+  if (!c.lineage.origin.empty()) {
+    out += fmt::format("<li><code class=\"path\">{}</code> (no run here made it)</li>\n",
+                       text(c.lineage.origin));
+  }
+  for (auto it = c.lineage.ancestors.rbegin(); it != c.lineage.ancestors.rend(); ++it) {
+    out += fmt::format("<li>{}</li>\n", run_link(*it));
+  }
+  out += fmt::format("<li><strong>{}</strong> (this run)</li>\n", text(c.record.name));
+  for (const std::string& child : c.lineage.children) {
+    out += fmt::format("<li>{}, from its output</li>\n", run_link(child));
+  }
+  return out + "</ol>\n";
+}
+
+std::string files(const RunRecord& r) {
+  std::string out = "<h2 id=\"files\">Files</h2>\n";
+  if (r.files.empty()) return out + "<p class=\"soft\">None were recorded.</p>\n";
+  out +=
+      "<div class=\"wide\"><table>\n<tr><th>role</th><th>file</th><th class=\"number\">size</th>"
+      "<th>SHA-256</th></tr>\n";
+  for (const RunFile& f : r.files) {
+    out += fmt::format(
+        "<tr><td>{}</td><td class=\"path mono\">{}</td><td class=\"number\">{}</td>"
+        "<td class=\"hash mono\">{}</td></tr>\n",
+        text(f.role), text(f.path), format_bytes(f.bytes),
+        f.sha256.empty() ? "not known" : text(f.sha256));
+  }
+  return out + "</table></div>\n";
+}
+
+std::string configuration(const RunRecord& r) {
+  std::string out =
+      "<h2 id=\"config\">Configuration</h2>\n<pre>" + text(r.command_line) + "</pre>\n";
+  if (!r.directory.empty()) {
+    out += fmt::format("<p class=\"soft\">in <code>{}</code></p>\n", text(r.directory));
+  }
+  out += "<details><summary>all settings</summary><div class=\"wide\"><table>\n";
+  for (const auto& [key, value] : r.config) {
+    out += fmt::format("<tr><td class=\"mono\">{}</td><td class=\"path mono\">{}</td></tr>\n",
+                       text(key), text(value));
+  }
+  return out + "</table></div></details>\n";
+}
+
+std::string memory(const RunMemory& m) {
+  if (m.arenas.empty()) return "";
+  std::string out =
+      "<h2 id=\"memory\">Memory</h2>\n<div class=\"wide\"><table>\n"
+      "<tr><th>arena</th><th class=\"number\">peak</th></tr>\n";
+  for (const auto& [name, bytes] : m.arenas) {
+    out += fmt::format("<tr><td>{}</td><td class=\"number\">{}</td></tr>\n", text(name),
+                       format_bytes(bytes));
+  }
+  return out + "</table></div>\n";
+}
+
+}  // namespace
+
+std::string report_html(const ReportContent& c) {
+  return head(c.record) + "<body>\n<main>\n" + title(c.record) + cards(c.record) + charts(c) +
+         gates(c.gates, c.record.collapses) + replies(c.replies) + lineage(c) + files(c.record) +
+         memory(c.record.memory) + configuration(c.record) + "</main>\n<script>" + kReportScript +
+         "</script>\n</body>\n</html>\n";
+}
+
+ReportContent read_report(const fs::path& folder) {
+  ReportContent c;
+  c.record = read_record(folder);
+  c.series = read_series(folder);
+  c.gates = read_gates(folder);
+  if (!c.gates.empty()) c.record.gates = {c.gates.front(), c.gates.back()};
+  c.replies = read_replies(folder);
+  const fs::path base = fs::absolute(folder).lexically_normal().parent_path();
+  c.lineage = lineage_of(c.record, read_records(base));
+  return c;
+}
+
+void write_report(const fs::path& folder) {
+  replace_file(folder / "report.html", report_html(read_report(folder)));
+}
+
+}  // namespace nibble

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+// status.json of a run: how far it is, for whoever watches from another process.
+#pragma once
+#include <sys/types.h>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runlog/run_metrics.h"
+
+namespace nibble {
+
+enum class RunState { running, finished, failed, interrupted };
+std::string_view run_state_name(RunState state);
+std::optional<RunState> parse_run_state(std::string_view name);
+
+struct RunStatus {
+  RunState state = RunState::running;
+  std::string command;  // "train"
+  std::string message;  // what went wrong, when something did
+  pid_t pid = 0;
+  uint64_t pid_start = 0;  // with pid: the process, and no later one of that number
+  std::string host;
+  std::string started_utc, updated_utc;
+  int64_t steps = 0;  // of the whole training; 0: not known
+  StepRecord last;    // the last step
+  int64_t held_out_step = 0;
+  double held_out_loss = kNoValue;
+  double eta_seconds = kNoValue;         // to the last step
+  std::string checkpoint;                // the newest
+  std::string checkpoint_model, output;  // what --model takes: of that checkpoint, of the export
+};
+
+std::string status_json(const RunStatus& status);
+RunStatus read_status(const std::filesystem::path& run_folder);  // throws FormatError
+
+// The fields that tell this process from others.
+void set_own_process(RunStatus& status);
+
+enum class ProcessState { alive, gone, on_another_host };
+ProcessState process_state(const RunStatus& status);
+
+}  // namespace nibble

@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: MIT
+#include "runlog/run_tables.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/memory_info.h"
+#include "core/utc_time.h"
+
+namespace nibble {
+namespace {
+
+std::string number(double v, const char* format) {
+  return std::isfinite(v) ? fmt::format(fmt::runtime(format), v) : "-";
+}
+
+// Columns a text takes on a terminal: ideographs and their kind take two.
+size_t columns_of(const std::string& s) {
+  size_t n = 0;
+  for (const char c : s) {
+    const auto b = static_cast<unsigned char>(c);
+    if ((b & 0xc0) != 0x80) n += b >= 0xe3 && b < 0xf0 ? 2 : 1;
+  }
+  return n;
+}
+
+enum class Align { left, right };
+
+std::string padded(const std::string& s, size_t width, Align align) {
+  const std::string fill(width - std::min(width, columns_of(s)), ' ');
+  return align == Align::left ? s + fill : fill + s;
+}
+
+std::string table(const std::vector<std::vector<std::string>>& rows,
+                  const std::vector<Align>& align) {
+  std::vector<size_t> widths(align.size(), 0);
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], columns_of(row[i]));
+  }
+  std::string out;
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      line += (i == 0 ? "" : "  ") + padded(row[i], widths[i], align[i]);
+    }
+    out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return out;
+}
+
+std::string minute(const std::string& utc) {
+  return utc.size() >= 16 ? utc.substr(0, 10) + " " + utc.substr(11, 5) : utc;
+}
+
+std::string steps_text(const RunRecord& r) {
+  return r.status.steps > 0 ? fmt::format("{}/{}", r.status.last.step, r.status.steps)
+                            : fmt::format("{}", r.status.last.step);
+}
+
+std::string percent(const GateScore& g) {
+  return fmt::format("{:.4g} %", 100.0 * double(g.passed) / double(std::max<int64_t>(1, g.total)));
+}
+
+// "identity 98 %, retention 95 %"
+std::string gates_text(const RunRecord& r) {
+  std::string out;
+  if (r.gates.empty()) return "-";
+  for (const GateScore& g : r.gates.back().groups) {
+    out += (out.empty() ? "" : ", ") + g.group + " " + percent(g);
+  }
+  return out;
+}
+
+std::string held_out_text(const RunRecord& r) {
+  const RunStatus& s = r.status;
+  if (s.held_out_step == 0) return "-";
+  return fmt::format("{} at step {}, best {} at step {}", number(s.held_out_loss, "{:.4f}"),
+                     s.held_out_step, number(r.totals.best_held_out.loss, "{:.4f}"),
+                     r.totals.best_held_out.step);
+}
+
+std::string memory_text(const RunRecord& r) {
+  std::string out = format_bytes(r.memory.peak_rss_bytes);
+  if (r.memory.peak_gpu_mib > 0) {
+    out += ", GPU " + format_bytes(uint64_t(r.memory.peak_gpu_mib) << 20);
+  }
+  return out;
+}
+
+double speed_of(const RunRecord& r) {
+  return r.totals.seconds > 0 ? double(r.totals.tokens) / r.totals.seconds : kNoValue;
+}
+
+std::string state_text(const RunRecord& r) {
+  std::string out = r.state_name();
+  if (!r.status.message.empty()) out += ": " + r.status.message;
+  if (r.exit_code && *r.exit_code != 0) out += fmt::format(" (exit code {})", *r.exit_code);
+  return out + (r.pinned ? ", pinned" : "");
+}
+
+std::string lineage_text(const RunRecord& r, const Lineage& l) {
+  std::string out = l.origin.empty() ? "" : l.origin + " -> ";
+  for (auto it = l.ancestors.rbegin(); it != l.ancestors.rend(); ++it) out += *it + " -> ";
+  out += r.name;
+  for (size_t i = 0; i < l.children.size(); ++i) out += (i == 0 ? " -> " : ", ") + l.children[i];
+  return out;
+}
+
+// A reply on a terminal: no line ends and nothing a terminal obeys.
+std::string one_line(std::string text, size_t most) {
+  std::ranges::replace_if(
+      text, [](char c) { return (c >= 0 && c < 0x20) || c == 0x7f; }, ' ');
+  size_t n = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80 && ++n > most) {
+      return text.substr(0, i) + "...";
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string runs_table(const std::vector<RunRecord>& runs) {
+  std::vector<std::vector<std::string>> rows = {
+      {"run", "state", "command", "started (UTC)", "time", "steps", "loss", "held out", "gates"}};
+  for (const RunRecord& r : runs) {
+    rows.push_back({(r.pinned ? "*" : "") + r.name, r.state_name(), r.status.command,
+                    minute(r.status.started_utc), duration_text(r.seconds()), steps_text(r),
+                    number(r.status.last.smoothed_loss, "{:.4f}"),
+                    number(r.status.held_out_loss, "{:.4f}"), gates_text(r)});
+  }
+  using enum Align;
+  return table(rows, {left, left, left, left, right, right, right, right, left});
+}
+
+std::string run_text(const RunRecord& r, const Lineage& lineage,
+                     const std::vector<ReplyHistory>& replies) {
+  std::string out;
+  const auto row = [&](const char* name, const std::string& value) {
+    out += fmt::format("{:<11} {}\n", name, value);
+  };
+  row("run", r.name);
+  row("state", state_text(r));
+  row("command", r.command_line);
+  if (!r.directory.empty()) row("in", r.directory);
+  row("version", fmt::format("nibble {}{}", r.version, r.device.empty() ? "" : " on " + r.device));
+  if (r.chain) {
+    row("chain", fmt::format("{}, stage {} of {} ({})", r.chain->chain, r.chain->stage,
+                             r.chain->stages, r.chain->stage_name));
+  }
+  row("started", r.status.started_utc);
+  row("time", duration_text(r.seconds()));
+  row("steps",
+      steps_text(r) + (r.totals.skipped > 0 ? fmt::format(", {} skipped", r.totals.skipped) : ""));
+  row("loss",
+      fmt::format("first {}, smoothed {} (lowest {})", number(r.totals.first_loss, "{:.4f}"),
+                  number(r.status.last.smoothed_loss, "{:.4f}"),
+                  number(r.totals.lowest_loss, "{:.4f}")));
+  row("held out", held_out_text(r));
+  row("speed",
+      fmt::format("{} tokens/s, {} tokens", number(speed_of(r), "{:.1f}"), r.totals.tokens));
+  row("memory", memory_text(r));
+  for (const GateScores& g : r.gates) {
+    for (const GateScore& s : g.groups) {
+      row("gate", fmt::format("step {:>6}  {:<16} {}/{} ({}){}", g.step, s.group, s.passed, s.total,
+                              percent(s), s.languages.empty() ? "" : "  " + s.languages));
+    }
+  }
+  for (const std::string& c : r.collapses) row("collapse", one_line(c, 400));
+  row("lineage", lineage_text(r, lineage));
+  for (const RunFile& f : r.files) {
+    row("file", fmt::format("{:<10} {}  {}  {}", f.role,
+                            f.sha256.empty() ? std::string("not hashed") : f.sha256, f.path,
+                            format_bytes(f.bytes)));
+  }
+  if (!r.status.output.empty()) row("output", r.status.output);
+  constexpr size_t kShown = 12;
+  for (size_t i = 0; i < std::min(kShown, replies.size()); ++i) {
+    const ReplyHistory& h = replies[i];
+    row("reply", fmt::format("{} [{}] {} -> {}", h.last.passed ? "ok  " : "FAIL", h.group,
+                             one_line(h.prompt, 40), one_line(h.last.text, 60)));
+  }
+  if (replies.size() > kShown) {
+    row("", fmt::format("{} more replies in replies.jsonl", replies.size() - kShown));
+  }
+  for (const auto& [key, value] : r.config) row("setting", key + " = " + value);
+  return out;
+}
+
+bool ComparedRow::differs() const {
+  return std::ranges::any_of(values, [&](const std::string& v) { return v != values.front(); });
+}
+
+Comparison compare_runs(const std::vector<RunRecord>& runs) {
+  Comparison c;
+  for (const RunRecord& r : runs) c.runs.push_back(r.name);
+  const auto result = [&](const char* name, const auto& value) {
+    ComparedRow row{name, {}};
+    for (const RunRecord& r : runs) row.values.push_back(value(r));
+    c.results.push_back(std::move(row));
+  };
+  result("state", [](const RunRecord& r) { return r.state_name(); });
+  result("steps", steps_text);
+  result("first loss", [](const RunRecord& r) { return number(r.totals.first_loss, "{:.4f}"); });
+  result("smoothed loss",
+         [](const RunRecord& r) { return number(r.status.last.smoothed_loss, "{:.4f}"); });
+  result("lowest loss", [](const RunRecord& r) { return number(r.totals.lowest_loss, "{:.4f}"); });
+  result("held-out loss",
+         [](const RunRecord& r) { return number(r.status.held_out_loss, "{:.4f}"); });
+  result("best held out",
+         [](const RunRecord& r) { return number(r.totals.best_held_out.loss, "{:.4f}"); });
+  result("time", [](const RunRecord& r) { return duration_text(r.seconds()); });
+  result("tokens/s", [](const RunRecord& r) { return number(speed_of(r), "{:.1f}"); });
+  result("peak memory", memory_text);
+  result("device", [](const RunRecord& r) { return r.device.empty() ? "-" : r.device; });
+
+  std::vector<std::string> groups, keys, roles;
+  const auto note = [](std::vector<std::string>& list, const std::string& name) {
+    if (std::ranges::find(list, name) == list.end()) list.push_back(name);
+  };
+  for (const RunRecord& r : runs) {
+    if (!r.gates.empty()) {
+      for (const GateScore& g : r.gates.back().groups) note(groups, g.group);
+    }
+    for (const auto& [key, value] : r.config) note(keys, key);
+    for (const RunFile& f : r.files) {
+      if (f.role != "output") note(roles, f.role);
+    }
+  }
+  for (const std::string& group : groups) {
+    result(("gate " + group).c_str(), [&](const RunRecord& r) -> std::string {
+      if (r.gates.empty()) return "-";
+      const auto& list = r.gates.back().groups;
+      const auto it = std::ranges::find(list, group, &GateScore::group);
+      return it == list.end() ? "-" : percent(*it);
+    });
+  }
+  for (const std::string& key : keys) {
+    ComparedRow row{key, {}};
+    for (const RunRecord& r : runs) {
+      const auto it = std::ranges::find(r.config, key, [](const auto& p) { return p.first; });
+      row.values.push_back(it == r.config.end() ? "-" : it->second);
+    }
+    if (row.differs()) c.settings.push_back(std::move(row));
+  }
+  for (const std::string& role : roles) {
+    ComparedRow row{role, {}};
+    for (const RunRecord& r : runs) {
+      std::string hashes;
+      for (const RunFile* f : r.with_role(role)) {
+        hashes += (hashes.empty() ? "" : " ") +
+                  (f->sha256.empty() ? std::string("?") : f->sha256.substr(0, 12));
+      }
+      row.values.push_back(hashes.empty() ? "-" : hashes);
+    }
+    if (row.differs()) c.files.push_back(std::move(row));
+  }
+  return c;
+}
+
+std::string comparison_text(const Comparison& c) {
+  std::vector<Align> align(c.runs.size() + 1, Align::left);
+  const auto section = [&](const std::string& name, const std::vector<ComparedRow>& rows,
+                           const std::string& none) {
+    if (rows.empty()) return name + ": " + none + "\n";
+    std::vector<std::vector<std::string>> lines(1, {name});
+    lines[0].insert(lines[0].end(), c.runs.begin(), c.runs.end());
+    for (const ComparedRow& r : rows) {
+      std::vector<std::string> line = {"  " + r.name};
+      line.insert(line.end(), r.values.begin(), r.values.end());
+      lines.push_back(std::move(line));
+    }
+    return table(lines, align);
+  };
+  return section("results", c.results, "none") + "\n" +
+         section("settings", c.settings, "the same") + "\n" +
+         section("input files", c.files, "the same");
+}
+
+std::string comparison_json(const Comparison& c) {
+  const auto rows = [&](const std::vector<ComparedRow>& list) {
+    nlohmann::ordered_json j = nlohmann::ordered_json::object();
+    for (const ComparedRow& r : list) {
+      for (size_t i = 0; i < c.runs.size(); ++i) j[r.name][c.runs[i]] = r.values[i];
+    }
+    return j;
+  };
+  const nlohmann::ordered_json j = {{"runs", c.runs},
+                                    {"results", rows(c.results)},
+                                    {"settings_that_differ", rows(c.settings)},
+                                    {"input_files_that_differ", rows(c.files)}};
+  return j.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+namespace {
+
+// Text inside a table cell or a line of Markdown.
+std::string markdown(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\n' || c == '\r' || c == '\t') {
+      out += ' ';
+    } else {
+      if (std::string_view("\\`*_[]<>|#").find(c) != std::string_view::npos) out += '\\';
+      out += c;
+    }
+  }
+  return out;
+}
+
+// Code whatever it holds: more backticks around it than in it.
+std::string code(const std::string& text) {
+  size_t longest = 0, run = 0;
+  for (const char c : text) {
+    run = c == '`' ? run + 1 : 0;
+    longest = std::max(longest, run);
+  }
+  const std::string fence(longest + 1, '`');
+  return longest == 0 ? fence + text + fence : fence + " " + text + " " + fence;
+}
+
+}  // namespace
+
+std::string run_markdown(const RunRecord& r, const Lineage& lineage,
+                         const std::vector<ReplyHistory>& replies, size_t most_replies) {
+  std::string out = fmt::format("## {} {}\n\n", minute(r.status.started_utc), markdown(r.name));
+  const auto row = [&](const char* name, const std::string& value) {
+    out += fmt::format("- **{}**: {}\n", name, value);
+  };
+  row("State", markdown(state_text(r)));
+  row("Command", code(r.command_line));
+  row("Version",
+      markdown(fmt::format("nibble {}{}", r.version, r.device.empty() ? "" : " on " + r.device)));
+  if (r.chain) {
+    row("Chain", markdown(fmt::format("{}, stage {} of {} ({})", r.chain->chain, r.chain->stage,
+                                      r.chain->stages, r.chain->stage_name)));
+  }
+  std::string settings;
+  for (const char* key : {"lr", "seq-len", "batch-size", "accumulate", "seed", "recipe",
+                          "optimizer-state-mode", "sample-mode", "train-last-layers"}) {
+    if (const std::string v = r.setting(key); !v.empty()) {
+      settings += fmt::format("{}{} {}", settings.empty() ? "" : ", ", key, v);
+    }
+  }
+  if (!settings.empty()) row("Settings", markdown(settings));
+  row("Steps", markdown(fmt::format("{} in {}", steps_text(r), duration_text(r.seconds()))));
+  row("Loss", markdown(fmt::format(
+                  "{} -> {} (smoothed); held out {}", number(r.totals.first_loss, "{:.4f}"),
+                  number(r.status.last.smoothed_loss, "{:.4f}"), held_out_text(r))));
+  row("Peak memory", memory_text(r));
+  for (const std::string& c : r.collapses) row("Collapse", markdown(c));
+  row("Lineage", markdown(lineage_text(r, lineage)));
+  for (const RunFile& f : r.files) {
+    row(f.role.c_str(), code(f.path) + (f.sha256.empty() ? "" : " sha256 " + code(f.sha256)));
+  }
+  if (r.gates.size() > 0) {
+    const GateScores &first = r.gates.front(), &last = r.gates.back();
+    out += fmt::format("\n| gate | step {} | step {} |\n|---|---|---|\n", first.step, last.step);
+    for (const GateScore& g : last.groups) {
+      const auto it = std::ranges::find(first.groups, g.group, &GateScore::group);
+      out +=
+          fmt::format("| {} | {} | {}/{} |\n", markdown(g.group),
+                      it == first.groups.end() ? "-" : fmt::format("{}/{}", it->passed, it->total),
+                      g.passed, g.total);
+    }
+  }
+  if (!replies.empty()) out += "\n| prompt | before | after | passed |\n|---|---|---|---|\n";
+  for (size_t i = 0; i < std::min(most_replies, replies.size()); ++i) {
+    const ReplyHistory& h = replies[i];
+    out +=
+        fmt::format("| {} | {} | {} | {} |\n", markdown(h.prompt), markdown(h.first.text),
+                    h.answered_again() ? markdown(h.last.text) : "", h.last.passed ? "yes" : "no");
+  }
+  if (replies.size() > most_replies) {
+    out += fmt::format("\n{} more in replies.jsonl.\n", replies.size() - most_replies);
+  }
+  return out + "\n";
+}
+
+}  // namespace nibble
