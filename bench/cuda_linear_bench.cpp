@@ -84,13 +84,13 @@ int main(int argc, char** argv) {
   const int64_t most = *std::max_element(tokens.begin(), tokens.end());
 
   cuda::Context c(0);
-  Buffer x = cuda::allocate_device(size_t(most) * 9728 * 2, "tokens");
-  Buffer y = cuda::allocate_device(size_t(most) * 151936 * 2, "results");
-  Buffer act = cuda::allocate_device(size_t(most) * 9728 * 2, "results");
+  Buffer x = c.memory->allocate_device(size_t(most) * 9728 * 2, "tokens");
+  Buffer y = c.memory->allocate_device(size_t(most) * 151936 * 2, "results");
+  Buffer act = c.memory->allocate_device(size_t(most) * 9728 * 2, "results");
   fill_random(c, x, 0x3f);
 
   const size_t copied = size_t(1) << 30;
-  Buffer big = cuda::allocate_device(2 * copied, "copy");
+  Buffer big = c.memory->allocate_device(2 * copied, "copy");
   const double copy_ms = time_ms(c, [&] {
     NIBBLE_CUDA(cudaMemcpyAsync(big.data(), big.data() + copied, copied, cudaMemcpyDeviceToDevice,
                                 c.stream));
@@ -109,7 +109,7 @@ int main(int argc, char** argv) {
   for (const Product& p : kProducts) {
     const int layers = p.out > 100000 ? 2 : kLayers;
     const size_t bytes = cuda::packed_bytes(p.out, p.in);
-    Buffer weights = cuda::allocate_device(bytes * size_t(layers), "weights");
+    Buffer weights = c.memory->allocate_device(bytes * size_t(layers), "weights");
     fill_random(c, weights, 0x77);  // scales are then at most 0x77: no NaN, none negative
     for (int64_t n : tokens) {
       const double ms =

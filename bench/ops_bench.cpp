@@ -376,8 +376,10 @@ class Bench {
     attend(1, 64), attend(1, 512), attend(1, 4096), attend(1, 32768);
     attend(64, 64), attend(512, 512), attend(64, 4096);
     std::vector<int32_t> out(4), targets(4, 5);
-    row("argmax n=1", 4.0 * kV, kV, [&] {
-      backend_->argmax(make_tensor(out.data(), DType::i32, {1}), f32(logits, {1, kV}));
+    SampleRow greedy;
+    row("sample n=1, greedy", 4.0 * kV, kV, [&] {
+      backend_->sample(make_tensor(out.data(), DType::i32, {1}), f32(logits, {1, kV}),
+                       make_tensor(&greedy, DType::i32, {1, 16}), {}, Choice::greedy);
     });
     row("cross_entropy n=4", 16.0 * kV, 15.0 * 4 * kV, [&] {
       const Tensor ids4 = make_tensor(targets.data(), DType::i32, {4}), stats = f32(w, {4, 3});

@@ -11,7 +11,6 @@
 #include "apps/output_files.h"
 #include "apps/runtime.h"
 #include "apps/runtime_memory.h"
-#include "backends/cuda/cuda_backend.h"
 #include "core/file.h"
 #include "core/memory_info.h"
 #include "core/thread_pool.h"
@@ -160,7 +159,7 @@ json print_rows(const std::vector<BenchRow>& rows, const Ceilings& c, std::ostre
 
 // What the run's own memory was to be, and what it was.
 json print_device_memory(const Runtime& r, const EngineOptions& engine, std::ostream& out) {
-  const uint64_t weights = r.model.memory.capacity(), peak = cuda_memory().peak_bytes;
+  const uint64_t weights = r.model.memory.capacity(), peak = r.backend->device_memory().peak_bytes;
   const uint64_t cache = KvCache::bytes(r.model.config, engine.context, engine.cache);
   const uint64_t plan = weights + cache + kGpuWorkspace;
   out << fmt::format("device memory: peak {}, {} {} (weights {}, cache {}, workspace {})\n",
@@ -248,7 +247,7 @@ ExitCode run_bench(const BenchOptions& o, Io& io) {
   const EngineOptions engine = r.engine_options(cache);
   const std::vector<BenchRow> rows = measure_model(
       *r.backend, r.model, [&](int64_t batch) { return r.engine_options(cache, batch); }, plan);
-  const int whole_tokens = cuda_whole_tokens(*r.backend);
+  const DecodeWay decode = on_gpu ? Engine(*r.backend, r.model, engine).decode_way() : DecodeWay();
   if (o.brief) {
     io.out << fmt::format("{:.3f}\n", quantiles(rows.front().rates).median);
     return ExitCode::ok;
@@ -271,9 +270,8 @@ ExitCode run_bench(const BenchOptions& o, Io& io) {
   io.out << fmt::format("{}: {}\n", model, r.model.summary);
   if (on_gpu) {
     all["device_memory"] = print_device_memory(r, r.engine_options(all_caches), io.out);
-    all["one_launch_a_token"] = whole_tokens > 0;
-    io.out << fmt::format("one sequence decodes with {}\n",
-                          whole_tokens > 0 ? "one launch a token" : "a replayed graph of launches");
+    all["one_launch_a_token"] = decode.one_launch;
+    io.out << fmt::format("one sequence decodes with {}\n", decode.text);
   }
   const Ceilings ceilings = measure_ceilings(*r.backend, threads, size_t(o.buffer_mib) << 20);
   all[ceilings.bytes_name + "_bytes_per_s"] = ceilings.bytes;

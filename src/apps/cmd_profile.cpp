@@ -11,7 +11,6 @@
 #include "apps/slow_paths.h"
 #include "apps/train_options.h"
 #include "apps/train_run.h"
-#include "backends/cuda/cuda_backend.h"
 #include "core/log.h"
 #include "core/memory_info.h"
 #include "core/thread_pool.h"
@@ -240,7 +239,8 @@ void profile(const ProfileOptions& o, const ModelPaths& paths, PhaseTable& phase
                      r.grad_norm, r.tokens, r.scored, ms);
   if (r.skipped) out << fmt::format("skipped: {}\n", r.problem);
   if (!backend->memory_is_host()) {
-    out << fmt::format("device memory: peak {}\n", format_bytes(cuda_memory().peak_bytes));
+    out << fmt::format("device memory: peak {}\n",
+                       format_bytes(backend->device_memory().peak_bytes));
   }
   if (o.repeat > 0) print_repeated(o, trainer, micro, r.tokens, out);
 }

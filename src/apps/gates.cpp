@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "apps/runtime.h"
-#include "backends/cuda/cuda_backend.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "eval/probe_report.h"
@@ -161,7 +160,7 @@ EngineOptions Gates::engine_options(const TrainSettings& s, const Backend& be) {
   o.stat = s.stat;
   // As inference does it by default: gates predict what check will say of the exported file.
   const bool packed = s.recipe == Recipe::nvfp4 && s.stat == DType::f32;
-  const Device::Kind device = is_cuda(be) ? Device::cuda : Device::cpu;
+  const Device::Kind device = be.traits().device == DeviceKind::cuda ? Device::cuda : Device::cpu;
   o.activations = default_activations(device, packed);
   o.cache = default_cache(device, o.activations, s.compute);
   return o;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "backends/cuda/cuda_backend.h"
 #include "core/log.h"
 #include "core/memory_info.h"
 #include "train/inference_view.h"
@@ -15,8 +14,8 @@ namespace {
 // What a process needs beside the arenas: on a CPU itself with a tokenizer, and the panels a matrix
 // product packs one of its factors into; on a GPU what the backend takes for itself.
 uint64_t program_bytes(const Backend& be, const Config& c, const TrainSettings& s) {
-  if (is_cuda(be)) {
-    return cuda_memory().bytes + (s.memory == MemoryMode::host ? kCudaUpdateWindows : 0);
+  if (be.traits().device == DeviceKind::cuda) {
+    return be.device_memory().bytes + (s.memory == MemoryMode::host ? be.host_update_bytes() : 0);
   }
   constexpr uint64_t kProgram = 24 << 20, kLeastPanels = 8 << 20;
   constexpr uint64_t kPanelBytes = 4 * 32 * sizeof(float);  // for each row of the product's depth
@@ -26,7 +25,9 @@ uint64_t program_bytes(const Backend& be, const Config& c, const TrainSettings& 
 }
 
 // What the driver takes on a GPU after the plan was made: code of kernels and libraries, mostly.
-uint64_t reserve_of(const Backend& be) { return is_cuda(be) ? uint64_t(256) << 20 : 0; }
+uint64_t reserve_of(const Backend& be) {
+  return be.traits().device == DeviceKind::cuda ? uint64_t(256) << 20 : 0;
+}
 
 bool asked_for(MemoryChoice choice, MemoryMode mode) {
   switch (choice) {
@@ -146,7 +147,7 @@ std::string needs(const MemoryPlan& p) {
 }  // namespace
 
 uint64_t memory_budget(const Backend& be) {
-  return be.available_memory() + (is_cuda(be) ? cuda_memory().bytes : 0);
+  return be.available_memory() + be.device_memory().bytes;
 }
 
 std::string memory_flags(const MemoryPlan& p) {

@@ -240,7 +240,8 @@ Runtime open_runtime(const RuntimeOptions& o, ModelPaths paths,
     check_tokenizer_fits(*r.tokenizer, r.model.config, r.paths.tokenizer.string());
   }
   if (r.device.kind == Device::cuda) {
-    r.backend = make_cuda_backend({r.device.index, o.require_native_fp4});
+    r.backend =
+        make_cuda_backend({.device = r.device.index, .require_native_fp4 = o.require_native_fp4});
   } else {
     r.backend = make_cpu_backend(o.threads > 0 ? o.threads : default_thread_count());
   }
@@ -251,7 +252,7 @@ Runtime open_runtime(const RuntimeOptions& o, ModelPaths paths,
   log_info("compute {}, activations of linear layers {}", dtype_name(r.compute),
            r.activations == Activations::none ? "unquantised"
                                               : std::string(activations_name(r.activations)));
-  const std::string kernels = cuda_linear_kernels(*r.backend, r.compute, r.activations);
+  const std::string kernels = r.backend->linear_kernels(r.compute, r.activations);
   if (packed && !kernels.empty()) log_info("products, {}", kernels);
   const Tensor& dense = r.model.weights.block.front().qkv.dense;
   if (!kernels.empty() && dense && dense.dtype != r.compute && r.compute != DType::f32) {

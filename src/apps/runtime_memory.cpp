@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "backends/cuda/cuda_backend.h"
 #include "core/memory_info.h"
 
 namespace nibble {
@@ -73,7 +72,7 @@ MemoryNeed memory_need(const Runtime& r, const std::optional<EngineOptions>& eng
                                           activation_bytes(r.model.config, r.compute, at_once, 1));
     }
     // The backend holds a part of it already.
-    n.workspace = workspace - std::min(workspace, cuda_memory().bytes);
+    n.workspace = workspace - std::min(workspace, r.backend->device_memory().bytes);
   }
   return n;
 }

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include "backends/cpu/cpu_backend.h"
-#include "backends/cuda/cuda_backend.h"
 #include "core/log.h"
 
 namespace nibble {
@@ -35,7 +34,7 @@ std::optional<std::string> faster_on_bf16_cpu(const TrainSettings& s) {
 }
 
 void warn_of_slow_kernels(const TrainSettings& settings, const Backend& backend) {
-  if (is_cuda(backend)) {
+  if (backend.traits().device == DeviceKind::cuda) {
     if (const auto why = slow_on_cuda(settings)) log_warning("slow: {}", *why);
   } else if (cpu_multiplies_bf16_pairs()) {
     if (const auto hint = faster_on_bf16_cpu(settings)) log_info("{}", *hint);

@@ -197,8 +197,8 @@ void Backend::kv_append(KvView kv, Tensor k, Tensor v, Tensor slots) {
   do_kv_append(kv, k, v, slots);
 }
 
-void Backend::split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const HeadNorms& norms,
-                          Tensor table, Tensor slots, double eps) {
+static void check_split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const HeadNorms& norms,
+                              Tensor table, Tensor slots) {
   const Tensor &q = out.q, &k = out.k;
   require(is_act(qkv) && qkv.rank == 2 && q.rank == 3 && k.rank == 3 && q.dtype == qkv.dtype &&
               k.dtype == qkv.dtype && q.contiguous() && k.contiguous() && q.dim(0) == qkv.dim(0) &&
@@ -215,6 +215,11 @@ void Backend::split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const Hea
   require(kv.k.rank == 3 && same_shape(kv.k, kv.v) && kv.k.dtype == kv.v.dtype &&
               kv.k.dim(1) == k.dim(1) && kv.k.dim(2) == k.dim(2) && is_ids(slots, q.dim(0)),
           "split_heads", "view", kv.k, kv.v, slots);
+}
+
+void Backend::split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const HeadNorms& norms,
+                          Tensor table, Tensor slots, double eps) {
+  check_split_heads(out, kv, qkv, norms, table, slots);
   do_split_heads(out, kv, qkv, norms, table, slots, eps);
 }
 
@@ -229,7 +234,7 @@ void Backend::do_split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const 
   kv_append(kv, out.k, heads(hq + hkv, hkv), slots);
 }
 
-void Backend::attention(Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequences) {
+static void check_attention(Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequences) {
   require(is_act(q) && q.rank == 3 && out.dtype == q.dtype && same_shape(out, q), "attention",
           "shapes", out, q);
   require(kv.k.rank == 3 && same_shape(kv.k, kv.v) && kv.k.dtype == kv.v.dtype &&
@@ -240,7 +245,26 @@ void Backend::attention(Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequ
   require(!lse || (lse.rank == 2 && lse.dim(0) == q.dim(0) && lse.dim(1) == q.dim(1) &&
                    is_stat(lse, q)),
           "attention", "lse", lse, q);
+}
+
+void Backend::attention(Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequences) {
+  check_attention(out, lse, q, kv, sequences);
   do_attention(out, lse, q, kv, sequences);
+}
+
+void Backend::split_heads_attention(Tensor out, Tensor lse, const HeadSlots& heads, KvView kv,
+                                    Tensor qkv, const HeadNorms& norms, Tensor table, Tensor slots,
+                                    Tensor sequences, double eps) {
+  check_split_heads(heads, kv, qkv, norms, table, slots);
+  check_attention(out, lse, heads.q, kv, sequences);
+  do_split_heads_attention(out, lse, heads, kv, qkv, norms, table, slots, sequences, eps);
+}
+
+void Backend::do_split_heads_attention(Tensor out, Tensor lse, const HeadSlots& heads, KvView kv,
+                                       Tensor qkv, const HeadNorms& norms, Tensor table,
+                                       Tensor slots, Tensor sequences, double eps) {
+  split_heads(heads, kv, qkv, norms, table, slots, eps);
+  attention(out, lse, heads.q, kv, sequences);
 }
 
 void Backend::swiglu(Tensor out, Tensor gate, Tensor up) {
@@ -262,12 +286,6 @@ void Backend::gather_rows(Tensor out, Tensor x, Tensor rows) {
               out.dim(1) == x.dim(1) && is_ids(rows, out.dim(0)),
           "gather_rows", "shapes", out, x, rows);
   do_gather_rows(out, x, rows);
-}
-
-void Backend::argmax(Tensor out, Tensor logits) {
-  require(is_act(logits) && logits.rank == 2 && logits.dim(1) > 0 && is_ids(out, logits.dim(0)),
-          "argmax", "shapes", out, logits);
-  do_argmax(out, logits);
 }
 
 void Backend::sample(Tensor out, Tensor logits, Tensor rows, Tensor context, Choice choice) {
@@ -321,6 +339,42 @@ void Backend::do_linear_swiglu(Tensor act, Tensor gate_up, Tensor x, const Linea
   const int64_t width = act.dim(1);
   linear(gate_up, x, w, activations);
   swiglu(act, gate_up.columns(0, width), gate_up.columns(width, width));
+}
+
+void Backend::decode_step(const DecodePlan& plan, const std::function<void()>& plain) {
+  const auto weight = [&](const LinearWeight& w, int64_t out, int64_t in) {
+    check_weight("decode_step", w);
+    require(w.out == out && w.in == in, "decode_step", "weight of", w.dense, w.packed);
+  };
+  const Tensor& x = plan.x;
+  const int64_t n = x.dim(0), c = x.dim(1), d = plan.head_width;
+  const int64_t q = plan.q_heads * d, kv = plan.kv_heads * d;
+  const auto norm = [&](const Tensor& w, int64_t width) {
+    require(w.rank == 1 && w.dim(0) == width && is_stat(w, x), "decode_step", "norm", w, x);
+  };
+  require(is_act(x) && x.rank == 2 && x.contiguous() && is_ids(plan.ids, n) &&
+              is_ids(plan.positions, n) && is_ids(plan.slots, n),
+          "decode_step", "tokens", x, plan.ids, plan.positions, plan.slots);
+  require(plan.sequences.dtype == DType::i32 && plan.sequences.rank == 2 &&
+              plan.sequences.dim(0) == n && plan.sequences.dim(1) == 4,
+          "decode_step", "one new token a sequence:", plan.sequences, x);
+  require(plan.embed.rank == 2 && plan.embed.dim(1) == c, "decode_step", "embedding", plan.embed);
+  require(plan.rope.rank == 2 && plan.rope.dim(0) == n && plan.rope.dim(1) == d &&
+              is_stat(plan.rope, x) && plan.logits.rank == 2 && plan.logits.dim(0) == n,
+          "decode_step", "table and logits", plan.rope, plan.logits);
+  require(!plan.layers.empty() && plan.kv_heads > 0 && plan.q_heads % plan.kv_heads == 0,
+          "decode_step", "layers and heads of", x);
+  for (const DecodeLayer& l : plan.layers) {
+    norm(l.attn_norm, c), norm(l.ffn_norm, c), norm(l.head_norms.q, d), norm(l.head_norms.k, d);
+    weight(l.qkv, q + 2 * kv, c), weight(l.attn_out, c, q);
+    weight(l.gate_up, 2 * l.down.in, c), weight(l.down, c, l.down.in);
+    require(l.kv.k.rank == 3 && same_shape(l.kv.k, l.kv.v) && l.kv.k.dtype == l.kv.v.dtype &&
+                l.kv.k.dim(1) == plan.kv_heads && l.kv.k.dim(2) == d,
+            "decode_step", "cache", l.kv.k, l.kv.v);
+  }
+  norm(plan.final_norm, c);
+  weight(plan.head, plan.logits.dim(1), c);
+  do_decode_step(plan, plain);
 }
 
 void Backend::softmax_stats(Tensor stats, Tensor logits, Tensor targets, int64_t v_begin,

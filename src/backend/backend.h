@@ -17,7 +17,11 @@
 #include <string>
 #include <string_view>
 
+#include "backend/decode_plan.h"
+#include "backend/hand_over.h"
 #include "backend/sampling.h"
+#include "backend/traits.h"
+#include "backend/weight_views.h"
 #include "core/arena.h"
 #include "core/tensor.h"
 #include "quant/adamw.h"
@@ -25,42 +29,6 @@
 #include "quant/recipe.h"
 
 namespace nibble {
-
-// Where the keys and values of one layer live. In training it is the layer's own activations, in
-// inference the cache; both are [slots, Hkv, D] and may be strided in dimension 0.
-struct KvView {
-  Tensor k, v;
-};
-
-// Fields of one row of the sequence table, an i32 tensor [S, 4]. A sequence has q_len new tokens,
-// rows q_begin.. of the batch, whose keys are the last of kv_len slots from kv_begin on: token i
-// attends to slots kv_begin .. kv_begin + kv_len - q_len + i. So a chunk of several tokens on a
-// non-empty cache is causal inside the chunk.
-struct Sequence {
-  int32_t q_begin, q_len, kv_begin, kv_len;
-};
-static_assert(sizeof(Sequence) == 16);
-
-// W [out, in] of a linear layer in backend memory: dense, or packed NVFP4 in the backend's own
-// layout (made by pack_rows from the canonical one).
-struct LinearWeight {
-  int64_t out = 0, in = 0;
-  Tensor dense;      // [out, in] f32, bf16 or f16 (reference: act); empty when packed
-  Tensor packed;     // u8 [packed_bytes(out, in)]; empty when dense
-  Tensor row_scale;  // f32 [out] or empty: per-tensor global scales, applied to the output
-  bool is_packed() const { return bool(packed); }
-};
-
-// Packed layouts keep row ranges that begin at multiples of this contiguous (rows_of).
-constexpr int64_t kRowPanel = 64;
-
-// Outputs of split_heads. q act [N, Hq, D], k act [N, Hkv, D]; rstd stat [N Hq], [N Hkv] or empty.
-struct HeadSlots {
-  Tensor q, q_rstd, k, k_rstd;
-};
-struct HeadNorms {
-  Tensor q, k;  // f32 (or act) [D]
-};
 
 // What a backend remembers of a sequence of ops it has run before (repeat).
 class Recording {
@@ -104,6 +72,9 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string name() const = 0;  // "cpu (AVX3_DL, 2 threads)"
+  virtual BackendTraits traits() const { return {}; }
+  // Which kernels products of packed weights use, for the log; "" where there is nothing to choose.
+  virtual std::string linear_kernels(DType /*compute*/, Activations) const { return {}; }
 
   // --- Memory ---
   // Zeroed memory; DeviceError that says what was wanted and what there is when it cannot be had.
@@ -111,18 +82,21 @@ class Backend {
   virtual uint64_t available_memory() const { return UINT64_MAX; }
   virtual uint64_t available_host_memory() const { return available_memory(); }
   virtual bool memory_is_host() const { return true; }  // false: a device has memory of its own
-  void upload(Tensor dst, const void* host);            // dst contiguous
-  void download(void* host, Tensor src);                // src contiguous; waits
-  void copy(Tensor dst, Tensor src);                    // same type and shape; strides may differ
+  virtual DeviceMemory device_memory() const { return {}; }
+  // What updates of masters in Place::host take of the device's memory, once there is such memory.
+  virtual uint64_t host_update_bytes() const { return 0; }
+  void upload(Tensor dst, const void* host);  // dst contiguous
+  void download(void* host, Tensor src);      // src contiguous; waits
+  void copy(Tensor dst, Tensor src);          // same type and shape; strides may differ
   void sync() { do_sync(); }
   // Runs `ops`, a sequence of ops (no download, no sync) that is the same at every call: the same
-  // ops on the same tensors. A backend may record them and replay the recording, or run a whole
-  // token of a model as one op. Then the cache, logits and chosen tokens are those of ops(), bit
-  // for bit; activations that only ops() itself reads may hold anything. A new recording is begun
-  // by resetting the pointer.
+  // ops on the same tensors. A backend may record them and replay the recording (traits().records).
+  // A new recording is begun by resetting the pointer.
   void repeat(std::unique_ptr<Recording>& recording, const std::function<void()>& ops) {
     do_repeat(recording, ops);
   }
+  // See backend/hand_over.h; null where the backend has none.
+  virtual std::unique_ptr<HandOver> make_hand_over() { return nullptr; }
 
   // --- Weights ---
   // Bytes of an NVFP4 weight in this backend's layout.
@@ -168,14 +142,18 @@ class Backend {
   // Causal grouped-query attention with scale 1/sqrt(D): query head h reads key head h / (Hq/Hkv).
   // out, q act [N, Hq, D]; lse f32 (or act) [N, Hq] or empty; sequences i32 [S, 4].
   void attention(Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequences);
+  // split_heads, then attention over kv: out, lse as in attention. Where q_rstd and k_rstd are
+  // empty (inference) q and k are scratch: afterwards they may hold anything. Fused: default is the
+  // two.
+  void split_heads_attention(Tensor out, Tensor lse, const HeadSlots& heads, KvView kv, Tensor qkv,
+                             const HeadNorms& norms, Tensor table, Tensor slots, Tensor sequences,
+                             double eps);
   // out = silu(gate) * up. All act [N, F]; gate and up may be strided; out may alias either.
   void swiglu(Tensor out, Tensor gate, Tensor up);
   // out = a + b, act, same shape. out may alias a or b.
   void add(Tensor out, Tensor a, Tensor b);
   // out[i] = x[rows[i]]. out, x act [*, C], rows i32 [n].
   void gather_rows(Tensor out, Tensor x, Tensor rows);
-  // out[n] = index of the first largest logit. out i32 [N], logits [N, V] f32 (or act).
-  void argmax(Tensor out, Tensor logits);
   // out[n] = the token chosen from logits[n] by the rule of backend/sampling.h, -1 where there is
   // none to choose. out i32 [N], logits [N, V] f32 (or act, taken as f32), rows i32 [N, 16] (struct
   // SampleRow), context i32 [*] or empty: without it no row has a penalty.
@@ -185,13 +163,21 @@ class Backend {
   // out = x . W^T, fp32 accumulation. x act [N, in], out act or f32 [N, out].
   // Activations::none uses x as it is; int8 quantises x per 32 elements (quant/int8.h) and needs a
   // packed weight; nvfp4 quantises x per 16 elements by rule absmax (W4A4).
-  // A row's result does not depend on the other rows or on N, bit for bit: that is what makes
-  // prefill, chunks and single tokens agree.
+  // Where traits().batch_invariant(act) a row's result does not depend on the other rows or on N,
+  // bit for bit: that is what makes prefill, chunks and single tokens agree.
   void linear(Tensor out, Tensor x, const LinearWeight& w, Activations activations);
   // gate_up = x . W^T, act = silu(gate) * up of its two halves. act [N, F], gate_up [N, 2 F], both
   // of type act. Fused: default is linear, swiglu.
   void linear_swiglu(Tensor act, Tensor gate_up, Tensor x, const LinearWeight& w,
                      Activations activations);
+
+  // --- A whole step of decoding ---
+  // Runs `plan`; `plain` is the same as a sequence of ops, which is what the default calls. A
+  // backend with a better way leaves in the cache and the logits what plain() would, bit for bit;
+  // the activations plain() works in may hold anything afterwards. May be recorded.
+  void decode_step(const DecodePlan& plan, const std::function<void()>& plain);
+  // Which way decode_step takes.
+  DecodeWay decode_way(const DecodePlan& plan) const { return do_decode_way(plan); }
 
   // --- Loss ---
   // The vocabulary may come in pieces: logits [N, Vc] are columns v_begin .. v_begin + Vc.
@@ -287,8 +273,13 @@ class Backend {
   virtual void do_norm_rope(Tensor out, Tensor rstd, Tensor x, Tensor w, Tensor table, double eps);
   virtual void do_split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const HeadNorms& norms,
                               Tensor table, Tensor slots, double eps);
+  virtual void do_split_heads_attention(Tensor out, Tensor lse, const HeadSlots& heads, KvView kv,
+                                        Tensor qkv, const HeadNorms& norms, Tensor table,
+                                        Tensor slots, Tensor sequences, double eps);
   virtual void do_linear_swiglu(Tensor act, Tensor gate_up, Tensor x, const LinearWeight& w,
                                 Activations activations);
+  virtual void do_decode_step(const DecodePlan&, const std::function<void()>& plain) { plain(); }
+  virtual DecodeWay do_decode_way(const DecodePlan&) const { return {}; }
   virtual void do_repeat(std::unique_ptr<Recording>&, const std::function<void()>& ops) { ops(); }
   virtual void do_norm_rope_back(Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w,
                                  Tensor table, Accumulate accumulate_dw);
@@ -322,7 +313,6 @@ class Backend {
   virtual void do_swiglu(Tensor out, Tensor gate, Tensor up) = 0;
   virtual void do_add(Tensor out, Tensor a, Tensor b) = 0;
   virtual void do_gather_rows(Tensor out, Tensor x, Tensor rows) = 0;
-  virtual void do_argmax(Tensor out, Tensor logits) = 0;
   virtual void do_sample(Tensor out, Tensor logits, Tensor rows, Tensor context, Choice choice) = 0;
   virtual void do_linear(Tensor out, Tensor x, const LinearWeight& w, Activations activations) = 0;
   virtual void do_softmax_stats(Tensor stats, Tensor logits, Tensor targets, int64_t v_begin,

@@ -80,7 +80,6 @@ class ForwardingBackend : public Backend {
   void do_gather_rows(Tensor out, Tensor x, Tensor rows) override {
     inner_.gather_rows(out, x, rows);
   }
-  void do_argmax(Tensor out, Tensor logits) override { inner_.argmax(out, logits); }
   void do_sample(Tensor out, Tensor logits, Tensor rows, Tensor context, Choice choice) override {
     inner_.sample(out, logits, rows, context, choice);
   }

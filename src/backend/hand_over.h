@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What a backend whose ops run beside the host may offer besides: the next step of decoding is
-// enqueued before the token it goes on with is in host memory.
+// What a backend whose ops run beside the host may offer (Backend::make_hand_over): the next step
+// of decoding is enqueued before the token it goes on with is in host memory.
 #pragma once
 #include <cstdint>
-#include <memory>
 
 #include "core/tensor.h"
 
@@ -30,13 +29,6 @@ class HandOver {
   // The token that the step of this position has chosen, the last before the mark. One more step
   // may have been enqueued since: it is not waited for.
   virtual int32_t chosen_at(int64_t position) = 0;
-};
-
-// A backend that can do so is one of these, too.
-class OffersHandOver {
- public:
-  virtual ~OffersHandOver() = default;
-  virtual std::unique_ptr<HandOver> make_hand_over() = 0;
 };
 
 }  // namespace nibble

@@ -44,7 +44,6 @@ class NullBackend final : public Backend {
   void do_swiglu(Tensor, Tensor, Tensor) override { ++calls_; }
   void do_add(Tensor, Tensor, Tensor) override { ++calls_; }
   void do_gather_rows(Tensor, Tensor, Tensor) override { ++calls_; }
-  void do_argmax(Tensor, Tensor) override { ++calls_; }
   void do_sample(Tensor, Tensor, Tensor, Tensor, Choice) override { ++calls_; }
   void do_linear(Tensor, Tensor, const LinearWeight&, Activations) override { ++calls_; }
   void do_quantize_rows(const LinearWeight&, int64_t, Tensor, ScaleRule) override { ++calls_; }

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "core/error.h"
+#include "core/rng.h"
 #include "data/draw.h"
 #include "data/records.h"
 #include "tokenizer/vocabulary.h"

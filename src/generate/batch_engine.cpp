@@ -66,7 +66,7 @@ BatchEngine::BatchEngine(Backend& backend, const Model& model, const EngineOptio
       cache_(backend, model.config, checked_slots(options, model.config, sequences), options.cache),
       sequences_(size_t(sequences)),
       steps_(size_t(sequences)) {
-  if (auto* offers = dynamic_cast<OffersHandOver*>(&backend)) hand_over_ = offers->make_hand_over();
+  hand_over_ = backend.make_hand_over();
 }
 
 const BatchEngine::OneSequence& BatchEngine::at(int64_t sequence) const {
@@ -239,6 +239,8 @@ BatchEngine::StepSlots BatchEngine::make_step_slots(Arena& arena, int64_t n) con
   s.batch = tables.batch;
   s.out = arena.take(DType::i32, {n});
   s.acts = make_acts(arena, model_.config, {n, n, options_.compute, options_.stat, Keep::none});
+  s.plan = decode_plan(model_.config, model_.weights, s.batch, s.acts, cache_.views(),
+                       options_.activations);
   return s;
 }
 
@@ -279,9 +281,17 @@ void BatchEngine::upload_tables(StepSlots& slots, std::span<const DecodeStep> st
 }
 
 void BatchEngine::enqueue(StepSlots& slots, Ops ops) {
-  backend_.repeat(slots.recordings[size_t(ops)], [&] {
+  const auto plain = [&] {
     forward(backend_, model_.config, model_.weights, slots.batch, slots.acts, cache_.views(),
             options_.activations, {model_.weights_needed, {}});
+  };
+  backend_.repeat(slots.recordings[size_t(ops)], [&] {
+    // Weights that are made layer by layer are not all there at once, as a plan says they are.
+    if (model_.weights_needed) {
+      plain();
+    } else {
+      backend_.decode_step(slots.plan, plain);
+    }
     backend_.sample(slots.out, slots.acts.logits, slots.rows,
                     ops == Ops::penalised ? history() : Tensor{},
                     ops == Ops::greedy ? Choice::greedy : Choice::any);

@@ -61,6 +61,9 @@ class BatchEngine {
   // can do that; when something else comes, it is forgotten.
   std::span<const int32_t> step(std::span<const DecodeStep> steps, Follow follow = Follow::unknown);
 
+  // How the backend takes a step of n sequences through the model (Backend::decode_way).
+  DecodeWay decode_way(int64_t n) { return backend_.decode_way(step_slots(n).plan); }
+
   // The logits of the last feed (one row), or of the last step (a row for each): [rows, V]. Those
   // of a step behind which another was begun are computed again, while its token is there.
   std::vector<float> logits();
@@ -98,6 +101,7 @@ class BatchEngine {
     Tensor out;     // i32 [n]
     Batch batch;
     Acts acts;
+    DecodePlan plan;
     std::array<std::unique_ptr<Recording>, 3> recordings;  // by Ops
   };
 

@@ -29,6 +29,7 @@ class Engine {
     const DecodeStep step{0, id, options, draw};
     return core_.step(std::span(&step, 1), follow)[0];
   }
+  DecodeWay decode_way() { return core_.decode_way(1); }
   // The logits [V] after the last token, brought to host memory; valid until the next call.
   std::span<const float> logits() { return logits_ = core_.logits(); }
 

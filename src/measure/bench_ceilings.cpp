@@ -5,7 +5,6 @@
 #include <chrono>
 #include <vector>
 
-#include "backends/cuda/cuda_backend.h"
 #include "core/half.h"
 #include "core/rng.h"
 #include "core/thread_pool.h"
@@ -39,7 +38,7 @@ double best_seconds(Backend& be, int passes, F&& work) {
 
 Ceilings measure_ceilings(Backend& be, int threads, size_t buffer) {
   Ceilings c;
-  if (is_cuda(be)) {
+  if (be.traits().device == DeviceKind::cuda) {
     const int64_t n = matrix_size_that_fits(be, 8192);
     c = {copy_bandwidth(be, copy_size_that_fits(be, buffer), 7), matrix_peak(be, n, 7), "copy",
          "GEMM", ""};

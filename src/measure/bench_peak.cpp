@@ -4,7 +4,7 @@
 #include "backends/cpu/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "apps/bench_peak.cpp"
+#define HWY_TARGET_INCLUDE "measure/bench_peak.cpp"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 

@@ -27,11 +27,10 @@ void block_forward(Backend& be, const Config& c, const BlockWeights& w, const Ba
   be.note("attn_norm", layer, a.n1);
   linear_forward(be, a.qkv, a.n1, w.qkv, act);
   be.note("qkv", layer, a.qkv);
-  be.split_heads({a.q, a.q_rstd, a.k, a.k_rstd}, kv, a.qkv, {w.q_norm, w.k_norm}, rope, b.slots,
-                 c.rms_eps);
+  be.split_heads_attention(a.att, a.lse, {a.q, a.q_rstd, a.k, a.k_rstd}, kv, a.qkv,
+                           {w.q_norm, w.k_norm}, rope, b.slots, b.sequences, c.rms_eps);
   be.note("q", layer, a.q);
   be.note("k", layer, a.k);
-  be.attention(a.att, a.lse, a.q, kv, b.sequences);
   be.note("attn", layer, a.att);
   linear_forward(be, tmp, a.att.view({n, c.Hq * c.D}), w.attn_out, act);
   be.note("attn_out", layer, tmp);
@@ -123,6 +122,32 @@ void forward(Backend& be, const Config& c, const Weights& w, const Batch& b, Act
   if (b.outputs() == 0) return;
   linear_forward(be, a.logits, a.n_out, w.head, act);
   be.note("logits", -1, a.logits);
+}
+
+DecodePlan decode_plan(const Config& c, const Weights& w, const Batch& b, const Acts& a,
+                       std::span<const KvView> kv, Activations act) {
+  DecodePlan plan;
+  plan.ids = b.ids, plan.positions = b.positions, plan.slots = b.slots;
+  plan.sequences = b.sequences;
+  plan.embed = w.embed;
+  for (int64_t l = 0; l < c.L; ++l) {
+    const BlockWeights& block = w.block[size_t(l)];
+    plan.layers.push_back({block.attn_norm,
+                           block.qkv,
+                           {block.q_norm, block.k_norm},
+                           block.attn_out,
+                           block.ffn_norm,
+                           block.gate_up,
+                           block.down,
+                           kv[size_t(l)]});
+  }
+  plan.final_norm = w.final_norm;
+  plan.head = w.head;
+  plan.x = a.x[0], plan.rope = a.rope, plan.logits = a.logits;
+  plan.q_heads = c.Hq, plan.kv_heads = c.Hkv, plan.head_width = c.D;
+  plan.rope_theta = c.rope_theta, plan.eps = c.rms_eps;
+  plan.activations = act;
+  return plan;
 }
 
 void backward(Backend& be, const Config& c, const Weights& w, const Batch& b, Acts& a,

@@ -34,6 +34,11 @@ void forward(Backend& backend, const Config& config, const Weights& weights, con
              Acts& acts, std::span<const KvView> kv, Activations activations,
              const PassHooks& hooks = {});
 
+// What `forward` does with a batch of one new token a sequence, as a value for
+// Backend::decode_step. Nothing of it may move while the plan is used.
+DecodePlan decode_plan(const Config& config, const Weights& weights, const Batch& batch,
+                       const Acts& acts, std::span<const KvView> kv, Activations activations);
+
 // The views training attends over: each layer's own keys and values.
 std::vector<KvView> kv_of_acts(Acts& acts, const Config& config);
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "backends/cuda/cuda_backend.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
@@ -28,20 +27,21 @@ nlohmann::ordered_json sample_json(const MemorySample& s) {
 
 void MemoryReport::fill(MemorySample& sample) const {
   sample.rss_mib = mib(process_resident_bytes());
-  if (source_ == MemorySource::host) {
+  const DeviceMemory device = source_.device ? source_.device() : DeviceMemory();
+  if (!source_.gpu) {
     const MemoryInfo system = system_memory();
     // Where CPU and GPU share memory, what the GPU was given may not count as the process's.
-    sample.pid_mib = sample.rss_mib + mib(cuda_memory().bytes);
+    sample.pid_mib = sample.rss_mib + mib(device.bytes);
     sample.total_mib =
         mib(system.total_bytes - std::min(system.available_bytes, system.total_bytes));
     return;
   }
-  sample.pid_mib = mib(cuda_memory().bytes);
-  sample.total_mib = mib(cuda_used_memory());
+  sample.pid_mib = mib(device.bytes);
+  sample.total_mib = mib(device.used_by_all);
 }
 
 MemoryReport::MemoryReport(MemorySource source)
-    : source_(source), created_utc_(utc_text(std::chrono::system_clock::now())) {
+    : source_(std::move(source)), created_utc_(utc_text(std::chrono::system_clock::now())) {
   samples_.reserve(kMostSamples);
 }
 
@@ -82,7 +82,7 @@ std::string MemoryReport::json() const {
   nlohmann::ordered_json j = {{"Pid", ::getpid()},
                               {"CreatedUtc", created_utc_},
                               {"Samples", nlohmann::ordered_json::array()},
-                              {"Source", source_ == MemorySource::gpu ? "gpu" : "host"},
+                              {"Source", source_.gpu ? "gpu" : "host"},
                               {"SampledEverySteps", every_steps_}};
   for (const MemorySample& s : samples_) j["Samples"].push_back(sample_json(s));
   if (peak_) j["Peak"] = sample_json(*peak_);

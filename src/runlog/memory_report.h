@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,11 +13,15 @@
 
 namespace nibble {
 
-// What PidMemoryMiB and TotalMemoryMiB speak of: memory of the GPU (what this process has allocated
+// What PidMemoryMiB and TotalMemoryMiB speak of: memory of the GPU (what the run has allocated
 // there, and what is in use in all), or RAM where no GPU takes part.
-enum class MemorySource { host, gpu };
+struct MemorySource {
+  bool gpu = false;
+  std::function<DeviceMemory()> device;  // asked at every sample; empty: there is none
+};
+// The backend must live as long as samples are taken.
 inline MemorySource memory_source(const Backend& backend) {
-  return backend.memory_is_host() ? MemorySource::host : MemorySource::gpu;
+  return {!backend.memory_is_host(), [&backend] { return backend.device_memory(); }};
 }
 
 struct MemorySample {
@@ -30,15 +35,15 @@ struct MemorySample {
 
 class MemoryReport {
  public:
-  explicit MemoryReport(MemorySource source = MemorySource::host);
-  void set_source(MemorySource source) { source_ = source; }  // once the device is known
+  explicit MemoryReport(MemorySource source = {});
+  void set_source(MemorySource source) { source_ = std::move(source); }  // once the device is known
 
   void sample(std::string_view phase, int64_t epoch, int64_t step_in_epoch, int64_t global_step);
   void set_arenas(TrainArenas& arenas);  // as they are now
   std::string json() const;
   void write(const std::filesystem::path& file) const;  // makes its directory; throws FormatError
   const std::vector<MemorySample>& samples() const { return samples_; }
-  MemorySource source() const { return source_; }
+  bool of_gpu() const { return source_.gpu; }
   const std::optional<MemorySample>& peak() const { return peak_; }
   struct ArenaSize {
     std::string name;

@@ -55,7 +55,7 @@ std::string command_text() {
 RunRecorder::RunRecorder(fs::path folder, std::string command, const std::string& config,
                          int64_t steps, MemorySource memory)
     : folder_(std::move(folder)),
-      memory_(memory),
+      memory_(std::move(memory)),
       last_step_(Clock::now()),
       last_plots_(last_step_) {
   std::error_code ec;
@@ -107,7 +107,7 @@ void RunRecorder::write_record() {
   }
   record_.memory = {};
   record_.memory.peak_rss_bytes = process_peak_bytes();
-  if (memory_.source() == MemorySource::gpu && memory_.peak()) {
+  if (memory_.of_gpu() && memory_.peak()) {
     record_.memory.peak_gpu_mib = memory_.peak()->pid_mib;
   }
   for (const auto& a : memory_.arena_sizes()) {
@@ -200,7 +200,7 @@ void RunRecorder::exported(const fs::path& model) {
 }
 
 void RunRecorder::write_plots_and_memory() {
-  if (memory_.source() == MemorySource::gpu) {
+  if (memory_.of_gpu()) {
     series_.gpu_mib = ThinnedSeries();
     for (const MemorySample& m : memory_.samples()) {
       if (m.global_step > 0) series_.gpu_mib.add(double(m.global_step), double(m.pid_mib));

@@ -32,7 +32,7 @@ class RunRecorder {
  public:
   // `folder` from create_run_folder; `config` is Io::config. Throws FormatError.
   RunRecorder(std::filesystem::path folder, std::string command, const std::string& config,
-              int64_t steps, MemorySource memory = MemorySource::host);
+              int64_t steps, MemorySource memory = {});
   ~RunRecorder();  // a run that did not finish() has failed
   RunRecorder(const RunRecorder&) = delete;
   RunRecorder& operator=(const RunRecorder&) = delete;

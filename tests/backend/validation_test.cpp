@@ -28,6 +28,23 @@ LinearWeight packed(const Backend& b, int64_t out, int64_t in) {
   return w;
 }
 
+// One token each of two sequences through two layers: 16 wide, two heads and one of keys, 8 wide.
+DecodePlan small_plan() {
+  DecodePlan p;
+  p.ids = p.positions = p.slots = i32({2});
+  p.sequences = i32({2, 4});
+  p.embed = f32({32, 16});
+  const DecodeLayer layer{
+      f32({16}), dense(32, 16), {f32({8}), f32({8})}, dense(16, 16),
+      f32({16}), dense(48, 16), dense(16, 24),        {f32({9, 1, 8}), f32({9, 1, 8})}};
+  p.layers = {layer, layer};
+  p.final_norm = f32({16});
+  p.head = dense(32, 16);
+  p.x = f32({2, 16}), p.rope = f32({2, 8}), p.logits = f32({2, 32});
+  p.q_heads = 2, p.kv_heads = 1, p.head_width = 8;
+  return p;
+}
+
 // A call of adamw_step that is right but for what `change` does to it.
 struct StepCall {
   Tensor master = f32({4, 64}), grad = f32({4, 64});
@@ -146,9 +163,23 @@ std::vector<BadCall> bad_calls() {
        [](Backend& b) {
          b.sample(i32({1}), f32({1, (1 << 20) + 1}), i32({1, 16}), {}, Choice::any);
        }},
-      {"argmax", "one id per row",
+      {"decode_step", "two tokens of one sequence",
        [](Backend& b) {
-         b.argmax(i32({2}), f32({3, 8}));
+         DecodePlan p = small_plan();
+         p.sequences = i32({1, 4});
+         b.decode_step(p, [] {});
+       }},
+      {"decode_step", "a cache of other heads",
+       [](Backend& b) {
+         DecodePlan p = small_plan();
+         p.layers[1].kv = {f32({9, 4, 8}), f32({9, 4, 8})};
+         b.decode_step(p, [] {});
+       }},
+      {"decode_step", "a projection too narrow",
+       [](Backend& b) {
+         DecodePlan p = small_plan();
+         p.layers[0].attn_out = dense(16, 8);
+         b.decode_step(p, [] {});
        }},
       {"linear", "input width",
        [](Backend& b) {

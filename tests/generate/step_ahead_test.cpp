@@ -59,18 +59,15 @@ class Counted final : public HandOver {
   int& count_;
 };
 
-class HandsOver final : public ForwardingBackend, public OffersHandOver {
+class HandsOver final : public ForwardingBackend {
  public:
-  explicit HandsOver(Backend& inner)
-      : ForwardingBackend(inner), device_(dynamic_cast<OffersHandOver*>(&inner)) {}
+  using ForwardingBackend::ForwardingBackend;
   std::unique_ptr<HandOver> make_hand_over() override {
-    return std::make_unique<Counted>(
-        device_ ? device_->make_hand_over() : std::make_unique<HostHandOver>(*this), count);
+    std::unique_ptr<HandOver> of_device = inner_.make_hand_over();
+    if (!of_device) of_device = std::make_unique<HostHandOver>(*this);
+    return std::make_unique<Counted>(std::move(of_device), count);
   }
   int count = 0;
-
- private:
-  OffersHandOver* device_;
 };
 
 class AheadEngine : public testing::Test {

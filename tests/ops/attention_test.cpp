@@ -218,5 +218,74 @@ TEST(Attention, FutureKeysMayBeAnything) {
   });
 }
 
+// Fused with split_heads it has the bits of the two ops: one new token each of few and of many
+// sequences, more tokens than sequences, and training, which keeps q and k.
+TEST(Attention, WithHeadsHasTheBitsOfTheTwoOps) {
+  Both b;
+  struct Shape {
+    int64_t sequences, tokens_each, hq, hkv, d, past;
+  };
+  on_every_target_and_type([&](DType act) {
+    for (const Shape& s :
+         {Shape{1, 1, 4, 2, 128, 9}, Shape{40, 1, 16, 8, 128, 70}, Shape{33, 1, 32, 4, 128, 0},
+          Shape{20, 3, 16, 8, 128, 5}, Shape{3, 1, 4, 2, 32, 17}}) {
+      for (const bool training : {false, true}) {
+        SCOPED_TRACE(::testing::Message() << s.sequences << " sequences, " << training);
+        const int64_t n = s.sequences * s.tokens_each, kv_len = s.past + s.tokens_each;
+        if (training && s.past > 0) continue;
+        Operand qkv(act, {n, (s.hq + 2 * s.hkv) * s.d});
+        Operand norm_q(DType::f32, {s.d}), norm_k(DType::f32, {s.d});
+        Operand table(DType::f32, {n, s.d}), positions(DType::i32, {n}), slots(DType::i32, {n});
+        Operand sequences(DType::i32, {s.sequences, 4});
+        qkv.normal(1, 3.0), norm_q.normal(2), norm_k.normal(3);
+        positions.fill([&](int64_t i) { return double(s.past + i % s.tokens_each); });
+        slots.fill([&](int64_t i) {
+          return double(i / s.tokens_each * kv_len + s.past + i % s.tokens_each);
+        });
+        sequences.fill([&](int64_t i) {
+          const int64_t q = i / 4;
+          return double(
+              std::array{q * s.tokens_each, s.tokens_each, q * kv_len, kv_len}[size_t(i % 4)]);
+        });
+        b.cpu->rope_table(table.cpu, positions.cpu, 1e4);
+        struct Results {
+          Operand q, k, q_rstd, k_rstd, cache_k, cache_v, out, lse;
+        } fused, plain;
+        for (Results* r : {&fused, &plain}) {
+          r->q = Operand(act, {n, s.hq, s.d}), r->k = Operand(act, {n, s.hkv, s.d});
+          r->q_rstd = Operand(DType::f32, {n * s.hq}), r->k_rstd = Operand(DType::f32, {n * s.hkv});
+          r->cache_k = Operand(act, {s.sequences * kv_len, s.hkv, s.d}, 16);
+          r->cache_v = Operand(act, {s.sequences * kv_len, s.hkv, s.d}, 16);
+          r->out = Operand(act, {n, s.hq, s.d}), r->lse = Operand(DType::f32, {n, s.hq});
+          r->cache_k.normal(5), r->cache_v.normal(6);
+        }
+        const auto heads = [&](Results& r) {
+          return training ? HeadSlots{r.q.cpu, r.q_rstd.cpu, r.k.cpu, r.k_rstd.cpu}
+                          : HeadSlots{r.q.cpu, {}, r.k.cpu, {}};
+        };
+        const auto kv = [&](Results& r) {
+          const Tensor v = qkv.cpu.columns((s.hq + s.hkv) * s.d, s.hkv * s.d);
+          return training ? KvView{r.k.cpu, v.split_inner({n, s.hkv, s.d})}
+                          : KvView{r.cache_k.cpu, r.cache_v.cpu};
+        };
+        const HeadNorms norms{norm_q.cpu, norm_k.cpu};
+        b.cpu->split_heads_attention(fused.out.cpu, training ? fused.lse.cpu : Tensor{},
+                                     heads(fused), kv(fused), qkv.cpu, norms, table.cpu, slots.cpu,
+                                     sequences.cpu, 1e-6);
+        b.cpu->split_heads(heads(plain), kv(plain), qkv.cpu, norms, table.cpu, slots.cpu, 1e-6);
+        b.cpu->attention(plain.out.cpu, training ? plain.lse.cpu : Tensor{}, plain.q.cpu, kv(plain),
+                         sequences.cpu);
+        EXPECT_EQ(fused.out.bytes(), plain.out.bytes());
+        EXPECT_EQ(fused.cache_k.bytes(), plain.cache_k.bytes());
+        EXPECT_EQ(fused.cache_v.bytes(), plain.cache_v.bytes());
+        if (!training) continue;
+        EXPECT_EQ(fused.q.bytes(), plain.q.bytes());
+        EXPECT_EQ(fused.k.bytes(), plain.k.bytes());
+        EXPECT_EQ(fused.lse.bytes(), plain.lse.bytes());
+      }
+    }
+  });
+}
+
 }  // namespace
 }  // namespace nibble::test

@@ -90,6 +90,7 @@ TEST(CpuMemory, SteadyStateAllocatesNothing) {
   ids.fill([](int64_t i) { return double(i); }),
       positions.fill([](int64_t i) { return double(i); });
   table.fill([](int64_t i) { return std::array{0.0, 20.0, 0.0, 90.0}[size_t(i)]; });
+  std::vector<SampleRow> choices(20);
   const LinearWeight dense_w = dense_weight(dense.cpu);
   const Tensor q = x.cpu.split_inner({20, 4, 64});
   const auto step = [&] {
@@ -105,7 +106,8 @@ TEST(CpuMemory, SteadyStateAllocatesNothing) {
     }
     backend->linear(out.cpu, x.cpu, dense_w, Activations::none);
     backend->swiglu(out.cpu, out.cpu, out.cpu);
-    backend->argmax(best.cpu, out.cpu);
+    backend->sample(best.cpu, out.cpu, make_tensor(choices.data(), DType::i32, {20, 16}), {},
+                    Choice::greedy);
     backend->softmax_stats(stats.cpu, out.cpu, ids.cpu, 0, Accumulate::no);
     backend->cross_entropy(loss.cpu, stats.cpu, ids.cpu);
     backend->cross_entropy_back(out.cpu, out.cpu, stats.cpu, ids.cpu, 0, 0.1);

@@ -174,18 +174,6 @@ class RefBackend final : public Backend {
     }
   }
 
-  void do_argmax(Tensor out, Tensor logits) override {
-    for (int64_t n = 0; n < logits.dim(0); ++n) {
-      int64_t best = 0;
-      double largest = -std::numeric_limits<double>::infinity();
-      for (int64_t v = 0; v < logits.dim(1); ++v) {
-        const double z = ref::real_part(logits.row<T>(n)[v]);
-        if (z > largest) largest = z, best = v;
-      }
-      out.as<int32_t>()[n] = int32_t(best);
-    }
-  }
-
   void do_sample(Tensor out, Tensor logits, Tensor rows, Tensor context, Choice) override {
     ref::sample<T>(out, logits, rows, context);
   }

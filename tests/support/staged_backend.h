@@ -192,6 +192,17 @@ class StagedBackend final : public Backend {
       d.attention(s(out), s(lse), s(q), s(kv), s(sequences));
     });
   }
+  void do_split_heads_attention(Tensor out, Tensor lse, const HeadSlots& h, KvView kv, Tensor qkv,
+                                const HeadNorms& norms, Tensor table, Tensor slots,
+                                Tensor sequences, double eps) override {
+    staged({out, lse, h.q, h.q_rstd, h.k, h.k_rstd, kv.k, kv.v, qkv, norms.q, norms.k, table, slots,
+            sequences},
+           [&](const Staging& s, Backend& d) {
+             d.split_heads_attention(s(out), s(lse), {s(h.q), s(h.q_rstd), s(h.k), s(h.k_rstd)},
+                                     s(kv), s(qkv), {s(norms.q), s(norms.k)}, s(table), s(slots),
+                                     s(sequences), eps);
+           });
+  }
   void do_swiglu(Tensor out, Tensor gate, Tensor up) override {
     staged({out, gate, up},
            [&](const Staging& s, Backend& d) { d.swiglu(s(out), s(gate), s(up)); });
@@ -202,9 +213,6 @@ class StagedBackend final : public Backend {
   void do_gather_rows(Tensor out, Tensor x, Tensor rows) override {
     staged({out, x, rows},
            [&](const Staging& s, Backend& d) { d.gather_rows(s(out), s(x), s(rows)); });
-  }
-  void do_argmax(Tensor out, Tensor logits) override {
-    staged({out, logits}, [&](const Staging& s, Backend& d) { d.argmax(s(out), s(logits)); });
   }
   void do_sample(Tensor out, Tensor logits, Tensor rows, Tensor context, Choice choice) override {
     staged({out, logits, rows, context}, [&](const Staging& s, Backend& d) {

@@ -92,10 +92,6 @@ class CpuBackend final : public Backend {
     check(x);
     cpu::gather_rows(c_.pool, out, x, rows);
   }
-  void do_argmax(Tensor out, Tensor logits) override {
-    check(logits);
-    cpu::argmax(c_.pool, out, logits);
-  }
   void do_sample(Tensor out, Tensor logits, Tensor rows, Tensor context, Choice choice) override {
     check(logits);
     cpu::sample(c_.pool, out, logits, rows, context, choice);

@@ -3,27 +3,12 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
-#include <map>
-#include <mutex>
 
 #include "backends/cuda/cuda_backend.h"
-#include "core/memory_info.h"
 
 namespace nibble {
 namespace cuda {
 namespace {
-
-std::mutex memory_mutex;
-CudaMemory held;
-std::map<const std::byte*, size_t> pinned;  // by address
-
-void count(int64_t n_bytes) {
-  const std::lock_guard lock(memory_mutex);
-  held.bytes = uint64_t(int64_t(held.bytes) + n_bytes);
-  held.peak_bytes = std::max(held.peak_bytes, held.bytes);
-  held.allocations += n_bytes > 0;
-}
 
 int attribute(cudaDeviceAttr which, int device) {
   int value = 0;
@@ -43,71 +28,14 @@ void fail(cublasStatus_t status, const char* call, const char* file, int line) {
   throw_device("cuBLASLt status {} from {} at {}:{}", int(status), call, file, line);
 }
 
-Buffer allocate_device(size_t n_bytes, std::string_view what) {
-  if (n_bytes == 0) return Buffer();
-  void* p = nullptr;
-  const cudaError_t error = cudaMalloc(&p, n_bytes);
-  if (error == cudaErrorMemoryAllocation) {
-    cudaGetLastError();
-    size_t free = 0, total = 0;
-    NIBBLE_CUDA(cudaMemGetInfo(&free, &total));
-    throw_device(
-        "out of GPU memory: {} wanted for {}, {} of {} free, {} held by this process. A smaller "
-        "model, context or batch needs less; --device cpu uses the machine's memory.",
-        format_bytes(n_bytes), what, format_bytes(free), format_bytes(total),
-        format_bytes(cuda_memory().bytes));
-  }
-  check(error, "cudaMalloc", __FILE__, __LINE__);
-  count(int64_t(n_bytes));
-  Buffer buffer(static_cast<std::byte*>(p), n_bytes, [](std::byte* data, size_t size) {
-    cudaFree(data);
-    count(-int64_t(size));
-  });
-  NIBBLE_CUDA(cudaMemset(p, 0, n_bytes));
-  // The stream of a context does not wait for the default stream's memset.
-  NIBBLE_CUDA(cudaStreamSynchronize(nullptr));
-  return buffer;
-}
-
-Buffer allocate_pinned(size_t n_bytes, std::string_view what) {
-  if (n_bytes == 0) return Buffer();
-  void* p = nullptr;
-  const cudaError_t error = cudaHostAlloc(&p, n_bytes, cudaHostAllocPortable);
-  if (error != cudaSuccess) {
-    cudaGetLastError();
-    throw_device("{} of page-locked memory for {} cannot be had ({}); {} are available",
-                 format_bytes(n_bytes), what, cudaGetErrorString(error),
-                 format_bytes(system_memory().available_bytes));
-  }
-  std::memset(p, 0, n_bytes);
-  {
-    const std::lock_guard lock(memory_mutex);
-    pinned[static_cast<const std::byte*>(p)] = n_bytes;
-  }
-  return Buffer(static_cast<std::byte*>(p), n_bytes, [](std::byte* data, size_t) {
-    {
-      const std::lock_guard lock(memory_mutex);
-      pinned.erase(data);
-    }
-    cudaFreeHost(data);
-  });
-}
-
-bool is_pinned(const void* p) {
-  const std::lock_guard lock(memory_mutex);
-  auto after = pinned.upper_bound(static_cast<const std::byte*>(p));
-  if (after == pinned.begin()) return false;
-  --after;
-  return static_cast<const std::byte*>(p) < after->first + after->second;
-}
-
 // Library handles, members of Context, belong to the device that is current when they are made.
 static int select_device(int index) {
-  NIBBLE_CUDA(cudaSetDevice(index));
+  make_current(index);
   return index;
 }
 
-Context::Context(int index) : device(select_device(index)) {
+Context::Context(int index)
+    : device(select_device(index)), memory(std::make_shared<MemoryAccount>(index)) {
   device_capability = 10 * attribute(cudaDevAttrComputeCapabilityMajor, device) +
                       attribute(cudaDevAttrComputeCapabilityMinor, device);
   capability = std::min(device_capability, compiled_capability());
@@ -115,20 +43,20 @@ Context::Context(int index) : device(select_device(index)) {
   cooperative = attribute(cudaDevAttrCooperativeLaunch, device) != 0;
   shared_per_block = size_t(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
   l2_bytes = size_t(attribute(cudaDevAttrL2CacheSize, device));
-  scratch_ = allocate_device(kScratchBytes + kBlasBytes + kCounters * sizeof(unsigned), "scratch");
+  scratch_ =
+      memory->allocate_device(kScratchBytes + kBlasBytes + kCounters * sizeof(unsigned), "scratch");
   NIBBLE_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   const auto is_on = [](const char* name) {
     const char* flag = std::getenv(name);
     return flag && flag[0] == '1';
   };
   sync_each_op = is_on("NIBBLE_SYNC_EACH_OP");
-  // Where a multiprocessor has the shared memory for it; by itself where it was measured.
-  const char* one_launch = std::getenv("NIBBLE_ONE_LAUNCH");
-  one_launch_a_token = capability >= 90 && shared_per_block >= size_t(200) << 10 &&
-                       (one_launch ? one_launch[0] == '1' : capability == 90);
+  // Where it was measured, and a multiprocessor has the shared memory for it.
+  token_kernel = capability == 90 && shared_per_block >= size_t(200) << 10;
 }
 
 Context::~Context() {
+  cudaSetDevice(device);
   cudaStreamSynchronize(stream);
   cudaStreamDestroy(stream);
 }
@@ -139,19 +67,6 @@ void Context::finish(const char* op) const {
 }
 
 }  // namespace cuda
-
-CudaMemory cuda_memory() {
-  const std::lock_guard lock(cuda::memory_mutex);
-  return cuda::held;
-}
-
-uint64_t cuda_used_memory() {
-  size_t free = 0, total = 0;
-  if (cuda_memory().allocations == 0) return 0;  // asking would make a context
-  if (cudaMemGetInfo(&free, &total) == cudaSuccess) return total - free;
-  cudaGetLastError();
-  return 0;
-}
 
 CudaSupport cuda_support() {
   CudaSupport s;

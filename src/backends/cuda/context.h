@@ -4,21 +4,17 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <tuple>
 #include <unordered_map>
 
 #include "backends/cuda/blas_lt.h"
 #include "backends/cuda/check.h"
 #include "backends/cuda/kernels/linear/blas_gemm.h"
-#include "core/arena.h"
+#include "backends/cuda/memory.h"
 
 namespace nibble::cuda {
-
-// A cudaMalloc with an owner, counted in cuda_memory(). Zeroed.
-Buffer allocate_device(size_t n_bytes, std::string_view what);
-// Memory of the host that the device reaches, too, under the same address. Zeroed.
-Buffer allocate_pinned(size_t n_bytes, std::string_view what);
-bool is_pinned(const void* p);  // made by allocate_pinned
 
 // What the driver said of a kernel on this device.
 struct KernelLimits {
@@ -27,13 +23,19 @@ struct KernelLimits {
   std::array<int, kMaxCluster + 1> clusters = {};  // resident at once, by size; [1] == 0: not asked
 };
 
+// cuBLASLt's choices for products of NVFP4 with NVFP4, by rows of the weight and of x, width,
+// stride and type of the result.
+using Fp4Algorithms =
+    std::map<std::tuple<int64_t, int64_t, int64_t, int64_t, DType>, cublasLtMatmulAlgo_t>;
+
 struct Context {
   explicit Context(int device);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
-  int device = 0;
+  const int device;
+  const std::shared_ptr<MemoryAccount> memory;
   int device_capability = 0;  // 90 for 9.0
   // What our kernels were compiled for: the device's own, or less where the driver compiles them
   // from older code, which has no clusters and no dependent launches then.
@@ -45,6 +47,7 @@ struct Context {
   cudaStream_t stream = nullptr;
   BlasLt blas;
   std::unique_ptr<GemmPlans> gemm_plans = std::make_unique<GemmPlans>(blas);
+  std::unique_ptr<Fp4Algorithms> fp4_algorithms = std::make_unique<Fp4Algorithms>();
 
   // Scratch of the op that is being enqueued: ops follow each other on one stream, so each may use
   // all of it. Ops with larger needs work in pieces.
@@ -60,13 +63,14 @@ struct Context {
     return reinterpret_cast<unsigned*>(scratch_.data() + kScratchBytes + kBlasBytes);
   }
 
+  void make_current() const { cuda::make_current(device); }  // of the calling thread
   // After the launches of an op: throws what went wrong; waits with NIBBLE_SYNC_EACH_OP=1.
   void finish(const char* op) const;
   bool sync_each_op = false;
   bool capturing = false;  // a graph is being recorded: nothing may wait
-  // A recorded token may become one launch (docs/adr/0012): NIBBLE_ONE_LAUNCH=0 or 1, or compute
-  // capability 9.0.
-  bool one_launch_a_token = false;
+  // This device can run a token as one launch (docs/adr/0012). Then products with one token add up
+  // in that kernel's order, whether or not it is used: results depend on the device alone.
+  bool token_kernel = false;
   bool require_native_fp4 = false;  // W4A4 on FP4 tensor cores whatever the size, or an error
 
   KernelLimits& limits_of(const void* kernel) const { return limits_[kernel]; }

@@ -2,45 +2,66 @@
 #include "backends/cuda/cuda_backend.h"
 
 #include <cstring>
+#include <set>
 
-#include "backend/hand_over.h"
-#include "backends/cuda/decode/held_ops.h"
+#include "backends/cuda/decode/one_launch.h"
 #include "backends/cuda/graph.h"
 #include "backends/cuda/host_updates.h"
 #include "backends/cuda/kernels/kernels.h"
 #include "backends/cuda/kernels/linear/linear.h"
 #include "backends/cuda/step_hand_over.h"
+#include "core/log.h"
 #include "core/memory_info.h"
 
 namespace nibble {
 namespace {
 
-class CudaBackend final : public Backend, public OffersHandOver {
+class CudaBackend final : public Backend {
  public:
   CudaBackend(const CudaDevice& device, const CudaOptions& options)
-      : device_(device), c_(device.index) {
+      : device_(device), decode_(options.decode), c_(device.index) {
     c_.require_native_fp4 = options.require_native_fp4;
-    if (c_.one_launch_a_token) cuda::prepare_token(c_);
   }
   std::string name() const override {
     return fmt::format("cuda ({}, compute capability {}.{})", device_.name, device_.major,
                        device_.minor);
   }
+  BackendTraits traits() const override {
+    BackendTraits t;
+    t.device = DeviceKind::cuda;
+    t.native_fp4 = device_.major >= 10;
+    t.hand_over = true;
+    t.records = !c_.sync_each_op;
+    // In 16 bits the kernel, and with it the order of a sum, depends on the number of tokens.
+    t.batch_invariant_16_bit = false;
+    return t;
+  }
+  DeviceMemory device_memory() const override {
+    c_.make_current();
+    DeviceMemory m = c_.memory->counts();
+    size_t free = 0, total = 0;
+    if (cudaMemGetInfo(&free, &total) == cudaSuccess) {
+      m.used_by_all = total - free;
+    } else {
+      cudaGetLastError();
+    }
+    return m;
+  }
+  uint64_t host_update_bytes() const override { return cuda::HostUpdates::kDeviceBytes; }
   bool memory_is_host() const override { return device_.unified_memory; }
   // Where CPU and GPU share memory the driver counts pages of the file cache as used: the system's
   // own figure is the one to trust.
   uint64_t available_memory() const override {
     if (device_.unified_memory) return system_memory().available_bytes;
+    c_.make_current();
     size_t free = 0, total = 0;
     NIBBLE_CUDA(cudaMemGetInfo(&free, &total));
     return free;
   }
 
-  int whole_tokens() const { return held_.whole_tokens(); }
-
   uint64_t available_host_memory() const override { return system_memory().available_bytes; }
 
-  std::string linear_kernels(DType compute, Activations activations) const {
+  std::string linear_kernels(DType compute, Activations activations) const override {
     if (compute == DType::f32) {
       return fmt::format("one kernel in fp32 for any number of tokens{}",
                          activations == Activations::nvfp4 ? " (W4A4 emulated exactly)" : "");
@@ -56,33 +77,52 @@ class CudaBackend final : public Backend, public OffersHandOver {
  private:
   class EngineHandOver final : public HandOver {
    public:
-    explicit EngineHandOver(CudaBackend& backend) : backend_(backend), inner_(backend.c_) {}
+    explicit EngineHandOver(CudaBackend& backend) : backend_(backend), inner_(backend.current()) {}
     void advance(const StepTables& tables) override {
       backend_.run("advance", [&] { inner_.advance(tables); });
     }
-    void mark() override { inner_.mark(); }
-    int32_t chosen_at(int64_t position) override { return inner_.chosen_at(position); }
+    void mark() override {
+      backend_.current();
+      inner_.mark();
+    }
+    int32_t chosen_at(int64_t position) override {
+      backend_.current();
+      return inner_.chosen_at(position);
+    }
 
    private:
     CudaBackend& backend_;
     cuda::StepHandOver inner_;
   };
 
+  // Every way in begins with this: the thread that calls may have another device as its current
+  // one, and CUDA's calls speak of that.
+  const cuda::Context& current() const {
+    c_.make_current();
+    return c_;
+  }
+
   Buffer do_allocate(size_t n_bytes, std::string_view what) override {
-    return cuda::allocate_device(n_bytes, what);
+    return c_.memory->allocate_device(n_bytes, what);
   }
   Buffer do_allocate_host(size_t n_bytes, std::string_view what) override {
     // Its windows are part of the plan: they are taken with the rest, not in the first step.
+    current();
     if (!host_updates_) host_updates_ = std::make_unique<cuda::HostUpdates>(c_);
-    return cuda::allocate_pinned(n_bytes, what);
+    return c_.memory->allocate_pinned(n_bytes, what);
   }
-  uint64_t do_mark_updates() override { return host_updates_ ? host_updates_->mark() : 0; }
+  uint64_t do_mark_updates() override {
+    current();
+    return host_updates_ ? host_updates_->mark() : 0;
+  }
   void do_await_updates(uint64_t mark) override {
+    current();
     if (host_updates_) host_updates_->await(mark);
   }
   void do_upload(Tensor dst, const void* host) override {
     if (dst.bytes() == 0) return;
-    if (cuda::is_pinned(dst.data)) {
+    current();
+    if (c_.memory->is_pinned(dst.data)) {
       do_sync();
       std::memcpy(dst.data, host, dst.bytes());
       return;
@@ -100,7 +140,7 @@ class CudaBackend final : public Backend, public OffersHandOver {
   // which is 10 us of a token.
   void upload_small(Tensor dst, const void* host) {
     if (!small_.data()) {
-      small_ = cuda::allocate_pinned(kSmallUploads * kSmallBytes, "small uploads");
+      small_ = c_.memory->allocate_pinned(kSmallUploads * kSmallBytes, "small uploads");
     }
     if (small_next_ == kSmallUploads) {
       do_sync();  // all of them may be on their way
@@ -111,7 +151,8 @@ class CudaBackend final : public Backend, public OffersHandOver {
     NIBBLE_CUDA(cudaMemcpyAsync(dst.data, from, dst.bytes(), cudaMemcpyDefault, c_.stream));
   }
   void do_download(void* host, Tensor src) override {
-    if (src.bytes() > 0 && cuda::is_pinned(src.data)) {
+    current();
+    if (src.bytes() > 0 && c_.memory->is_pinned(src.data)) {
       do_sync();  // what writes it may still run
       std::memcpy(host, src.data, src.bytes());
       return;
@@ -125,7 +166,7 @@ class CudaBackend final : public Backend, public OffersHandOver {
   void do_copy(Tensor dst, Tensor src) override {
     const size_t e = dtype_bytes(dst.dtype), width = size_t(dst.inner()) * e;
     if (dst.numel() == 0) return;
-    held_.release(c_);
+    current();
     if (dst.contiguous() && src.contiguous()) {  // three times as fast as rows
       NIBBLE_CUDA(cudaMemcpyAsync(dst.data, src.data, dst.bytes(), cudaMemcpyDefault, c_.stream));
       return;
@@ -134,35 +175,36 @@ class CudaBackend final : public Backend, public OffersHandOver {
                                   size_t(src.row_stride) * e, width, size_t(dst.dim(0)),
                                   cudaMemcpyDefault, c_.stream));
   }
-  void do_sync() override { NIBBLE_CUDA(cudaStreamSynchronize(c_.stream)); }
+  void do_sync() override { NIBBLE_CUDA(cudaStreamSynchronize(current().stream)); }
   void do_repeat(std::unique_ptr<Recording>& recording, const std::function<void()>& ops) override {
-    try {
-      cuda::repeat(c_, recording, [&] {
-        ops();
-        held_.release(c_);
-      });
-    } catch (...) {
-      held_.forget();  // or the next op would launch what is left of this sequence
-      throw;
-    }
+    current();
+    cuda::repeat(c_, recording, ops);
   }
-  // Launches an op after what is held.
   template <class Launch>
   void run(const char* op, Launch&& launch) {
-    held_.release(c_);
+    current();
     launch();
     c_.finish(op);
   }
-  // An op of a token: while a sequence is recorded it may become part of a larger launch.
-  template <class Launch>
-  void hold(cuda::held::Op op, const char* name, Launch launch) {
-    if (c_.capturing && c_.one_launch_a_token) {
-      held_.hold(std::move(op), [this, launch, name] {
-        launch();
-        c_.finish(name);
-      });
+
+  DecodeWay do_decode_way(const DecodePlan& plan) const override {
+    const std::string problem = decode_ == CudaOptions::Decode::launches
+                                    ? std::string("a launch for each op was asked for")
+                                    : cuda::one_launch_problem(current(), plan);
+    if (problem.empty()) return {true, "one launch a token"};
+    return {false,
+            fmt::format("a launch for each op, replayed (not one launch a token: {})", problem)};
+  }
+  void do_decode_step(const DecodePlan& plan, const std::function<void()>& plain) override {
+    const DecodeWay way = do_decode_way(plan);
+    if (said_.insert(way.text).second) {
+      log_info("decoding {} sequence{}: {}", plan.x.dim(0), plan.x.dim(0) == 1 ? "" : "s",
+               way.text);
+    }
+    if (way.one_launch) {
+      cuda::decode_in_one_launch(c_, plan);
     } else {
-      run(name, launch);
+      plain();
     }
   }
 
@@ -175,7 +217,7 @@ class CudaBackend final : public Backend, public OffersHandOver {
   }
   void do_unpack_rows(const LinearWeight& w, int64_t row_begin, int64_t rows, uint8_t* codes,
                       uint8_t* scales) const override {
-    cuda::unpack_rows(c_, w, row_begin, rows, codes, scales);
+    cuda::unpack_rows(current(), w, row_begin, rows, codes, scales);
     c_.finish("unpack_rows");
   }
   void do_quantize_rows(const LinearWeight& w, int64_t row_begin, Tensor src,
@@ -187,13 +229,11 @@ class CudaBackend final : public Backend, public OffersHandOver {
     run("embed", [&] { cuda::embed(c_, out, table, ids); });
   }
   void do_rms_norm(Tensor out, Tensor rstd, Tensor x, Tensor w, double eps) override {
-    hold(cuda::held::Norm{out, rstd, x, w, eps}, "rms_norm",
-         [=, this] { cuda::rms_norm(c_, out, rstd, x, w, eps); });
+    run("rms_norm", [&] { cuda::rms_norm(c_, out, rstd, x, w, eps); });
   }
   void do_add_rms_norm(Tensor out, Tensor rstd, Tensor sum, Tensor a, Tensor b, Tensor w,
                        double eps) override {
-    hold(cuda::held::AddNorm{out, rstd, sum, a, b, w, eps}, "add_rms_norm",
-         [=, this] { cuda::add_rms_norm(c_, out, rstd, sum, a, b, w, eps); });
+    run("add_rms_norm", [&] { cuda::add_rms_norm(c_, out, rstd, sum, a, b, w, eps); });
   }
   void do_rope_table(Tensor table, Tensor positions, double theta) override {
     run("rope_table", [&] { cuda::rope_table(c_, table, positions, theta); });
@@ -218,37 +258,41 @@ class CudaBackend final : public Backend, public OffersHandOver {
       Backend::do_split_heads(out, kv, qkv, norms, table, slots, eps);
       return;
     }
-    hold(cuda::held::SplitHeads{out, kv, qkv, norms, table, slots, eps}, "split_heads",
-         [=, this] { cuda::split_heads(c_, out, kv, qkv, norms, table, slots, eps); });
+    run("split_heads", [&] { cuda::split_heads(c_, out, kv, qkv, norms, table, slots, eps); });
   }
   void do_attention(Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequences) override {
-    hold(cuda::held::Attention{out, lse, q, kv, sequences}, "attention",
-         [=, this] { cuda::attention(c_, out, lse, q, kv, sequences); });
+    run("attention", [&] { cuda::attention(c_, out, lse, q, kv, sequences); });
+  }
+  void do_split_heads_attention(Tensor out, Tensor lse, const HeadSlots& heads, KvView kv,
+                                Tensor qkv, const HeadNorms& norms, Tensor table, Tensor slots,
+                                Tensor sequences, double eps) override {
+    bool done = false;
+    run("split_heads_attention", [&] {
+      done = cuda::split_heads_attention(c_, out, lse, heads, kv, qkv, norms, table, slots,
+                                         sequences, eps);
+    });
+    if (done) return;
+    Backend::do_split_heads_attention(out, lse, heads, kv, qkv, norms, table, slots, sequences,
+                                      eps);
   }
   void do_swiglu(Tensor out, Tensor gate, Tensor up) override {
     run("swiglu", [&] { cuda::swiglu(c_, out, gate, up); });
   }
   void do_add(Tensor out, Tensor a, Tensor b) override {
-    hold(cuda::held::Add{out, a, b}, "add", [=, this] { cuda::add(c_, out, a, b); });
+    run("add", [&] { cuda::add(c_, out, a, b); });
   }
   void do_gather_rows(Tensor out, Tensor x, Tensor rows) override {
-    hold(cuda::held::Gather{out, x, rows}, "gather_rows",
-         [=, this] { cuda::gather_rows(c_, out, x, rows); });
-  }
-  void do_argmax(Tensor out, Tensor logits) override {
-    run("argmax", [&] { cuda::argmax(c_, out, logits); });
+    run("gather_rows", [&] { cuda::gather_rows(c_, out, x, rows); });
   }
   void do_sample(Tensor out, Tensor logits, Tensor rows, Tensor context, Choice choice) override {
     run("sample", [&] { cuda::sample(c_, out, logits, rows, context, choice); });
   }
   void do_linear(Tensor out, Tensor x, const LinearWeight& w, Activations activations) override {
-    hold(cuda::held::Linear{out, x, w, activations}, "linear",
-         [=, this] { cuda::linear(c_, out, x, w, activations); });
+    run("linear", [&] { cuda::linear(c_, out, x, w, activations); });
   }
   void do_linear_swiglu(Tensor act, Tensor gate_up, Tensor x, const LinearWeight& w,
                         Activations activations) override {
-    hold(cuda::held::LinearSwiglu{act, gate_up, x, w, activations}, "linear_swiglu",
-         [=, this] { cuda::linear_swiglu(c_, act, gate_up, x, w, activations); });
+    run("linear_swiglu", [&] { cuda::linear_swiglu(c_, act, gate_up, x, w, activations); });
   }
 
   void do_softmax_stats(Tensor stats, Tensor logits, Tensor targets, int64_t v_begin,
@@ -321,7 +365,7 @@ class CudaBackend final : public Backend, public OffersHandOver {
     run("adamw_step", [&] {
       std::vector<AdamwUpdate> here;
       for (const AdamwUpdate& u : updates) {
-        if (cuda::is_pinned(u.master.data)) {
+        if (c_.memory->is_pinned(u.master.data)) {
           host_updates_->step(u);
         } else {
           here.push_back(u);
@@ -333,8 +377,9 @@ class CudaBackend final : public Backend, public OffersHandOver {
   }
 
   CudaDevice device_;
+  CudaOptions::Decode decode_;
   cuda::Context c_;
-  cuda::HeldOps held_;
+  std::set<std::string> said_;  // of the ways steps of decoding are taken, in the log
   std::unique_ptr<cuda::HostUpdates> host_updates_;  // made with the first memory of that kind
   static constexpr size_t kSmallBytes = 16384, kSmallUploads = 16;
   Buffer small_;           // page-locked
@@ -342,20 +387,6 @@ class CudaBackend final : public Backend, public OffersHandOver {
 };
 
 }  // namespace
-
-bool is_cuda(const Backend& backend) {
-  return dynamic_cast<const CudaBackend*>(&backend) != nullptr;
-}
-
-std::string cuda_linear_kernels(const Backend& backend, DType compute, Activations activations) {
-  const auto* cuda = dynamic_cast<const CudaBackend*>(&backend);
-  return cuda ? cuda->linear_kernels(compute, activations) : std::string();
-}
-
-int cuda_whole_tokens(const Backend& backend) {
-  const auto* cuda = dynamic_cast<const CudaBackend*>(&backend);
-  return cuda ? cuda->whole_tokens() : 0;
-}
 
 std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options) {
   const CudaSupport support = cuda_support();

@@ -30,29 +30,14 @@ CudaSupport cuda_support();
 std::string cuda_problem(const CudaDevice& device);
 
 struct CudaOptions {
+  // How steps of decoding run: as one launch where the plan and the device allow it, or a launch
+  // for each op, to be compared with that. The results are the same, bit for bit.
+  enum class Decode { automatic, launches };
   int device = 0;
+  Decode decode = Decode::automatic;
   bool require_native_fp4 = false;  // DeviceError where W4A4 products would be emulated
 };
 // DeviceError with cuda_support().problem when there is no usable device.
 std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options = {});
-
-bool is_cuda(const Backend& backend);  // itself, not something around it
-
-// Which kernels products of packed weights use on a CUDA backend, for the log; "" on any other.
-std::string cuda_linear_kernels(const Backend& backend, DType compute, Activations activations);
-// How many recorded sequences of ops became one launch a token, instead of a graph of launches; 0
-// on any other backend.
-int cuda_whole_tokens(const Backend& backend);
-
-// What updates of masters in host memory take of the device's, once there is one.
-constexpr uint64_t kCudaUpdateWindows = uint64_t(72) << 20;
-
-// Device memory held by all buffers and workspaces of this process, now and at most.
-struct CudaMemory {
-  uint64_t bytes = 0, peak_bytes = 0, allocations = 0;
-};
-CudaMemory cuda_memory();
-// What is in use on the current device, by all processes; 0 without one.
-uint64_t cuda_used_memory();
 
 }  // namespace nibble

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/kernels/optimizer/adamw.h"
 
 namespace nibble::cuda {
@@ -71,8 +70,7 @@ struct HostUpdates::Piece {
 };
 
 HostUpdates::HostUpdates(Context& c) : c_(c) {
-  static_assert(kWindows * kWindowBytes == kCudaUpdateWindows);
-  memory_ = allocate_device(kWindows * kWindowBytes, "pieces of masters and moments");
+  memory_ = c.memory->allocate_device(kWindows * kWindowBytes, "pieces of masters and moments");
   in_ = make_stream(), update_ = make_stream(), out_ = make_stream();
   gradient_ready_ = make_event();
   for (size_t i = 0; i < kWindows; ++i) {

@@ -11,6 +11,8 @@ namespace nibble::cuda {
 
 class HostUpdates {
  public:
+  static constexpr size_t kDeviceBytes = size_t(72) << 20;  // that it takes of the device's memory
+
   explicit HostUpdates(Context& c);
   ~HostUpdates();
   HostUpdates(const HostUpdates&) = delete;
@@ -25,6 +27,7 @@ class HostUpdates {
  private:
   // Copies are long enough for the bus from some MiB on; three keep both its directions busy.
   static constexpr size_t kWindows = 3, kWindowBytes = size_t(24) << 20;
+  static_assert(kWindows * kWindowBytes == kDeviceBytes);
   static constexpr size_t kMarks = 4;  // more are never waited for apart
   struct Window {
     std::byte* memory = nullptr;

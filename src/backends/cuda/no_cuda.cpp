@@ -16,13 +16,4 @@ std::unique_ptr<Backend> make_cuda_backend(const CudaOptions&) {
   throw_device("--device cuda: {}", cuda_support().problem);
 }
 
-bool is_cuda(const Backend&) { return false; }
-
-std::string cuda_linear_kernels(const Backend&, DType, Activations) { return {}; }
-int cuda_whole_tokens(const Backend&) { return 0; }
-
-CudaMemory cuda_memory() { return {}; }
-
-uint64_t cuda_used_memory() { return 0; }
-
 }  // namespace nibble

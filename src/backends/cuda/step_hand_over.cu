@@ -35,7 +35,7 @@ __global__ void advance_kernel(Tables t) {
 
 StepHandOver::StepHandOver(const Context& c) : c_(c) {
   static_assert(kPlaces == 2);
-  host_ = allocate_pinned(kPlaces * sizeof(int32_t), "chosen tokens");
+  host_ = c.memory->allocate_pinned(kPlaces * sizeof(int32_t), "chosen tokens");
   NIBBLE_CUDA(cudaEventCreateWithFlags(&mark_, cudaEventDisableTiming));
 }
 

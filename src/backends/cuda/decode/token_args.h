@@ -67,7 +67,8 @@ struct TokenArgs {
 };
 
 // token_kernel.cu. f8 says whether the cache is f8_e4m3 or bf16. False: it does not fit this
-// device.
-bool launch_token(const Context& c, TokenArgs& a, bool f8_cache);
+// device. plan_only: all but the launch.
+enum class TokenLaunch { plan_only, enqueue };
+bool launch_token(const Context& c, TokenArgs& a, bool f8_cache, TokenLaunch launch);
 
 }  // namespace nibble::cuda

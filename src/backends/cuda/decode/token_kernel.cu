@@ -22,7 +22,6 @@
 // 21,000, the integer pipe 14,000); attention 11,000, most of it three exchanges; the norms 4,500
 // each, half of it waiting for words; between gate_up and down 2,700. A word takes 2,000 clocks
 // longer while copies of weights queue (see `hold`). 971 tokens a second.
-#include "backends/cuda/decode/held_ops.h"
 #include "backends/cuda/decode/token_attention.cuh"
 #include "backends/cuda/decode/token_begin.cuh"
 #include "backends/cuda/decode/token_residual.cuh"
@@ -59,8 +58,8 @@ __global__ void __launch_bounds__(kTokenThreads, 1)
   bf16* const narrow = reinterpret_cast<bf16*>(shared + a.memory.narrow);
   const TokenLayer* const layers = reinterpret_cast<const TokenLayer*>(shared + a.memory.layers);
   // Up to here nothing is read that the kernel before writes, and the words that were cleared are
-  // no memory of its: it is the one of the rotation table (qwen3.cpp), which uses no scratch
-  // memory. An op with some in its place would have to be waited for first.
+  // no memory of its: it is the one of the rotation table (one_launch.cu), which uses no scratch
+  // memory. A kernel with some in its place would have to be waited for first.
   wait_for_previous();
   Residual<kWide> residual(a.x, a.width);
   ColumnStage stage(narrow);
@@ -193,7 +192,7 @@ int64_t most_units(const TokenArgs& a, int blocks) {
 }
 
 template <class K, bool kWide>
-bool launch_as(const Context& c, TokenArgs& a) {
+bool launch_as(const Context& c, TokenArgs& a, TokenLaunch launch) {
   const auto kernel = token_kernel<K, kWide>;
   if (!c.cooperative || c.capability < 90) return false;
   // No part of a strip is empty.
@@ -247,12 +246,12 @@ bool launch_as(const Context& c, TokenArgs& a) {
   config.dynamicSmemBytes = size_t(a.memory.bytes);
   attributes[0].val.clusterDim = {unsigned(best_cluster), 1, 1};
   config.numAttrs = 3;
-  NIBBLE_CUDA(cudaLaunchKernelEx(&config, kernel, a));
+  if (launch == TokenLaunch::enqueue) NIBBLE_CUDA(cudaLaunchKernelEx(&config, kernel, a));
   return true;
 }
 
 template <class K>
-bool launch_with(const Context& c, TokenArgs& a) {
+bool launch_with(const Context& c, TokenArgs& a, TokenLaunch launch) {
   a.splits = shares::splits_for<K, kHead>(c.sm_count, a.kv_heads);
   // Words of two elements, or tagged ones of one float; all of them in the scratch memory.
   size_t bytes = 0;
@@ -279,20 +278,14 @@ bool launch_with(const Context& c, TokenArgs& a) {
   a.to_clear = int(bytes / sizeof(uint4));
   a.arrivals = c.counters();
   a.scale = kLog2E / std::sqrt(float(kHead));
-  return a.width <= 8 * kTokenThreads ? launch_as<K, false>(c, a) : launch_as<K, true>(c, a);
+  return a.width <= 8 * kTokenThreads ? launch_as<K, false>(c, a, launch)
+                                      : launch_as<K, true>(c, a, launch);
 }
 
 }  // namespace
 
-void prepare_token(const Context& c) {
-  allow_shared(c, token_kernel<bf16, false>);
-  allow_shared(c, token_kernel<bf16, true>);
-  allow_shared(c, token_kernel<f8, false>);
-  allow_shared(c, token_kernel<f8, true>);
-}
-
-bool launch_token(const Context& c, TokenArgs& a, bool f8_cache) {
-  return f8_cache ? launch_with<f8>(c, a) : launch_with<bf16>(c, a);
+bool launch_token(const Context& c, TokenArgs& a, bool f8_cache, TokenLaunch launch) {
+  return f8_cache ? launch_with<f8>(c, a, launch) : launch_with<bf16>(c, a, launch);
 }
 
 }  // namespace nibble::cuda

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Ops without a reduction over the model's width, and argmax.
+// Ops without a reduction over the model's width.
 #include "backends/cuda/device/dependency.cuh"
 #include "backends/cuda/device/rows.cuh"
 #include "backends/cuda/kernels/kernels.h"
@@ -63,35 +63,6 @@ __global__ void add_kernel(Rows<T> out, Rows<const T> a, Rows<const T> b, int64_
   });
 }
 
-// The first largest of a row, 0 where nothing is larger than -infinity; NaN never is. One block a
-// row.
-template <class T>
-__global__ void argmax_kernel(int32_t* out, const T* logits, int64_t stride, int64_t cols) {
-  enter();
-  const T* row = logits + blockIdx.x * stride;
-  float best = -INFINITY;
-  int64_t at = cols;
-  for (int64_t i = threadIdx.x; i < cols; i += blockDim.x) {
-    const float v = to_f32(row[i]);
-    if (v > best) best = v, at = i;
-  }
-  __shared__ float values[kThreads];
-  __shared__ int64_t places[kThreads];
-  values[threadIdx.x] = best, places[threadIdx.x] = at;
-  __syncthreads();
-  for (int half = kThreads / 2; half > 0; half /= 2) {
-    if (int(threadIdx.x) < half) {
-      const float v = values[threadIdx.x + half];
-      const int64_t p = places[threadIdx.x + half];
-      if (v > values[threadIdx.x] || (v == values[threadIdx.x] && p < places[threadIdx.x])) {
-        values[threadIdx.x] = v, places[threadIdx.x] = p;
-      }
-    }
-    __syncthreads();
-  }
-  if (threadIdx.x == 0) out[blockIdx.x] = int32_t(places[0] == cols ? 0 : places[0]);
-}
-
 // Rows `index` of x, converted.
 void copy_rows(const Context& c, Tensor out, Tensor x, Tensor index) {
   with_float(out.dtype, [&](auto t) {
@@ -144,14 +115,6 @@ void add(const Context& c, Tensor out, Tensor a, Tensor b) {
                  rows_of<const T>(a), rows_of<const T>(b), out.dim(0), out.inner());
         },
         out, a, b);
-  });
-}
-
-void argmax(const Context& c, Tensor out, Tensor logits) {
-  with_float(logits.dtype, [&](auto t) {
-    using T = decltype(t);
-    launch(c, {dim3(unsigned(logits.dim(0))), dim3(kThreads)}, argmax_kernel<T>, ptr<int32_t>(out),
-           ptr<const T>(logits), logits.row_stride, logits.dim(1));
   });
 }
 

@@ -12,7 +12,6 @@ void embed(const Context& c, Tensor out, Tensor table, Tensor ids);
 void swiglu(const Context& c, Tensor out, Tensor gate, Tensor up);
 void add(const Context& c, Tensor out, Tensor a, Tensor b);
 void gather_rows(const Context& c, Tensor out, Tensor x, Tensor rows);
-void argmax(const Context& c, Tensor out, Tensor logits);
 
 // norm.cu
 void rms_norm(const Context& c, Tensor out, Tensor rstd, Tensor x, Tensor w, double eps);
@@ -34,6 +33,11 @@ void split_heads(const Context& c, const HeadSlots& out, KvView kv, Tensor qkv,
 
 // attention.cu
 void attention(const Context& c, Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequences);
+// attention_decode_many.cu: split_heads and attention as one kernel, where they are one new token
+// each of many sequences. q and k are not written then. False: nothing was done.
+bool split_heads_attention(const Context& c, Tensor out, Tensor lse, const HeadSlots& heads,
+                           KvView kv, Tensor qkv, const HeadNorms& norms, Tensor table,
+                           Tensor slots, Tensor sequences, double eps);
 // attention_back.cu
 void attention_back(const Context& c, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out,
                     Tensor lse, Tensor q, KvView kv, Tensor sequences);

@@ -8,21 +8,20 @@
 // 32 x 512 keys alone take 16.8 us so (4.0 TB/s), and 22.7 in the pieces of 64 bytes that
 // attention_decode.cu asks for; two stages instead of three take 21.9.
 //
-// Where the op before is split_heads, as in every recorded step of a decode, both are one launch
-// (attention_with_heads): the block normalises and rotates its own heads, puts the new key and
-// value into the cache and into its last tile, and asks for the older keys before the projection
-// has ended. Apart, both took 24.1 us of a layer of 32 sequences of 512 keys, 22.9 where only the
-// keys were asked for early.
+// Together with split_heads it is one launch (split_heads_attention): the block normalises and
+// rotates its own heads, puts the new key and value into the cache and into its last tile, and asks
+// for the older keys before the projection has ended. Apart, both took 24.1 us of a layer of 32
+// sequences of 512 keys, 22.9 where only the keys were asked for early.
 //
 // Keys, and then the columns of the values, are the rows of A; the query heads, at most eight, are
 // the columns of B. Lane = 4 r + c.
 #include <cmath>
 
-#include "backends/cuda/decode/held_ops.h"
 #include "backends/cuda/device/bulk_copy.cuh"
 #include "backends/cuda/device/dependency.cuh"
 #include "backends/cuda/device/head_of_128.cuh"
 #include "backends/cuda/kernels/attention/attention_mma.cuh"
+#include "backends/cuda/kernels/kernels.h"
 #include "backends/cuda/launch.h"
 
 namespace nibble::cuda {
@@ -341,29 +340,28 @@ bool attention_decode_many(const Context& c, const AttentionCall& a) {
   with_attention_types(a, [&](auto t, auto) {
     using T = decltype(t);
     launch_many<false, T>(c, a, {});
-    // Launched only while a sequence is recorded, when nothing may be loaded.
-    if (c.capability >= 90) allow_shared(c, attention_many_kernel<T, true>);
   });
   return true;
 }
 
-bool attention_with_heads(const Context& c, const held::SplitHeads& s, const held::Attention& a) {
-  const AttentionCall call{{a.q, a.kv, a.sequences}, a.out, a.lse};
-  if (c.capability < 90 || call.tokens() != a.sequences.dim(0) ||
-      !fits(c, call, kShared + kHeadsShared) || s.out.q_rstd || s.out.k_rstd ||
-      a.q.data != s.out.q.data || a.kv.k.data != s.kv.k.data || a.kv.v.data != s.kv.v.data ||
-      a.kv.k.data == s.out.k.data || s.qkv.dtype != a.q.dtype ||
-      !in_packs<8>(s.qkv, s.norms.q, s.norms.k, s.table)) {
+bool split_heads_attention(const Context& c, Tensor out, Tensor lse, const HeadSlots& heads,
+                           KvView kv, Tensor qkv, const HeadNorms& norms, Tensor table,
+                           Tensor slots, Tensor sequences, double eps) {
+  const AttentionCall call{{heads.q, kv, sequences}, out, lse};
+  // Training keeps q and k, or attends over them in place.
+  const bool heads_wanted = heads.q_rstd || heads.k_rstd || kv.k.data == heads.k.data;
+  if (c.capability < 90 || heads_wanted || call.tokens() != sequences.dim(0) ||
+      !fits(c, call, kShared + kHeadsShared) || qkv.dtype != heads.q.dtype ||
+      !in_packs<8>(qkv, norms.q, norms.k, table)) {
     return false;
   }
   with_attention_types(call, [&](auto t, auto) {
     using T = decltype(t);
     const int64_t key_at = call.q_heads() * D;
-    launch_many<true, T>(
-        c, call,
-        {ptr<const T>(s.qkv), s.qkv.row_stride, key_at, key_at + call.kv_heads() * D,
-         ptr<T>(s.kv.k), ptr<T>(s.kv.v), AnyFloats(s.norms.q), AnyFloats(s.norms.k),
-         AnyFloats(s.table), ptr<const int32_t>(s.slots), float(s.eps)});
+    launch_many<true, T>(c, call,
+                         {ptr<const T>(qkv), qkv.row_stride, key_at, key_at + call.kv_heads() * D,
+                          ptr<T>(kv.k), ptr<T>(kv.v), AnyFloats(norms.q), AnyFloats(norms.k),
+                          AnyFloats(table), ptr<const int32_t>(slots), float(eps)});
   });
   return true;
 }

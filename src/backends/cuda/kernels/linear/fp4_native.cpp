@@ -2,9 +2,6 @@
 #include "backends/cuda/kernels/linear/fp4_native.h"
 
 #include <algorithm>
-#include <map>
-#include <mutex>
-#include <tuple>
 
 #include "backends/cuda/kernels/linear/blas_gemm.h"
 #include "quant/swizzle.h"
@@ -37,13 +34,10 @@ struct Descriptors {
   cublasLtMatmulPreference_t preference = nullptr;
 };
 
-// The heuristics' answers, by device and shape.
-using Key = std::tuple<int, int64_t, int64_t, int64_t, int64_t, DType>;
-std::mutex algorithms_mutex;
-std::map<Key, cublasLtMatmulAlgo_t> algorithms;
+using Key = Fp4Algorithms::key_type;
 
 cublasLtMatmulAlgo_t algorithm_for(const Context& c, Descriptors& d, const Key& key) {
-  const std::lock_guard lock(algorithms_mutex);
+  Fp4Algorithms& algorithms = *c.fp4_algorithms;
   const auto found = algorithms.find(key);
   if (found != algorithms.end()) return found->second;
   NIBBLE_CUDA(c.blas.preference_create(&d.preference));
@@ -58,7 +52,7 @@ cublasLtMatmulAlgo_t algorithm_for(const Context& c, Descriptors& d, const Key& 
     throw_device(
         "cuBLASLt has no NVFP4 kernel for a product of {} x {} x {} (status {}); use --activations "
         "bf16",
-        std::get<2>(key), std::get<1>(key), std::get<3>(key), int(status));
+        std::get<1>(key), std::get<0>(key), std::get<2>(key), int(status));
   }
   if (algorithms.size() >= 1024) algorithms.clear();
   return algorithms.emplace(key, best.algo).first->second;
@@ -85,7 +79,7 @@ void multiply(const Context& c, Tensor out, const Fp4Operand& x, const Fp4Operan
   NIBBLE_CUDA(blas.layout_create(&d.d, output_type(out.dtype), uint64_t(w.rows), uint64_t(x.rows),
                                  out.row_stride));
   const cublasLtMatmulAlgo_t algorithm =
-      algorithm_for(c, d, Key(c.device, w.rows, x.rows, in, out.row_stride, out.dtype));
+      algorithm_for(c, d, Key(w.rows, x.rows, in, out.row_stride, out.dtype));
   const float one = 1, zero = 0;
   NIBBLE_CUDA(blas.matmul(blas.handle, d.operation, &one, w.codes, d.a, x.codes, d.b, &zero,
                           out.data, d.d, out.data, d.d, &algorithm, c.blas_workspace(),

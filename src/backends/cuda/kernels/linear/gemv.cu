@@ -181,7 +181,7 @@ void run_parts(const Context& c, const Job& job, int64_t strips, size_t shared) 
 
 // The token, and behind it the sums of parts.
 size_t shared_bytes(const Context& c, int64_t units, int halves) {
-  const int tasks = c.one_launch_a_token ? halves * StripCut(int(units)).all_parts() : 0;
+  const int tasks = c.token_kernel ? halves * StripCut(int(units)).all_parts() : 0;
   return size_t(units * kUnitCols) * 2 + size_t(tasks * kUnitRows) * sizeof(float);
 }
 
@@ -209,7 +209,7 @@ void run(const Context& c, Tensor out, Tensor act, Tensor x, const LinearWeight&
   const int warps = per_sm <= 2 ? 8 : per_sm > 5 && per_sm <= 10 ? 2 : 4;
   const auto with_warps = [&](auto t) {
     using T = decltype(t);
-    if (c.one_launch_a_token) return run_parts<T, kSwiglu>(c, j, strips, shared);
+    if (c.token_kernel) return run_parts<T, kSwiglu>(c, j, strips, shared);
     switch (warps) {
       case 8: return go(gemv_kernel<T, kSwiglu, 8>, 8 * kHalves);
       case 4: return go(gemv_kernel<T, kSwiglu, 4>, 4 * kHalves);
