@@ -20,6 +20,7 @@ int32_t greedy_of(Backend& backend, const std::vector<float>& row) {
 TEST(Logits, GreedyMatchesTheReference) {
   Both b;
   on_every_target_and_type([&](DType act) {
+    if (testing_cuda() && act != DType::f32) return;  // whose head writes f32 alone
     for (int64_t v : {1, 7, 16, 33, 1000, 151936}) {
       Operand logits(act, {3, v}, 5), out(DType::i32, {3});
       logits.normal(uint64_t(v));
