@@ -5,7 +5,7 @@
 #include "backends/cuda/step_hand_over.h"
 
 #include "backend/sampling.h"
-#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/types.cuh"
 #include "backends/cuda/launch.h"
 

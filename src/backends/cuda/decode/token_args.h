@@ -45,11 +45,11 @@ struct TokenMemory {
 struct TokenArgs {
   int layers, width, q_heads, kv_heads, ffn, vocab;
   const bf16* x;  // [width]
-  // Between blocks, in words of two elements (open_words.cuh): [(Hq + 2 Hkv) 128], [Hq 128],
+  // Between blocks, in words of two elements (sentinel_words.cuh): [(Hq + 2 Hkv) 128], [Hq 128],
   // [width], [ffn], [width] of the first layer; those of the next are layer_words further.
   uint32_t *qkv, *att, *out, *act, *down;
   int layer_words;
-  // In tagged words (tagged_words.cuh), the same for all layers.
+  // In tagged words (flagged_words.cuh), the same for all layers.
   uint64_t* shares;  // [Hq, splits, 128] sums of shares, a float a word
   uint64_t* stats;   // [Hq, splits, 2] their largest scores and sums of weights
   uint4* cleared;    // all of these words: so many times 16 bytes

@@ -8,11 +8,11 @@
 // what is the same for all layers is computed once, and nothing is done by one warp after another
 // that several can do at once.
 #pragma once
-#include "backends/cuda/decode/open_words.cuh"
+#include "backends/cuda/decode/sentinel_words.cuh"
 #include "backends/cuda/decode/token_args.h"
+#include "backends/cuda/device/gemv_units.cuh"
 #include "backends/cuda/device/head_of_128.cuh"
-#include "backends/cuda/device/token_units.cuh"
-#include "backends/cuda/kernels/attention/attention_shares.cuh"
+#include "backends/cuda/kernels/attention/attention_split_kv.cuh"
 
 namespace nibble::cuda {
 

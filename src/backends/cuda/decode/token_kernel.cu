@@ -4,10 +4,10 @@
 //
 // A layer has five phases: qkv, attention, attn_out, gate_up with swiglu, down. Blocks never meet
 // at a barrier: what one hands to others are words that say themselves whether they have come
-// (open_words.cuh, tagged_words.cuh), and a block waits for those it needs. Norms are computed by
-// every block for itself before its product, and heads (norm, rotation, cache) by every team that
-// attends with them: equal values cost less than an exchange. The residual never leaves a block.
-// Weights stream through a ring in shared memory, ahead of the phase that uses them
+// (sentinel_words.cuh, flagged_words.cuh), and a block waits for those it needs. Norms are computed
+// by every block for itself before its product, and heads (norm, rotation, cache) by every team
+// that attends with them: equal values cost less than an exchange. The residual never leaves a
+// block. Weights stream through a ring in shared memory, ahead of the phase that uses them
 // (weight_ring.cuh).
 //
 // One buffer for the shares of attention of all layers is enough: they are written only after all
@@ -23,9 +23,9 @@
 // each, half of it waiting for words; between gate_up and down 2,700. A word takes 2,000 clocks
 // longer while copies of weights queue (see `hold`). 971 tokens a second.
 #include "backends/cuda/decode/token_attention.cuh"
-#include "backends/cuda/decode/token_begin.cuh"
+#include "backends/cuda/decode/token_prologue.cuh"
 #include "backends/cuda/decode/token_residual.cuh"
-#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/launch.h"
 
 namespace nibble::cuda {

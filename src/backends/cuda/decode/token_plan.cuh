@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Who does what of a product. A task is a part of a strip (device/token_units.cuh), for one warp.
+// Who does what of a product. A task is a part of a strip (device/gemv_units.cuh), for one warp.
 //
 // qkv, gate_up and the head have enough strips for all blocks: a block takes whole ones. attn_out
 // and down have 1.2 a block: there a cluster of blocks takes strips together, each block the same
@@ -12,7 +12,7 @@
 #pragma once
 #include "backends/cuda/decode/token_args.h"
 #include "backends/cuda/device/cluster.cuh"
-#include "backends/cuda/device/token_units.cuh"
+#include "backends/cuda/device/gemv_units.cuh"
 
 namespace nibble::cuda {
 

@@ -5,11 +5,11 @@
 // packs of eight r and r + 512, trees over 32 row threads and over the 16 of those follow. Thread t
 // of this kernel is row thread t and, where there are fewer threads than 512, t + kTokenThreads.
 #pragma once
-#include "backends/cuda/decode/open_words.cuh"
+#include "backends/cuda/decode/sentinel_words.cuh"
 #include "backends/cuda/decode/token_args.h"
 #include "backends/cuda/decode/weight_ring.cuh"
+#include "backends/cuda/device/gemv_units.cuh"
 #include "backends/cuda/device/reduce.cuh"
-#include "backends/cuda/device/token_units.cuh"
 
 namespace nibble::cuda {
 

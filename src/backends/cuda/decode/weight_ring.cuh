@@ -4,7 +4,7 @@
 // (Loads into registers would, too, but everything else a multiprocessor loads then queues behind
 // them: measured, polls and activations waited for 92 KB of weights.)
 #pragma once
-#include "backends/cuda/decode/tagged_words.cuh"
+#include "backends/cuda/decode/flagged_words.cuh"
 #include "backends/cuda/decode/token_plan.cuh"
 #include "backends/cuda/device/bulk_copy.cuh"
 #include "backends/cuda/device/cluster.cuh"

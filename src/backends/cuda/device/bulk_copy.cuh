@@ -3,7 +3,7 @@
 // the barriers they report to. They bypass L1, whose loads are answered in order, and hold no
 // registers. Compute capability 9.0; before it nothing here may be reached.
 #pragma once
-#include "backends/cuda/device/shared_words.cuh"
+#include "backends/cuda/device/shared_memory.cuh"
 
 namespace nibble::cuda {
 

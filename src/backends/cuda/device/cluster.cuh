@@ -2,7 +2,7 @@
 // Blocks of a cluster (launch.h) reading and writing each other's shared memory. Without clusters
 // (before compute capability 9.0) kernels are launched with one block a cluster and never get here.
 #pragma once
-#include "backends/cuda/device/shared_words.cuh"
+#include "backends/cuda/device/shared_memory.cuh"
 
 namespace nibble::cuda {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Ops without a reduction over the model's width.
-#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/rows.cuh"
 #include "backends/cuda/kernels/kernels.h"
 #include "backends/cuda/launch.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Gradients of SwiGLU, of the embedding and of the choice of rows.
-#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/grad_write.cuh"
 #include "backends/cuda/device/rows.cuh"
 #include "backends/cuda/kernels/kernels.h"

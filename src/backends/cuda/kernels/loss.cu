@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Losses and their gradients: one block a token. Sums have a fixed order.
-#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/reduce.cuh"
 #include "backends/cuda/device/rows.cuh"
 #include "backends/cuda/kernels/kernels.h"

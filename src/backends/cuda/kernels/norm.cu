@@ -4,7 +4,7 @@
 // by one through the unit of square roots, 13.6 and 5.2.
 #include <algorithm>
 
-#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/raw.cuh"
 #include "backends/cuda/device/reduce.cuh"
 #include "backends/cuda/kernels/kernels.h"

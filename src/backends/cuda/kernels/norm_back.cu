@@ -6,7 +6,7 @@
 // measured before rows were loaded ahead and rounded by pairs.
 #include <algorithm>
 
-#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/raw.cuh"
 #include "backends/cuda/device/reduce.cuh"
 #include "backends/cuda/device/types.cuh"

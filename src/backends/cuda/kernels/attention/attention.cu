@@ -5,7 +5,7 @@
 // are ever read.
 #include <cmath>
 
-#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/kernels/attention/attention_paths.h"
 #include "backends/cuda/kernels/attention/attention_rows.cuh"
 #include "backends/cuda/launch.h"

@@ -5,7 +5,7 @@
 // gradients are rounded to the activations' type as factors of the second products.
 #include <cmath>
 
-#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/kernels/attention/attention_back_args.cuh"
 #include "backends/cuda/kernels/attention/attention_mma.cuh"
 #include "backends/cuda/kernels/attention/attention_paths.h"

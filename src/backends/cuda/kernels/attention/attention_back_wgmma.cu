@@ -15,13 +15,13 @@
 // computed twice, once for either kind: seven products for the five that are counted, so tensor
 // cores run at two thirds of what a product of 8192^3 reaches. Tried without gain: kept rows in
 // registers, exponentials beside the second product.
-#include "backends/cuda/device/dependency.cuh"
-#include "backends/cuda/device/tensor_copy.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
+#include "backends/cuda/device/tma.cuh"
 #include "backends/cuda/kernels/attention/attention_back_args.cuh"
-#include "backends/cuda/kernels/attention/attention_cluster_sums.cuh"
-#include "backends/cuda/kernels/attention/attention_groups.cuh"
-#include "backends/cuda/kernels/attention/attention_maps.h"
+#include "backends/cuda/kernels/attention/attention_dsmem_reduce.cuh"
 #include "backends/cuda/kernels/attention/attention_paths.h"
+#include "backends/cuda/kernels/attention/attention_tensor_maps.h"
+#include "backends/cuda/kernels/attention/attention_warpgroups.cuh"
 #include "backends/cuda/launch.h"
 
 namespace nibble::cuda {

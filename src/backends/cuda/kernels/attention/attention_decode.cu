@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Attention for few queries a sequence and long caches: a block is one team (attention_shares.cuh).
-// The sums of one token are those of decode/token_kernel.cu. Keys, not query heads, are the rows of
-// A: with the heads there, of which at most 8 of 16 are used, 4 sequences on an H200 decoded about
-// 4 % fewer tokens a second.
-#include "backends/cuda/device/dependency.cuh"
-#include "backends/cuda/kernels/attention/attention_shares.cuh"
+// Attention for few queries a sequence and long caches: a block is one team
+// (attention_split_kv.cuh). The sums of one token are those of decode/token_kernel.cu. Keys, not
+// query heads, are the rows of A: with the heads there, of which at most 8 of 16 are used, 4
+// sequences on an H200 decoded about 4 % fewer tokens a second.
+#include "backends/cuda/device/dependent_launch.cuh"
+#include "backends/cuda/kernels/attention/attention_split_kv.cuh"
 #include "backends/cuda/launch.h"
 
 namespace nibble::cuda {

@@ -18,7 +18,7 @@
 #include <cmath>
 
 #include "backends/cuda/device/bulk_copy.cuh"
-#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/head_of_128.cuh"
 #include "backends/cuda/kernels/attention/attention_mma.cuh"
 #include "backends/cuda/kernels/kernels.h"

@@ -6,7 +6,7 @@
 // zero: a NaN among them shows in the tile's earlier queries.
 #include <cmath>
 
-#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/kernels/attention/attention_mma.cuh"
 #include "backends/cuda/kernels/attention/attention_paths.h"
 #include "backends/cuda/launch.h"

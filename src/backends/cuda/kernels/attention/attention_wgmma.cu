@@ -24,11 +24,11 @@
 // it.
 #include <cmath>
 
-#include "backends/cuda/device/dependency.cuh"
-#include "backends/cuda/device/tensor_copy.cuh"
-#include "backends/cuda/kernels/attention/attention_maps.h"
+#include "backends/cuda/device/dependent_launch.cuh"
+#include "backends/cuda/device/tma.cuh"
 #include "backends/cuda/kernels/attention/attention_paths.h"
-#include "backends/cuda/kernels/attention/attention_query_rows.cuh"
+#include "backends/cuda/kernels/attention/attention_softmax.cuh"
+#include "backends/cuda/kernels/attention/attention_tensor_maps.h"
 #include "backends/cuda/launch.h"
 
 namespace nibble::cuda {

@@ -2,7 +2,7 @@
 // QK-norm, rotation and the way into the cache, each on its own; split_heads.cu has them in one.
 #include <cmath>
 
-#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/head_of_128.cuh"
 #include "backends/cuda/kernels/kernels.h"
 #include "backends/cuda/launch.h"

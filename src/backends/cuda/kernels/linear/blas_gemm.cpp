@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "backends/cuda/context.h"
-#include "backends/cuda/kernels/linear/gemm_trials.h"
+#include "backends/cuda/kernels/linear/gemm_autotune.h"
 #include "core/error.h"
 
 namespace nibble::cuda {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Operands of FP4 tensor cores: canonical codes and swizzled scales.
-#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/packed_layout.cuh"
 #include "backends/cuda/device/types.cuh"
 #include "backends/cuda/kernels/linear/fp4_native.h"

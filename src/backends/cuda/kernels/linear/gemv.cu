@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Packed NVFP4 weights times one token (device/token_units.cuh), one product a launch.
+// Packed NVFP4 weights times one token (device/gemv_units.cuh), one product a launch.
 //
 // A block owns 16 rows (with swiglu 16 of the gate and 16 of the up half); its warps share the
 // columns, and their sums are added in order. There are two kernels because sums have an order: on
@@ -9,8 +9,8 @@
 // 633 with the former.
 #include <algorithm>
 
-#include "backends/cuda/device/dependency.cuh"
-#include "backends/cuda/device/token_units.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
+#include "backends/cuda/device/gemv_units.cuh"
 #include "backends/cuda/kernels/linear/linear.h"
 #include "backends/cuda/launch.h"
 

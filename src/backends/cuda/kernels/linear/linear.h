@@ -32,8 +32,9 @@ void scale_columns(const Context& c, Tensor out, Tensor sums, const float* row_s
 // same order whatever N is.
 void linear_general(const Context& c, Tensor out, Tensor x, const LinearWeight& w);
 
-// gemv.cu: packed weights times one token, bf16 or f16; gemv_batch.cu: times 2 .. kBatchTokens;
-// gemv_wgmma.cu: the same with instructions that only compute capability 9.0 has.
+// gemv.cu: packed weights times one token, bf16 or f16; skinny_gemm_mma.cu: times 2 ..
+// kBatchTokens; skinny_gemm_wgmma.cu: the same with instructions that only compute capability 9.0
+// has.
 constexpr int64_t kBatchTokens = 64;
 bool gemv_fits(const Context& c, const LinearWeight& w);
 void gemv(const Context& c, Tensor out, Tensor x, const LinearWeight& w);
@@ -48,16 +49,16 @@ void gemv_batch_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x,
 void gemv_wgmma_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x,
                        const LinearWeight& w);
 
-// linear_fused.cu: packed weights times kBatchTokens + 1 .. kFusedTokens tokens in bf16, compute
+// mixed_gemm.cu: packed weights times kBatchTokens + 1 .. kFusedTokens tokens in bf16, compute
 // capability 9.0. From about 400 tokens on, dequantised weights and cuBLASLt are faster.
 constexpr int64_t kFusedTokens = 256;
 bool linear_fused_fits(const Context& c, const Tensor& out, const Tensor& x, const LinearWeight& w);
 void linear_fused(const Context& c, Tensor out, Tensor x, const LinearWeight& w);
-// linear_back_fused.cu: dx = dy w, likewise.
+// mixed_gemm_dgrad.cu: dx = dy w, likewise.
 bool dgrad_fused_fits(const Context& c, const Tensor& dx, const Tensor& dy, const LinearWeight& w);
 void dgrad_fused(const Context& c, Tensor dx, Tensor dy, const LinearWeight& w);
 
-// wgrad_few.cu: dw = dy^T x of at most kWgradFewTokens tokens in bf16, written once, compute
+// skinny_wgrad.cu: dw = dy^T x of at most kWgradFewTokens tokens in bf16, written once, compute
 // capability 9.0; everything as cuBLASLt wants it, which is faster with more tokens.
 // squares f64 [multiprocessors .. kMostSquareParts]: parts of the sum of squares of what was
 // written; or empty.

@@ -2,7 +2,7 @@
 // Gradients of the linear layer: through cuBLASLt in 16 bits, by a plain fp32 kernel otherwise.
 #include <algorithm>
 
-#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/grad_write.cuh"
 #include "backends/cuda/device/packed_layout.cuh"
 #include "backends/cuda/device/types.cuh"
@@ -122,7 +122,7 @@ __global__ void write_gradient_kernel(D* dw, const float* sums, int64_t n, GradW
 
 constexpr int64_t kManyRows = 32768;
 
-// Types and places of a weight's gradient that cuBLASLt and wgrad_few.cu take.
+// Types and places of a weight's gradient that cuBLASLt and skinny_wgrad.cu take.
 bool blas_takes(const Tensor& dw, const Tensor& dy, const Tensor& x) {
   return is_half(x) && x.dim(0) > 0 && dw.dim(1) % 8 == 0 && dw.dim(0) % 8 == 0 &&
          blas_aligned(x) && blas_aligned(dy) && blas_aligned(dw) && dw.contiguous();

@@ -2,7 +2,7 @@
 // The product for every case without a faster kernel: fp32 arithmetic on values of any type. An
 // output is fused multiply-adds along K in chunks of kChunk, the chunks added in order, so it does
 // not depend on N, on the tile or on where it lies.
-#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/packed_layout.cuh"
 #include "backends/cuda/device/types.cuh"
 #include "backends/cuda/kernels/linear/linear.h"

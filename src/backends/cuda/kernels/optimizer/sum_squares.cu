@@ -3,7 +3,7 @@
 // an H200, 8 GB in 1.9 ms (a launch for each tensor: 3.2).
 #include <algorithm>
 
-#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/types.cuh"
 #include "backends/cuda/kernels/kernels.h"
 #include "backends/cuda/launch.h"

@@ -8,7 +8,7 @@
 // take 1.3 times as long as all products of a layer.
 #include "backends/cuda/device/dequantize.cuh"
 
-#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/types.cuh"
 #include "backends/cuda/kernels/linear/linear.h"
 #include "backends/cuda/launch.h"

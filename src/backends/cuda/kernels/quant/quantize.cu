@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Floats on the device to NVFP4: weights into the packed layout, activations through NVFP4 and back
 // for W4A4 without FP4 tensor cores.
-#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/packed_layout.cuh"
 #include "backends/cuda/device/types.cuh"
 #include "backends/cuda/kernels/kernels.h"

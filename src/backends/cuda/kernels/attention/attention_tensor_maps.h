@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How the copies of device/tensor_copy.cuh see queries, keys and values: [rows, heads, 128] of
+// How the copies of device/tma.cuh see queries, keys and values: [rows, heads, 128] of
 // bf16, taken in boxes of `box_rows` rows by 64 columns of one head, which come to lie as one half
 // of a WgmmaTile (device/wgmma_tiles.cuh).
 #pragma once

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // How the blocks of a token begin: words cleared, tables made, and the one meeting of all blocks.
 #pragma once
-#include "backends/cuda/decode/open_words.cuh"
-#include "backends/cuda/decode/token_product.cuh"
+#include "backends/cuda/decode/sentinel_words.cuh"
+#include "backends/cuda/decode/token_gemv.cuh"
 
 namespace nibble::cuda {
 

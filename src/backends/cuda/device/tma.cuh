@@ -9,8 +9,8 @@
 
 namespace nibble::cuda {
 
-// The box of `map` (kernels/attention_maps.h) that begins at column x of head y of row z; what lies
-// outside of the tensor becomes zero and is counted, too. The map is a kernel's argument
+// The box of `map` (kernels/attention_tensor_maps.h) that begins at column x of head y of row z;
+// what lies outside of the tensor becomes zero and is counted, too. The map is a kernel's argument
 // (__grid_constant__).
 __device__ __forceinline__ void tensor_load(uint32_t to, const CUtensorMap& map, int x, int y,
                                             int z, uint32_t barrier) {

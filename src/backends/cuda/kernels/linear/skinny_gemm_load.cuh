@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
-// How a block of gemv_wgmma.cu brings its slice of the tokens into shared memory.
+// How a block of skinny_gemm_wgmma.cu brings its slice of the tokens into shared memory.
 //
 // Bound by what the L2 cache gives: with 32 tokens every block reads 33 to 83 KB, all of them
 // together up to 11 MB. A loop with a place computed for every 16 bytes took 300 instructions a
 // warp and waited twice where this one takes 150 and waits once.
 #pragma once
 #include "backends/cuda/device/packed_unit.cuh"
-#include "backends/cuda/kernels/linear/few_tokens_cut.h"
+#include "backends/cuda/kernels/linear/skinny_gemm_plan.h"
 
 namespace nibble::cuda {
 
 // The tokens of a unit of 128 columns in shared memory: four pieces of 32 columns, each of two
 // products of 16, each of two halves of 8, each of matrices of 8 tokens by 16 bytes. What a lane
 // quarter q multiplies lies in its columns 32 q ..: word q of the 16 bytes. The padding keeps the
-// writes of a warp in different banks (few_tokens_cut.h has the sizes).
+// writes of a warp in different banks (skinny_gemm_plan.h has the sizes).
 template <int kTokens>
 __device__ __forceinline__ uint32_t staged(uint32_t xs, int unit, int token, int piece) {
   return xs + uint32_t(unit * unit_bytes(kTokens) + piece % 4 * piece_bytes(kTokens) + token * 16 +

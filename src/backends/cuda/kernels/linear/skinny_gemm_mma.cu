@@ -8,11 +8,11 @@
 #include <algorithm>
 
 #include "backends/cuda/device/cluster.cuh"
-#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/dequantize.cuh"
 #include "backends/cuda/device/mma.cuh"
 #include "backends/cuda/device/packed_unit.cuh"
-#include "backends/cuda/kernels/linear/few_tokens.cuh"
+#include "backends/cuda/kernels/linear/skinny_gemm_args.cuh"
 #include "backends/cuda/launch.h"
 
 namespace nibble::cuda {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How the blocks of a cluster add up the sums of their slices of K (gemv_wgmma.cu).
+// How the blocks of a cluster add up the sums of their slices of K (skinny_gemm_wgmma.cu).
 //
 // The sums of a tile of 64 rows are dealt out over the cluster by tokens, eight at a time. What a
 // thread has of them it sends to the thread with its number in the block that owns the tokens,
@@ -10,7 +10,7 @@
 #include "backends/cuda/device/cluster.cuh"
 #include "backends/cuda/device/dequantize.cuh"
 #include "backends/cuda/device/wgmma_tiles.cuh"
-#include "backends/cuda/kernels/linear/few_tokens.cuh"
+#include "backends/cuda/kernels/linear/skinny_gemm_args.cuh"
 
 namespace nibble::cuda {
 

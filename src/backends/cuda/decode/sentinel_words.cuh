@@ -5,7 +5,7 @@
 // or a tag, and a chunk of 16 bytes is eight elements. Every layer has its own words; they are
 // filled when the kernel begins.
 #pragma once
-#include "backends/cuda/decode/tagged_words.cuh"
+#include "backends/cuda/decode/flagged_words.cuh"
 
 namespace nibble::cuda {
 

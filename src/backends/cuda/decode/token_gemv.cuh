@@ -5,7 +5,7 @@
 // sums to the block that owns the strip; there a warp waits for all of a strip's sums and finishes
 // its rows, while others still multiply.
 #pragma once
-#include "backends/cuda/decode/open_words.cuh"
+#include "backends/cuda/decode/sentinel_words.cuh"
 #include "backends/cuda/decode/weight_ring.cuh"
 
 namespace nibble::cuda {

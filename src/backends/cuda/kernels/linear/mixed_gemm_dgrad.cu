@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Gradient of the tokens through packed NVFP4 weights, for many tokens (fused_product.cuh): dx = dy
+// Gradient of the tokens through packed NVFP4 weights, for many tokens (mixed_gemm.cuh): dx = dy
 // W, sums over the weight's rows. A step is 128 rows, eight strips.
 //
 // The left operand is the weight transposed: its columns are outputs. Warp w of a group has word w
 // of every lane of a unit, which is eight neighbouring columns of each quarter; a pair of those, of
 // eight rows, is an 8 x 8 matrix that movmatrix transposes. So output 8 (h % 2) + g of half h / 2
 // is column 32 (g / 2) + 8 w + 2 h + g % 2 of the unit, pairs h = 0 .. 3.
-#include "backends/cuda/device/dependency.cuh"
-#include "backends/cuda/kernels/linear/fused_product.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
+#include "backends/cuda/kernels/linear/mixed_gemm.cuh"
 
 namespace nibble::cuda {
 namespace {
@@ -81,7 +81,7 @@ struct Tile {
       b[h] = transposed_matrix(multiply_pair<bf16>(b[h], scale8));
     }
   }
-  // Strips `first` and the next of a step; two are decoded together, as in linear_fused.cu.
+  // Strips `first` and the next of a step; two are decoded together, as in mixed_gemm.cu.
   __device__ __forceinline__ void multiply(Sums& acc, const Words& u, const Words& v, uint32_t dy,
                                            int first) const {
     uint32_t a[2][4], b[2][4];

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// How a product of packed weights with few tokens is cut (gemv_wgmma.cu): into how many slices of
-// K, which are a cluster of blocks, for how many groups of warps a block, and how a block's shared
-// memory is used.
+// How a product of packed weights with few tokens is cut (skinny_gemm_wgmma.cu): into how many
+// slices of K, which are a cluster of blocks, for how many groups of warps a block, and how a
+// block's shared memory is used.
 #pragma once
 #include <algorithm>
 #include <array>
 
 #include "backends/cuda/context.h"
-#include "backends/cuda/kernels/linear/few_tokens_sums.cuh"
+#include "backends/cuda/kernels/linear/skinny_gemm_reduce.cuh"
 
 namespace nibble::cuda {
 
@@ -16,7 +16,7 @@ struct Cut {
   int chunk = 0, ring = 0, slots = 0;        // SlicedTokens
 };
 
-// The tokens of a unit of 128 columns in shared memory: few_tokens_read.cuh.
+// The tokens of a unit of 128 columns in shared memory: skinny_gemm_load.cuh.
 constexpr int half_bytes(int tokens) { return tokens * 16; }
 constexpr int piece_bytes(int tokens) { return 4 * half_bytes(tokens) + 32; }
 constexpr int unit_bytes(int tokens) { return 4 * piece_bytes(tokens); }

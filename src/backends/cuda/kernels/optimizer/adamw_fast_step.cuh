@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The arithmetic of optimizer_short.cu: a moment block, eight elements a lane.
+// The arithmetic of adamw_fast.cu: a moment block, eight elements a lane.
 #pragma once
-#include "backends/cuda/kernels/optimizer/optimizer_short_terms.cuh"
+#include "backends/cuda/kernels/optimizer/adamw_fast_args.cuh"
 
 namespace nibble::cuda {
 namespace {

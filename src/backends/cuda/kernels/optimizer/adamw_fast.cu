@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // AdamW for bf16 masters, bf16 gradients and int8 moments in a third of the instructions of
-// optimizer_step.cuh. Constants are folded, products fused, root and quotient approximate (2^-22),
+// adamw_generic.cuh. Constants are folded, products fused, root and quotient approximate (2^-22),
 // codes by quant/moment_cells.h: results are those of the CPU but for a rounding, here and there a
 // step of a code or of bf16 (tests/ops/adamw_close_test.cpp has the bounds). They depend on the
 // block alone, so runs, chunks and resumed runs agree bit for bit. Blocks with values out of range
@@ -19,8 +19,8 @@
 #include <cstring>
 
 #include "backends/cuda/device/bulk_copy.cuh"
-#include "backends/cuda/device/dependency.cuh"
-#include "backends/cuda/kernels/optimizer/optimizer_short.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
+#include "backends/cuda/kernels/optimizer/adamw_fast_step.cuh"
 #include "backends/cuda/launch.h"
 
 namespace nibble::cuda {

@@ -3,7 +3,7 @@
 // shared memory; each block writes its part of the columns.
 #pragma once
 #include "backends/cuda/device/cluster.cuh"
-#include "backends/cuda/kernels/attention/attention_groups.cuh"
+#include "backends/cuda/kernels/attention/attention_warpgroups.cuh"
 
 namespace nibble::cuda {
 

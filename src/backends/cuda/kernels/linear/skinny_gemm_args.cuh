@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the products of packed weights with few tokens are told (gemv_batch.cu, gemv_wgmma.cu).
+// What the products of packed weights with few tokens are told (skinny_gemm_mma.cu,
+// skinny_gemm_wgmma.cu).
 #pragma once
 #include "backends/cuda/device/packed_layout.cuh"
 #include "backends/cuda/device/types.cuh"

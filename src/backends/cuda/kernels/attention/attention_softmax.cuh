@@ -2,8 +2,8 @@
 // What attention_wgmma.cu does with the 64 queries of a group of four warps in registers. Lane
 // (r, c) of a warp has rows 16 warp + r and 8 further of products: columns 8 n + 2 c and the next.
 #pragma once
-#include "backends/cuda/kernels/attention/attention_groups.cuh"
-#include "backends/cuda/kernels/attention/attention_units.cuh"
+#include "backends/cuda/kernels/attention/attention_scheduler.cuh"
+#include "backends/cuda/kernels/attention/attention_warpgroups.cuh"
 
 namespace nibble::cuda {
 

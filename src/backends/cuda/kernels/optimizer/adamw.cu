@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // AdamW in one pass: reads gradient, master and moments, writes master, moments and the NVFP4 copy.
-#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/kernels/kernels.h"
 #include "backends/cuda/kernels/optimizer/adamw.h"
-#include "backends/cuda/kernels/optimizer/optimizer_step.cuh"
+#include "backends/cuda/kernels/optimizer/adamw_generic.cuh"
 #include "backends/cuda/launch.h"
 
 namespace nibble::cuda {

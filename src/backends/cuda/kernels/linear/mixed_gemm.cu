@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Packed NVFP4 weights times many tokens (fused_product.cuh): a warp multiplies two strips of 16
+// Packed NVFP4 weights times many tokens (mixed_gemm.cuh): a warp multiplies two strips of 16
 // rows.
-#include "backends/cuda/device/dependency.cuh"
-#include "backends/cuda/kernels/linear/few_tokens.cuh"
-#include "backends/cuda/kernels/linear/fused_product.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
+#include "backends/cuda/kernels/linear/mixed_gemm.cuh"
+#include "backends/cuda/kernels/linear/skinny_gemm_args.cuh"
 
 namespace nibble::cuda {
 namespace {

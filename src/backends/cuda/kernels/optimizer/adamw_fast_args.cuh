@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What a launch of optimizer_short.cu is told: terms of all its parameters, and of each.
+// What a launch of adamw_fast.cu is told: terms of all its parameters, and of each.
 #pragma once
-#include "backends/cuda/kernels/optimizer/optimizer_step.cuh"
+#include "backends/cuda/kernels/optimizer/adamw_generic.cuh"
 #include "quant/moment_cells.h"
 
 namespace nibble::cuda {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// What the products of packed NVFP4 weights with many tokens share (linear_fused.cu forward,
-// linear_back_fused.cu for the gradient of the tokens): the warpgroup products of compute
+// What the products of packed NVFP4 weights with many tokens share (mixed_gemm.cu forward,
+// mixed_gemm_dgrad.cu for the gradient of the tokens): the warpgroup products of compute
 // capability 9.0 with weights that become exact bf16 operands in registers, once for 128 tokens, so
 // that they are never written out dequantised.
 //
-// A block takes tiles of 256 outputs by 128 tokens, or 96, shared out evenly (shared_tiles.cuh).
+// A block takes tiles of 256 outputs by 128 tokens, or 96, shared out evenly (stream_k.cuh).
 // One group of four warps brings 128 columns of the tokens at a time to a ring in shared memory;
 // two groups multiply, 128 outputs each, and decode their next operands while products run.
 //
@@ -20,11 +20,11 @@
 
 #include "backends/cuda/device/dequantize.cuh"
 #include "backends/cuda/device/packed_unit.cuh"
-#include "backends/cuda/device/shared_words.cuh"
+#include "backends/cuda/device/shared_memory.cuh"
 #include "backends/cuda/device/wgmma_tiles.cuh"
 #include "backends/cuda/kernels/linear/blas_gemm.h"
 #include "backends/cuda/kernels/linear/linear.h"
-#include "backends/cuda/kernels/linear/shared_tiles.cuh"
+#include "backends/cuda/kernels/linear/stream_k.cuh"
 #include "backends/cuda/launch.h"
 
 namespace nibble::cuda::fused {

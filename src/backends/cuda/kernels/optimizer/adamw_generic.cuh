@@ -35,7 +35,7 @@ struct AdamwArgs {
 inline bool aligned16(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
 
 // Each does what it can of `all` and takes it out.
-// optimizer_short.cu: bf16 masters and gradients, int8 moments, where its proofs hold.
+// adamw_fast.cu: bf16 masters and gradients, int8 moments, where its proofs hold.
 void adamw_short(const Context& c, unsigned* counters, std::vector<AdamwArgs>& all);
 
 namespace {  // each translation unit has its own device code

@@ -8,8 +8,8 @@
 // half), each group of four warps its own. A warp's weights come by copies of whole units into its
 // own ring, across tiles; the first is asked for ahead of the kernel before, the others when the
 // tokens are on their way (all of them early: 13,540 tok/s with 32 sequences of 512 keys, none
-// before gate_up 13,830, one 14,000). The slices' sums are added up by few_tokens_sums.cuh;
-// few_tokens_cut.h decides how a product is cut.
+// before gate_up 13,830, one 14,000). The slices' sums are added up by skinny_gemm_reduce.cuh;
+// skinny_gemm_plan.h decides how a product is cut.
 //
 // Bound by issue slots and by what a launch begins and ends with. With 32 tokens 16 rows by 128
 // columns take a scheduler 245 clocks in a loop of their own, where memory needs 256; of these the
@@ -26,10 +26,10 @@
 // 14,160 to 14,350 tok/s.
 #include <algorithm>
 
-#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/packed_unit.cuh"
-#include "backends/cuda/kernels/linear/few_tokens_cut.h"
-#include "backends/cuda/kernels/linear/few_tokens_read.cuh"
+#include "backends/cuda/kernels/linear/skinny_gemm_load.cuh"
+#include "backends/cuda/kernels/linear/skinny_gemm_plan.h"
 #include "backends/cuda/launch.h"
 
 namespace nibble::cuda {
