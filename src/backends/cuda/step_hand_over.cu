@@ -20,7 +20,7 @@ struct Tables {
 };
 
 __global__ void advance_kernel(Tables t) {
-  enter();
+  pdl_enter();
   if (threadIdx.x > 0) return;
   const int32_t id = *t.chosen, position = *t.positions;
   t.host[position % 2] = id;

@@ -9,14 +9,14 @@
 
 namespace nibble::cuda {
 
-constexpr uint32_t kNothing = 0xffffffffu;
+constexpr uint32_t kUnwritten = 0xffffffffu;
 
-__device__ __forceinline__ void put_pair(uint32_t* to, uint32_t pair) {
+__device__ __forceinline__ void publish_pair(uint32_t* to, uint32_t pair) {
   asm volatile("st.relaxed.gpu.global.b32 [%0], %1;" ::"l"(to), "r"(pair) : "memory");
 }
 
 // Loads that may come too early.
-__device__ __forceinline__ uint4 ask_chunk(const uint32_t* from) {
+__device__ __forceinline__ uint4 try_load_chunk(const uint32_t* from) {
   uint4 c;
   asm volatile("ld.relaxed.gpu.global.v4.b32 {%0, %1, %2, %3}, [%4];"
                : "=r"(c.x), "=r"(c.y), "=r"(c.z), "=r"(c.w)
@@ -24,7 +24,7 @@ __device__ __forceinline__ uint4 ask_chunk(const uint32_t* from) {
                : "memory");
   return c;
 }
-__device__ __forceinline__ uint2 ask_pairs(const uint32_t* from) {
+__device__ __forceinline__ uint2 try_load_pairs(const uint32_t* from) {
   uint2 c;
   asm volatile("ld.relaxed.gpu.global.v2.b32 {%0, %1}, [%2];"
                : "=r"(c.x), "=r"(c.y)
@@ -32,29 +32,29 @@ __device__ __forceinline__ uint2 ask_pairs(const uint32_t* from) {
                : "memory");
   return c;
 }
-__device__ __forceinline__ bool has_come(const uint2& c) {
-  return c.x != kNothing && c.y != kNothing;
+__device__ __forceinline__ bool is_written(const uint2& c) {
+  return c.x != kUnwritten && c.y != kUnwritten;
 }
-__device__ __forceinline__ bool has_come(const uint4& c) {
-  return has_come(make_uint2(c.x, c.y)) && has_come(make_uint2(c.z, c.w));
+__device__ __forceinline__ bool is_written(const uint4& c) {
+  return is_written(make_uint2(c.x, c.y)) && is_written(make_uint2(c.z, c.w));
 }
 
 // A chunk that was asked for before, when all of it is there.
-__device__ __forceinline__ void await_chunk(uint4& c, const uint32_t* from) {
-  for (Patience patience; !has_come(c); patience.use()) c = ask_chunk(from);
+__device__ __forceinline__ void spin_for_chunk(uint4& c, const uint32_t* from) {
+  for (SpinWatchdog watchdog; !is_written(c); watchdog.tick()) c = try_load_chunk(from);
 }
 // N times two words; all are asked for together, again until all are there.
 template <int N, class At>
-__device__ __forceinline__ void await_pairs(uint2 (&c)[N], At&& at) {
+__device__ __forceinline__ void spin_for_pairs(uint2 (&c)[N], At&& at) {
   bool all;
-  Patience patience;
+  SpinWatchdog watchdog;
   do {
-    patience.use();
+    watchdog.tick();
 #pragma unroll
-    for (int i = 0; i < N; ++i) c[i] = ask_pairs(at(i));
+    for (int i = 0; i < N; ++i) c[i] = try_load_pairs(at(i));
     all = true;
 #pragma unroll
-    for (int i = 0; i < N; ++i) all = all && has_come(c[i]);
+    for (int i = 0; i < N; ++i) all = all && is_written(c[i]);
   } while (!all);
 }
 

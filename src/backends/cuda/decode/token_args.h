@@ -33,12 +33,12 @@ struct TokenLayer {
 // Where things lie in a block's shared memory, in bytes from its begin.
 struct TokenMemory {
   int layers, ring, ring_barriers;
-  int tasks;  // [kTokenWarps][list]
-  int list;   // most tasks of a warp in a layer and the head
+  int tasks;           // [kTokenWarps][list]
+  int tasks_per_warp;  // most tasks of a warp in a layer and the head
   int sums[kPhases], barriers[kLayerPhases];
   int zeros;
-  int wide, narrow;  // the token of qkv, gate_up and head; that of attn_out and down
-  int area;          // attention's, and the sums of the head
+  int x_full, x_slice;  // the token of qkv, gate_up and head; that of attn_out and down
+  int attention;        // attention's, and the sums of the head
   int bytes;
 };
 
@@ -50,9 +50,9 @@ struct TokenArgs {
   uint32_t *qkv, *att, *out, *act, *down;
   int layer_words;
   // In tagged words (flagged_words.cuh), the same for all layers.
-  uint64_t* shares;  // [Hq, splits, 128] sums of shares, a float a word
-  uint64_t* stats;   // [Hq, splits, 2] their largest scores and sums of weights
-  uint4* cleared;    // all of these words: so many times 16 bytes
+  uint64_t* partials;  // [Hq, splits, 128] sums of shares, a float a word
+  uint64_t* stats;     // [Hq, splits, 2] their largest scores and sums of weights
+  uint4* cleared;      // all of these words: so many times 16 bytes
   int to_clear;
   unsigned* arrivals;  // [2] blocks that have begun, that have ended; zero between kernels
   AnyFloats logits;    // [vocab]

@@ -11,7 +11,7 @@
 namespace nibble::cuda {
 
 // What a block keeps of its work in a phase.
-struct PhaseNote {
+struct PhaseSummary {
   int tasks;                             // of this block
   int slots, first, rank, ranks, parts;  // see PhaseWork; parts of a quarter
   int strips;                            // of one half
@@ -20,7 +20,7 @@ struct PhaseNote {
 
   __device__ __forceinline__ int strip(int slot, int phase, int cluster) const {
     if (phase == kGateUp) {
-      return dealt_strip(strips, first + slot * int(gridDim.x), cluster);
+      return interleaved_strip(strips, first + slot * int(gridDim.x), cluster);
     }
     return first + rank + slot * ranks;
   }
@@ -35,12 +35,13 @@ __device__ __forceinline__ Unit unit_at(const std::byte* p, int lane) {
 }
 
 // Sends the sums of a part; `across`: to another block of the cluster, perhaps.
-__device__ __forceinline__ void send_rows(float acc0, float acc1, int lane, const TokenTask& task,
-                                          bool across, bool counted) {
+__device__ __forceinline__ void send_partials(float acc0, float acc1, int lane,
+                                              const TokenTask& task, bool to_cluster,
+                                              bool counted) {
   const int g = lane / 4, q = lane % 4;
   const uint32_t to = task.sums + uint32_t(g + 8 * q) * 4;
-  const float v = row_of_quarters(acc0, acc1, q);
-  if (across) {
+  const float v = reduce_quad(acc0, acc1, q);
+  if (to_cluster) {
     // Counted by their bytes, without a fence.
     if (q < 2) {
       asm volatile(
@@ -52,7 +53,7 @@ __device__ __forceinline__ void send_rows(float acc0, float acc1, int lane, cons
     if (q < 2) store_word(to, __float_as_uint(v));
     __syncwarp();
     if (counted && lane == 0) {
-      arrive(task.barrier);
+      mbarrier_arrive(task.barrier);
     }
   }
 }
@@ -60,15 +61,15 @@ __device__ __forceinline__ void send_rows(float acc0, float acc1, int lane, cons
 // This warp's tasks of a phase: the next `count` of its list. x: the token's lanes. hold: the place
 // of the last is not filled, ring.settle() will.
 __device__ __forceinline__ void multiply_tasks(WeightRing& ring, uint32_t task, int count,
-                                               const TokenLane& x, bool across, bool counted,
-                                               bool hold) {
+                                               const TokenLane& x, bool to_cluster, bool counted,
+                                               bool defer_refill) {
   const int lane = ring.lane;
 #pragma unroll 1
   for (; count > 0; --count, task += uint32_t(sizeof(TokenTask))) {
     const TokenTask t = task_at(task);
     const uint4* token = x.unit(int(t.at()));
     float acc0 = 0, acc1 = 0;
-    const std::byte* weights = ring.await();
+    const std::byte* weights = ring.consumer_wait();
     int units = int(t.count());
 #pragma unroll 1
     for (; units > 1; units -= 2) {
@@ -79,34 +80,36 @@ __device__ __forceinline__ void multiply_tasks(WeightRing& ring, uint32_t task, 
     }
     if (units > 0) multiply<bf16>(unit_at(weights, lane), token, acc0, acc1);
     // First what others wait for.
-    send_rows(acc0, acc1, lane, t, across, counted);
-    ring.release();
-    if (hold && count == 1) {
-      ring.owed = true;
+    send_partials(acc0, acc1, lane, t, to_cluster, counted);
+    ring.consumer_release();
+    if (defer_refill && count == 1) {
+      ring.refill_deferred = true;
     } else {
-      ring.fill();
+      ring.producer_issue();
     }
   }
 }
 
 // The rows of this block's strips, by a warp a strip, as words of two.
-__device__ __forceinline__ void finish_strips(const TokenArgs& a, const std::byte* shared,
-                                              const PhaseNote& note, const float* row_scale,
-                                              int phase, uint32_t tag, float scale, uint32_t* to) {
+__device__ __forceinline__ void reduce_strips(const TokenArgs& a, const std::byte* shared,
+                                              const PhaseSummary& summary, const float* row_scale,
+                                              int phase, uint32_t flag, float scale, uint32_t* to) {
   const int lane = int(threadIdx.x) % 32, row = lane % 16;
   const bool swiglu = phase == kGateUp;
-  const int half = swiglu ? lane / 16 : 0, per_slot = (swiglu ? 8 : 4) * note.parts * 16;
+  const int half = swiglu ? lane / 16 : 0, per_slot = (swiglu ? 8 : 4) * summary.parts * 16;
   const float* const sums = reinterpret_cast<const float*>(shared + a.memory.sums[phase]);
 #pragma unroll 1
-  for (int slot = kTokenWarps - 1 - int(threadIdx.x) / 32; slot < note.slots; slot += kTokenWarps) {
-    const int strip = note.strip(slot, phase, a.cluster);
+  for (int slot = kTokenWarps - 1 - int(threadIdx.x) / 32; slot < summary.slots;
+       slot += kTokenWarps) {
+    const int strip = summary.strip(slot, phase, a.cluster);
     if (row_scale && slot >= kTokenWarps) {
-      scale = row_scale[(half * note.strips + strip) * int(kUnitRows) + row];
+      scale = row_scale[(half * summary.strips + strip) * int(kUnitRows) + row];
     }
     const uint32_t barrier = shared_address(shared + a.memory.barriers[phase]) + uint32_t(slot) * 8;
-    if (note.ranks > 1 && lane == 0) arrive_expecting(barrier, uint32_t(per_slot) * 4);
-    await_barrier(barrier, (tag & 1) ^ 1);
-    float v = add_parts<bf16>(sums + slot * per_slot + half * 4 * note.parts * 16, note.parts, row);
+    if (summary.ranks > 1 && lane == 0) mbarrier_arrive_expect_tx(barrier, uint32_t(per_slot) * 4);
+    mbarrier_wait_or_trap(barrier, (flag & 1) ^ 1);
+    float v = reduce_parts<bf16>(sums + slot * per_slot + half * 4 * summary.parts * 16,
+                                 summary.parts, row);
     if (row_scale) v *= scale;
     bf16 rounded = from_f32<bf16>(v);
     if (swiglu) {
@@ -116,26 +119,27 @@ __device__ __forceinline__ void finish_strips(const TokenArgs& a, const std::byt
     const float own = to_f32(rounded), next = __shfl_down_sync(0xffffffffu, own, 1);
     uint32_t pair = pack_pair<bf16>(own, next);
     if (swiglu) pair = scaled_pair(pair);
-    if (lane < 16 && lane % 2 == 0) put_pair(to + (strip * int(kUnitRows) + lane) / 2, pair);
+    if (lane < 16 && lane % 2 == 0) publish_pair(to + (strip * int(kUnitRows) + lane) / 2, pair);
   }
 }
 // The scale of the row that this lane finishes first; asked for before the product.
-__device__ __forceinline__ float first_scale(const TokenArgs& a, const PhaseNote& note,
-                                             const float* row_scale, int phase) {
+__device__ __forceinline__ float prefetch_row_scale(const TokenArgs& a, const PhaseSummary& summary,
+                                                    const float* row_scale, int phase) {
   const int slot = kTokenWarps - 1 - int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
-  if (!row_scale || slot >= note.slots) return 1.0f;
+  if (!row_scale || slot >= summary.slots) return 1.0f;
   const int strip =
-      note.strip(slot, phase, a.cluster) + (phase == kGateUp ? lane / 16 * note.strips : 0);
+      summary.strip(slot, phase, a.cluster) + (phase == kGateUp ? lane / 16 * summary.strips : 0);
   return row_scale[strip * int(kUnitRows) + lane % 16];
 }
 
 // The rows of the head, after a barrier of the block.
-__device__ __forceinline__ void finish_logits(const TokenArgs& a, const std::byte* shared,
-                                              const PhaseNote& note, const float* row_scale) {
+__device__ __forceinline__ void reduce_logits(const TokenArgs& a, const std::byte* shared,
+                                              const PhaseSummary& summary, const float* row_scale) {
   const float* const sums = reinterpret_cast<const float*>(shared + a.memory.sums[kLogits]);
-  for (int i = int(threadIdx.x); i < note.slots * int(kUnitRows); i += kTokenThreads) {
-    const int slot = i / int(kUnitRows), row = note.first * int(kUnitRows) + i;
-    float v = add_parts<bf16>(sums + slot * 4 * note.parts * 16, note.parts, i % int(kUnitRows));
+  for (int i = int(threadIdx.x); i < summary.slots * int(kUnitRows); i += kTokenThreads) {
+    const int slot = i / int(kUnitRows), row = summary.first * int(kUnitRows) + i;
+    float v =
+        reduce_parts<bf16>(sums + slot * 4 * summary.parts * 16, summary.parts, i % int(kUnitRows));
     if (row_scale) v *= row_scale[row];
     a.logits.set(row, v);
   }

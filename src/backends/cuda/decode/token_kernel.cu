@@ -36,36 +36,36 @@ __global__ void __launch_bounds__(kTokenThreads, 1)
     token_kernel(const __grid_constant__ TokenArgs a) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) std::byte shared[];
-  __shared__ PhaseNote notes[kPhases];
+  __shared__ PhaseSummary summaries[kPhases];
   const int t = int(threadIdx.x), lane = t % 32, warp = t / 32;
-  const BeginTogether blocks(a);
-  set_up(a, shared, notes);
+  const StartBarrier blocks(a);
+  build_tables(a, shared, summaries);
   uint4* const zeros = reinterpret_cast<uint4*>(shared + a.memory.zeros);
   if (t < 2) zeros[t] = make_uint4(0, 0, 0, 0);
   WeightRing ring(a, shared);
-  publish_barriers();
+  mbarrier_init_fence();
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   __syncthreads();
   cluster_arrive();
   const auto tasks_of = [&](int phase) {
-    return (notes[phase].tasks - warp + kTokenWarps - 1) / kTokenWarps;
+    return (summaries[phase].tasks - warp + kTokenWarps - 1) / kTokenWarps;
   };
   const int of_layer = tasks_of(kQkv) + tasks_of(kAttnOut) + tasks_of(kGateUp) + tasks_of(kFfnDown);
   ring.begin(of_layer, of_layer + tasks_of(kLogits));
   uint32_t task = ring.tasks;
 
-  bf16* const wide = reinterpret_cast<bf16*>(shared + a.memory.wide);
-  bf16* const narrow = reinterpret_cast<bf16*>(shared + a.memory.narrow);
+  bf16* const x_full = reinterpret_cast<bf16*>(shared + a.memory.x_full);
+  bf16* const x_slice = reinterpret_cast<bf16*>(shared + a.memory.x_slice);
   const TokenLayer* const layers = reinterpret_cast<const TokenLayer*>(shared + a.memory.layers);
   // Up to here nothing is read that the kernel before writes, and the words that were cleared are
   // no memory of its: it is the one of the rotation table (one_launch.cu), which uses no scratch
   // memory. A kernel with some in its place would have to be waited for first.
-  wait_for_previous();
+  pdl_wait();
   Residual<kWide> residual(a.x, a.width);
-  ColumnStage stage(narrow);
+  ColumnLoader columns_in(x_slice);
   __shared__ typename TokenAttention<K>::Place place;
-  const TokenAttention<K> attention(a, place, shared + a.memory.area);
-  residual.prepare(layers[0].attn_norm);
+  const TokenAttention<K> attention(a, place, shared + a.memory.attention);
+  residual.prefetch_weight(layers[0].attn_norm);
   cluster_wait();
   blocks.wait();
 
@@ -75,60 +75,61 @@ __global__ void __launch_bounds__(kTokenThreads, 1)
     const int l = step / kLayerPhases;
     const int phase = l == a.layers ? int(kLogits) : step % kLayerPhases;
     const TokenLayer& layer = layers[l];
-    const uint32_t tag = uint32_t(l) + 1;
+    const uint32_t flag = uint32_t(l) + 1;
     const int words = l * a.layer_words;
     if (phase == kAttnOut) {
-      attention.attend(layer, tag, words);
-      residual.forget_weight();
-      stage.ask(a.att + words, notes[kAttnOut].begin, notes[kAttnOut].middle);
+      attention.attend(layer, flag, words);
+      residual.drop_weight();
+      columns_in.prefetch(a.att + words, summaries[kAttnOut].begin, summaries[kAttnOut].middle);
     }
     const float* const row_scale = layer.weight[phase == kLogits ? int(kQkv) : phase].row_scale;
-    const bool shared_strips = phase == kAttnOut || phase == kFfnDown;
-    const PhaseNote note = notes[phase];
+    const bool split_k = phase == kAttnOut || phase == kFfnDown;
+    const PhaseSummary summary = summaries[phase];
     const uint32_t* const columns = (phase == kAttnOut ? a.att : a.act) + words;
-    if (shared_strips) {
-      stage.await(columns, note.begin, note.begin, note.middle);
-      ring.settle();
-      stage.ask(columns, note.middle, note.end);
-      residual.prepare(phase == kAttnOut ? layer.ffn_norm : layers[l + 1].attn_norm);
+    if (split_k) {
+      columns_in.wait(columns, summary.begin, summary.begin, summary.middle);
+      ring.issue_deferred();
+      columns_in.prefetch(columns, summary.middle, summary.end);
+      residual.prefetch_weight(phase == kAttnOut ? layer.ffn_norm : layers[l + 1].attn_norm);
     } else {
       const uint32_t* const sum = phase == kGateUp ? a.out + words
                                   : step > 0       ? a.down + words - a.layer_words
                                                    : nullptr;
-      residual.normalise(wide, sum, phase == kGateUp ? layer.ffn_norm : layer.attn_norm, a.eps,
+      residual.normalise(x_full, sum, phase == kGateUp ? layer.ffn_norm : layer.attn_norm, a.eps,
                          ring);
       if (phase == kQkv) attention.begin(layer);
     }
-    const float scale = phase == kLogits ? 1.0f : first_scale(a, note, row_scale, phase);
-    const TokenLane x(reinterpret_cast<const uint4*>(shared_strips ? narrow : wide), zeros, lane);
+    const float scale = phase == kLogits ? 1.0f : prefetch_row_scale(a, summary, row_scale, phase);
+    const TokenLane x(reinterpret_cast<const uint4*>(split_k ? x_slice : x_full), zeros, lane);
     if (phase == kQkv) task = ring.tasks;
     // The tasks that need only the first columns, then the others. The last task's place in the
     // ring is filled behind the next exchange: words would queue behind its copy. (Attention is
     // long enough for both.)
-    int count = (note.early - warp + kTokenWarps - 1) / kTokenWarps;
+    int count = (summary.early - warp + kTokenWarps - 1) / kTokenWarps;
 #pragma unroll 1
-    for (bool all = note.early == note.tasks;; all = true) {
-      const bool hold = all && phase != kQkv && phase != kLogits;
-      multiply_tasks(ring, task, count, x, shared_strips && a.cluster > 1, phase != kLogits, hold);
+    for (bool all = summary.early == summary.tasks;; all = true) {
+      const bool defer_refill = all && phase != kQkv && phase != kLogits;
+      multiply_tasks(ring, task, count, x, split_k && a.cluster > 1, phase != kLogits,
+                     defer_refill);
       task += uint32_t(count) * uint32_t(sizeof(TokenTask));
       if (all) break;
-      stage.await(columns, note.begin, note.middle, note.end);
-      count = (note.tasks - warp + kTokenWarps - 1) / kTokenWarps - count;
+      columns_in.wait(columns, summary.begin, summary.middle, summary.end);
+      count = (summary.tasks - warp + kTokenWarps - 1) / kTokenWarps - count;
     }
     // The first columns that down wants have come by now; they are on their way while strips are
     // finished.
     if (phase == kGateUp) {
-      stage.ask(a.act + words, notes[kFfnDown].begin, notes[kFfnDown].middle);
+      columns_in.prefetch(a.act + words, summaries[kFfnDown].begin, summaries[kFfnDown].middle);
     }
     if (phase == kLogits) {
       __syncthreads();
-      finish_logits(a, shared, note, row_scale);
+      reduce_logits(a, shared, summary, row_scale);
     } else {
       uint32_t* const to = phase == kQkv       ? a.qkv
                            : phase == kAttnOut ? a.out
                            : phase == kGateUp  ? a.act
                                                : a.down;
-      finish_strips(a, shared, note, row_scale, phase, tag, scale, to + words);
+      reduce_strips(a, shared, summary, row_scale, phase, flag, scale, to + words);
     }
     // Whoever is done early sleeps here: warps that ask for words would keep others from them.
     __syncthreads();
@@ -151,18 +152,18 @@ void lay_out(TokenArgs& a, int blocks) {
   m.ring = take(WeightRing::kBytes);
   m.ring_barriers = take(WeightRing::kBarrierBytes);
   m.layers = take(int64_t(a.layers + 1) * int64_t(sizeof(TokenLayer)));
-  int64_t narrow = 0, logit_sums = 0;
-  m.list = 0;
+  int64_t slice_bytes = 0, logit_sums = 0;
+  m.tasks_per_warp = 0;
   for (int phase = 0; phase < kPhases; ++phase) {
     // No block has more than the blocks of a group of strips that is rounded up.
     const PhaseWork w(a, phase, 0, blocks);
     const int groups = blocks / w.ranks, count = (w.shape.strips + groups - 1) / groups;
     const int slots = (count + w.ranks - 1) / w.ranks;
-    const int64_t sums = int64_t(slots) * w.shape.halves * w.cut.all_parts() * 64;
-    m.list += (count * w.shape.halves * w.parts + kTokenWarps - 1) / kTokenWarps;
-    if (w.shape.shared) {
+    const int64_t sums = int64_t(slots) * w.shape.halves * w.cut.part_count() * 64;
+    m.tasks_per_warp += (count * w.shape.halves * w.parts + kTokenWarps - 1) / kTokenWarps;
+    if (w.shape.split_k) {
       const int units = (w.shape.units + w.ranks - 1) / w.ranks + 1;
-      narrow = std::max<int64_t>(narrow, int64_t(units) * kUnitCols * 2);
+      slice_bytes = std::max<int64_t>(slice_bytes, int64_t(units) * kUnitCols * 2);
     }
     if (phase == kLogits) {
       logit_sums = sums;
@@ -171,11 +172,11 @@ void lay_out(TokenArgs& a, int blocks) {
       m.barriers[phase] = take(slots * 8);
     }
   }
-  m.tasks = take(int64_t(kTokenWarps) * m.list * int64_t(sizeof(TokenTask)));
+  m.tasks = take(int64_t(kTokenWarps) * m.tasks_per_warp * int64_t(sizeof(TokenTask)));
   m.zeros = take(48) + 16;  // where no lane of TokenLane finds another in its banks
-  m.wide = take(int64_t(a.width) * 2);
-  m.narrow = take(narrow);
-  m.area = m.sums[kLogits] = take(std::max(int64_t(kTeamBytes<K>), logit_sums));
+  m.x_full = take(int64_t(a.width) * 2);
+  m.x_slice = take(slice_bytes);
+  m.attention = m.sums[kLogits] = take(std::max(int64_t(kAttentionSmemBytes<K>), logit_sums));
   m.bytes = at;
 }
 
@@ -252,8 +253,8 @@ bool launch_as(const Context& c, TokenArgs& a, TokenLaunch launch) {
 
 template <class K>
 bool launch_with(const Context& c, TokenArgs& a, TokenLaunch launch) {
-  a.splits = shares::splits_for<K, kHead>(c.sm_count, a.kv_heads);
-  // Words of two elements, or tagged ones of one float; all of them in the scratch memory.
+  a.splits = split_kv::splits_for<K, kHead>(c.sm_count, a.kv_heads);
+  // FlaggedWords of two elements, or tagged ones of one float; all of them in the scratch memory.
   size_t bytes = 0;
   const auto take = [&](int64_t at_least) {
     std::byte* const begin = c.scratch() + bytes;
@@ -270,9 +271,9 @@ bool launch_with(const Context& c, TokenArgs& a, TokenLaunch launch) {
   a.down = pairs(a.width);
   a.layer_words = int(bytes / sizeof(uint32_t));
   take(int64_t(bytes) * (a.layers - 1));
-  const int64_t shares = int64_t(a.q_heads) * a.splits;
-  a.stats = reinterpret_cast<uint64_t*>(take(2 * shares * int64_t(sizeof(uint64_t))));
-  a.shares = reinterpret_cast<uint64_t*>(take(shares * kHead * int64_t(sizeof(uint64_t))));
+  const int64_t partials = int64_t(a.q_heads) * a.splits;
+  a.stats = reinterpret_cast<uint64_t*>(take(2 * partials * int64_t(sizeof(uint64_t))));
+  a.partials = reinterpret_cast<uint64_t*>(take(partials * kHead * int64_t(sizeof(uint64_t))));
   a.cleared = reinterpret_cast<uint4*>(c.scratch());
   if (bytes > Context::kScratchBytes) return false;
   a.to_clear = int(bytes / sizeof(uint4));

@@ -36,7 +36,7 @@ __device__ __forceinline__ TokenTask task_at(uint32_t address) {
 // The products, without regard to blocks.
 struct PhaseShape {
   int units, strips, halves;  // strips of one half
-  bool shared;                // by the blocks of a cluster
+  bool split_k;               // by the blocks of a cluster
 
   NIBBLE_HOST_DEVICE PhaseShape(const TokenArgs& a, int phase) {
     const int att = a.q_heads * 128, qkv = (a.q_heads + 2 * a.kv_heads) * 128;
@@ -47,42 +47,43 @@ struct PhaseShape {
                                        : a.width;
     units = in / int(kUnitCols), strips = out / int(kUnitRows);
     halves = phase == kGateUp ? 2 : 1;
-    shared = phase == kAttnOut || phase == kFfnDown;
+    split_k = phase == kAttnOut || phase == kFfnDown;
   }
 };
 
 // Strip number i when they are taken from `ranks` equal pieces in turn.
-NIBBLE_HOST_DEVICE inline int dealt_strip(int strips, int i, int ranks) {
+NIBBLE_HOST_DEVICE inline int interleaved_strip(int strips, int i, int ranks) {
   return i % ranks * (strips / ranks) + i / ranks;
 }
 
 // What one block has of a product.
 struct PhaseWork {
   PhaseShape shape;
-  StripCut cut;
+  StripSplitK cut;
   int ranks, rank;   // of the blocks that take strips together
   int first, count;  // strips
   int groups;        // of those blocks
-  bool dealt;        // strips first, first + groups, ... as dealt_strip numbers them ...
-  int deal;          // ... with so many pieces
+  bool interleaved;  // strips first, first + groups, ... as interleaved_strip numbers them ...
+  int interleave;    // ... with so many pieces
   int parts;         // of a strip, this block's
   int slots;         // strips this block owns: first + rank, first + rank + ranks, ...
 
   NIBBLE_HOST_DEVICE PhaseWork(const TokenArgs& a, int phase, int block, int blocks)
       : shape(a, phase), cut(shape.units) {
-    ranks = shape.shared ? a.cluster : 1;
+    ranks = shape.split_k ? a.cluster : 1;
     rank = block % ranks;
     const int group = block / ranks;
-    groups = blocks / ranks, deal = a.cluster, dealt = phase == kGateUp;
-    first = dealt ? group : int(int64_t(shape.strips) * group / groups);
-    count = dealt ? (shape.strips - group + groups - 1) / groups
-                  : int(int64_t(shape.strips) * (group + 1) / groups) - first;
-    parts = cut.all_parts() / ranks;
+    groups = blocks / ranks, interleave = a.cluster, interleaved = phase == kGateUp;
+    first = interleaved ? group : int(int64_t(shape.strips) * group / groups);
+    count = interleaved ? (shape.strips - group + groups - 1) / groups
+                        : int(int64_t(shape.strips) * (group + 1) / groups) - first;
+    parts = cut.part_count() / ranks;
     slots = (count - rank + ranks - 1) / ranks;
   }
   // The number of strip i of those this block (or its cluster) takes.
   NIBBLE_HOST_DEVICE int strip(int i) const {
-    return dealt ? dealt_strip(shape.strips, first + i * groups, deal) : first + i;
+    return interleaved ? interleaved_strip(shape.strips, first + i * groups, interleave)
+                       : first + i;
   }
   // The tasks of shared strips go part by part, so that the first need only the first columns.
   NIBBLE_HOST_DEVICE int early_parts() const { return (parts + 1) / 2; }
@@ -91,10 +92,10 @@ struct PhaseWork {
   NIBBLE_HOST_DEVICE int tasks() const { return count * shape.halves * parts; }
   // Columns of the token this block needs.
   NIBBLE_HOST_DEVICE int unit_begin() const {
-    return cut.quarter_begin(rank * StripCut::kQuarters / ranks);
+    return cut.quarter_begin(rank * StripSplitK::kQuarters / ranks);
   }
   NIBBLE_HOST_DEVICE int unit_end() const {
-    return cut.quarter_begin((rank + 1) * StripCut::kQuarters / ranks);
+    return cut.quarter_begin((rank + 1) * StripSplitK::kQuarters / ranks);
   }
 };
 
@@ -102,7 +103,7 @@ struct PhaseWork {
 __device__ __forceinline__ TokenTask make_task(const PhaseWork& w, int phase, int index,
                                                uint32_t sums, uint32_t barriers) {
   int strip, half = 0, part;
-  if (w.shape.shared) {
+  if (w.shape.split_k) {
     part = index / w.count, strip = index - part * w.count;
   } else {
     strip = index / (w.shape.halves * w.parts);
@@ -118,12 +119,12 @@ __device__ __forceinline__ TokenTask make_task(const PhaseWork& w, int phase, in
   const int weight = phase == kLogits ? int(kQkv) : phase, count = w.cut.begin(part + 1) - begin;
   t.packed = uint32_t(begin - w.unit_begin()) | uint32_t(count) << 16 |
              uint32_t(weight * int(sizeof(TokenWeight))) << 24;
-  t.sums = sums + uint32_t(((slot * w.shape.halves + half) * w.cut.all_parts() + part) *
+  t.sums = sums + uint32_t(((slot * w.shape.halves + half) * w.cut.part_count() + part) *
                            int(kUnitRows) * int(sizeof(float)));
   t.barrier = barriers + uint32_t(slot) * 8;
   if (w.ranks > 1) {
-    t.sums = address_in_block(t.sums, uint32_t(owner));
-    t.barrier = address_in_block(t.barrier, uint32_t(owner));
+    t.sums = dsmem_address(t.sums, uint32_t(owner));
+    t.barrier = dsmem_address(t.barrier, uint32_t(owner));
   }
   return t;
 }

@@ -8,12 +8,12 @@ namespace nibble::cuda {
 
 // Makes the words between blocks what means that nothing has come, and waits until all blocks have
 // done so.
-struct BeginTogether {
+struct StartBarrier {
   unsigned* arrivals;
-  __device__ __forceinline__ explicit BeginTogether(const TokenArgs& a) : arrivals(a.arrivals) {
+  __device__ __forceinline__ explicit StartBarrier(const TokenArgs& a) : arrivals(a.arrivals) {
     for (int i = int(blockIdx.x) * kTokenThreads + int(threadIdx.x); i < a.to_clear;
          i += int(gridDim.x) * kTokenThreads) {
-      a.cleared[i] = make_uint4(kNothing, kNothing, kNothing, kNothing);
+      a.cleared[i] = make_uint4(kUnwritten, kUnwritten, kUnwritten, kUnwritten);
     }
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -23,7 +23,7 @@ struct BeginTogether {
   __device__ __forceinline__ void wait() const {
     if (threadIdx.x == 0) {
       unsigned v = 0;
-      for (Patience patience; v < gridDim.x; patience.use()) {
+      for (SpinWatchdog watchdog; v < gridDim.x; watchdog.tick()) {
         asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(arrivals) : "memory");
       }
     }
@@ -38,7 +38,8 @@ struct BeginTogether {
 };
 
 // Tables in shared memory that hold for all layers. Two warps a phase.
-__device__ __forceinline__ void set_up(const TokenArgs& a, std::byte* shared, PhaseNote* notes) {
+__device__ __forceinline__ void build_tables(const TokenArgs& a, std::byte* shared,
+                                             PhaseSummary* summaries) {
   constexpr int kPhaseThreads = 60;  // of 64: a thread fills the list of one warp
   static_assert(kPhaseThreads % kTokenWarps == 0 && kPhases * 64 <= kTokenThreads);
   const int phase = int(threadIdx.x) / 64, t = int(threadIdx.x) % 64;
@@ -54,28 +55,30 @@ __device__ __forceinline__ void set_up(const TokenArgs& a, std::byte* shared, Ph
   if (phase < kPhases && t == 0) {
     constexpr int cols = int(kUnitCols);
     const int middle = phase == kFfnDown ? w.unit_middle() : w.unit_end();
-    notes[phase] = {w.tasks(),
-                    w.slots,
-                    w.first,
-                    w.rank,
-                    w.ranks,
-                    w.cut.parts,
-                    w.shape.strips,
-                    early,
-                    w.unit_begin() * cols,
-                    middle * cols,
-                    w.unit_end() * cols};
+    summaries[phase] = {w.tasks(),
+                        w.slots,
+                        w.first,
+                        w.rank,
+                        w.ranks,
+                        w.cut.parts,
+                        w.shape.strips,
+                        early,
+                        w.unit_begin() * cols,
+                        middle * cols,
+                        w.unit_end() * cols};
   }
   if (phase < kLayerPhases) {
     // Sums that come from other blocks are counted by their bytes.
-    const int arrivals = w.ranks > 1 ? 1 : w.shape.halves * w.cut.all_parts();
-    for (int i = t; i < w.slots; i += 64) init_barrier(barriers + uint32_t(i) * 8, arrivals);
+    const int arrivals = w.ranks > 1 ? 1 : w.shape.halves * w.cut.part_count();
+    for (int i = t; i < w.slots; i += 64) mbarrier_init(barriers + uint32_t(i) * 8, arrivals);
   }
   __syncthreads();
   if (phase >= kPhases || t >= kPhaseThreads) return;
   const int warp = t % kTokenWarps;
-  TokenTask* list = reinterpret_cast<TokenTask*>(shared + a.memory.tasks) + warp * a.memory.list;
-  for (int p = 0; p < phase; ++p) list += (notes[p].tasks - warp + kTokenWarps - 1) / kTokenWarps;
+  TokenTask* list =
+      reinterpret_cast<TokenTask*>(shared + a.memory.tasks) + warp * a.memory.tasks_per_warp;
+  for (int p = 0; p < phase; ++p)
+    list += (summaries[p].tasks - warp + kTokenWarps - 1) / kTokenWarps;
 #pragma unroll 1
   for (int i = t; i < w.tasks(); i += kPhaseThreads) {
     list[i / kTokenWarps] =

@@ -38,7 +38,7 @@ struct Residual {
   }
 
   // The weight is not needed any more: frees its registers before this place.
-  __device__ __forceinline__ void forget_weight() {
+  __device__ __forceinline__ void drop_weight() {
 #pragma unroll
     for (int s = 0; s < kPacks; ++s) {
 #pragma unroll
@@ -47,7 +47,7 @@ struct Residual {
   }
   // Loads the weight of the next norm, long before it is needed: what is asked for behind it would
   // have to wait for it. A wide row has no registers for that.
-  __device__ __forceinline__ void prepare(const AnyFloats& weight) {
+  __device__ __forceinline__ void prefetch_weight(const AnyFloats& weight) {
     if constexpr (!kWide) load_weight(weight);
   }
 
@@ -80,7 +80,7 @@ struct Residual {
       partial[threadIdx.x] = 0;
     }
     __syncthreads();
-    ring.settle();
+    ring.issue_deferred();
     const float scale = 1.0f / sqrtf(sum_of_16(partial) / float(width) + eps);
 #pragma unroll
     for (int s = 0; s < kPacks; ++s) {
@@ -97,15 +97,15 @@ struct Residual {
 
  private:
   __device__ __forceinline__ void load_weight(const AnyFloats& weight) {
-    forget_weight();
+    drop_weight();
 #pragma unroll
     for (int s = 0; s < kPacks; ++s) {
       if (at(s) < width) weight.load<8, true>(at(s), g[s]);
     }
   }
   __device__ __forceinline__ void add(int s, const uint32_t* words) {
-    uint4 sum = ask_chunk(words);
-    await_chunk(sum, words);
+    uint4 sum = try_load_chunk(words);
+    spin_for_chunk(sum, words);
     float x[8], y[8];
     unpack(kept[s], x);
     unpack(sum, y);
@@ -140,27 +140,27 @@ struct Residual {
 
 // Columns begin .. end of a token (multiples of 128) that other blocks make, to shared memory. The
 // threads with the highest numbers take them: the lowest attend.
-struct ColumnStage {
+struct ColumnLoader {
   bf16* token;
   int thread;
   uint4 early = {};
 
-  __device__ __forceinline__ explicit ColumnStage(bf16* token)
+  __device__ __forceinline__ explicit ColumnLoader(bf16* token)
       : token(token), thread(kTokenThreads - 1 - int(threadIdx.x)) {}
 
   // Asks for the first of the columns begin .. end, without waiting. words: of column 0.
-  __device__ __forceinline__ void ask(const uint32_t* words, int begin, int end) {
-    early = make_uint4(kNothing, kNothing, kNothing, kNothing);
-    if (begin + 8 * thread < end) early = ask_chunk(words + begin / 2 + 4 * thread);
+  __device__ __forceinline__ void prefetch(const uint32_t* words, int begin, int end) {
+    early = make_uint4(kUnwritten, kUnwritten, kUnwritten, kUnwritten);
+    if (begin + 8 * thread < end) early = try_load_chunk(words + begin / 2 + 4 * thread);
   }
   // All of them, after ask(); the token in shared memory begins with column `origin`. Returns
   // behind a barrier of the block.
-  __device__ __forceinline__ void await(const uint32_t* words, int origin, int begin, int end) {
+  __device__ __forceinline__ void wait(const uint32_t* words, int origin, int begin, int end) {
     for (int column = begin + 8 * thread; column < end; column += 8 * kTokenThreads) {
-      await_chunk(early, words + column / 2);
+      spin_for_chunk(early, words + column / 2);
       *reinterpret_cast<uint4*>(token + column - origin) = early;
       const int next = column + 8 * kTokenThreads;
-      if (next < end) early = ask_chunk(words + next / 2);
+      if (next < end) early = try_load_chunk(words + next / 2);
     }
     __syncthreads();
   }

@@ -8,37 +8,37 @@
 namespace nibble::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-constexpr bool kBulkCopies = true;
+constexpr bool kHasBulkCopy = true;
 #else
-constexpr bool kBulkCopies = false;
+constexpr bool kHasBulkCopy = false;
 #endif
 
 // A barrier in shared memory, by address. Its phases are counted from 0; waiting names the phase's
 // lowest bit.
-__device__ __forceinline__ void init_barrier(uint32_t barrier, uint32_t arrivals) {
+__device__ __forceinline__ void mbarrier_init(uint32_t barrier, uint32_t arrivals) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 #endif
 }
-// After all init_barrier of a thread, before the block's __syncthreads.
-__device__ __forceinline__ void publish_barriers() {
+// After all mbarrier_init of a thread, before the block's __syncthreads.
+__device__ __forceinline__ void mbarrier_init_fence() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 #endif
 }
-__device__ __forceinline__ void arrive(uint32_t barrier) {
+__device__ __forceinline__ void mbarrier_arrive(uint32_t barrier) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 #endif
 }
 // Arrives, and the phase ends only after `bytes` more have come by copies.
-__device__ __forceinline__ void arrive_expecting(uint32_t barrier, uint32_t bytes) {
+__device__ __forceinline__ void mbarrier_arrive_expect_tx(uint32_t barrier, uint32_t bytes) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
 #endif
 }
-__device__ __forceinline__ void wait_barrier(uint32_t barrier, uint32_t phase_bit) {
+__device__ __forceinline__ void mbarrier_wait_parity(uint32_t barrier, uint32_t phase_bit) {
 #if __CUDA_ARCH__ >= 900
   asm volatile(
       "{\n.reg .pred done;\n"

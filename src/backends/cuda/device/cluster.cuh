@@ -7,7 +7,7 @@
 namespace nibble::cuda {
 
 // The same place in the shared memory of block `rank` of the cluster.
-__device__ __forceinline__ uint32_t address_in_block(uint32_t address, uint32_t rank) {
+__device__ __forceinline__ uint32_t dsmem_address(uint32_t address, uint32_t rank) {
 #if __CUDA_ARCH__ >= 900
   uint32_t there;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
@@ -16,7 +16,7 @@ __device__ __forceinline__ uint32_t address_in_block(uint32_t address, uint32_t 
   return address;
 #endif
 }
-__device__ __forceinline__ float load_in_cluster(uint32_t address) {
+__device__ __forceinline__ float dsmem_load(uint32_t address) {
   float v = 0;
 #if __CUDA_ARCH__ >= 900
   asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(address) : "memory");

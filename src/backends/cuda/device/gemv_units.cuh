@@ -29,16 +29,16 @@ inline constexpr float kTokenScale = std::is_same_v<T, f16> ? 1.0f : 0x1p64f;
 
 // How the units of a strip are cut. Short quarters get three parts rather than two, so that a
 // block with few strips has work for its warps. A part may be empty.
-struct StripCut {
+struct StripSplitK {
   static constexpr int kQuarters = 4;
   int units, parts;  // parts of a quarter
 
-  NIBBLE_HOST_DEVICE constexpr explicit StripCut(int units) : units(units) {
+  NIBBLE_HOST_DEVICE constexpr explicit StripSplitK(int units) : units(units) {
     const int most = (units + kQuarters - 1) / kQuarters;
     const int needed = (most + kUnitsInFlight - 1) / kUnitsInFlight;
     parts = needed == 2 ? 3 : needed;
   }
-  NIBBLE_HOST_DEVICE constexpr int all_parts() const { return kQuarters * parts; }
+  NIBBLE_HOST_DEVICE constexpr int part_count() const { return kQuarters * parts; }
   NIBBLE_HOST_DEVICE constexpr int quarter_begin(int quarter) const {
     return units * quarter / kQuarters;
   }
@@ -56,7 +56,7 @@ struct UnitRange {
 };
 
 // Asks for all units of a part.
-__device__ __forceinline__ void request(Unit (&units)[kUnitsInFlight], UnitRange r, int lane) {
+__device__ __forceinline__ void load_units(Unit (&units)[kUnitsInFlight], UnitRange r, int lane) {
 #pragma unroll
   for (int i = 0; i < kUnitsInFlight; ++i) {
     if (i < r.count) units[i].load(r.p + i * int(kUnitBytes), lane);
@@ -64,8 +64,8 @@ __device__ __forceinline__ void request(Unit (&units)[kUnitsInFlight], UnitRange
 }
 
 template <class T>
-__device__ __forceinline__ void two_products(float (&d)[4], uint32_t row, uint32_t row8,
-                                             uint32_t x0, uint32_t x1, uint32_t x2, uint32_t x3) {
+__device__ __forceinline__ void mma_k32(float (&d)[4], uint32_t row, uint32_t row8, uint32_t x0,
+                                        uint32_t x1, uint32_t x2, uint32_t x3) {
   uint32_t a[4], b[4];
   decode_as<T>(row, a);
   decode_as<T>(row8, b);
@@ -91,11 +91,11 @@ template <class T>
 __device__ __forceinline__ void multiply(const Unit& u, const uint4* x, float& acc0, float& acc1) {
   float d[4] = {0, 0, 0, 0}, e[4] = {0, 0, 0, 0};
   const uint4 x0 = x[0], x1 = x[1];
-  two_products<T>(d, u.a0.x, u.a1.x, x0.x, x0.y, x0.z, x0.w);
-  two_products<T>(e, u.a0.z, u.a1.z, x0.x, x0.y, x0.z, x0.w);
-  two_products<T>(d, u.a0.y, u.a1.y, x1.x, x1.y, x1.z, x1.w);
-  two_products<T>(e, u.a0.w, u.a1.w, x1.x, x1.y, x1.z, x1.w);
-  const float2 s = scales_of(u.scales), s8 = scales_of(u.scales >> 16);
+  mma_k32<T>(d, u.a0.x, u.a1.x, x0.x, x0.y, x0.z, x0.w);
+  mma_k32<T>(e, u.a0.z, u.a1.z, x0.x, x0.y, x0.z, x0.w);
+  mma_k32<T>(d, u.a0.y, u.a1.y, x1.x, x1.y, x1.z, x1.w);
+  mma_k32<T>(e, u.a0.w, u.a1.w, x1.x, x1.y, x1.z, x1.w);
+  const float2 s = e4m3x2_to_float2(u.scales), s8 = e4m3x2_to_float2(u.scales >> 16);
   acc0 = fmaf(s.x, d[0], acc0);
   acc0 = fmaf(s.y, e[1], acc0);
   acc1 = fmaf(s8.x, d[2], acc1);
@@ -104,23 +104,24 @@ __device__ __forceinline__ void multiply(const Unit& u, const uint4* x, float& a
 
 // The four lanes of a row have the quarters of rows g (acc0) and g + 8 (acc1): lane q = 0 gets the
 // first, lane 1 the second. Two lanes give each other what the other one needs.
-__device__ __forceinline__ float row_of_quarters(float acc0, float acc1, int q) {
+__device__ __forceinline__ float reduce_quad(float acc0, float acc1, int q) {
   float v = q % 2 ? acc1 : acc0;
   v += __shfl_xor_sync(0xffffffffu, q % 2 ? acc0 : acc1, 1);
   return v + __shfl_xor_sync(0xffffffffu, v, 2);
 }
 // Of a warp's 16 rows to sums[16].
-__device__ __forceinline__ void store_rows(float acc0, float acc1, int lane, float* sums) {
+__device__ __forceinline__ void store_strip_sums(float acc0, float acc1, int lane, float* sums) {
   const int g = lane / 4, q = lane % 4;
-  const float v = row_of_quarters(acc0, acc1, q);
+  const float v = reduce_quad(acc0, acc1, q);
   if (q < 2) sums[g + 8 * q] = v;
 }
 
 // The sums of a part's 16 rows to sums[16]; each unit's registers are filled from `next` as soon as
 // they are free.
 template <class T>
-__device__ __forceinline__ void sum_part(Unit (&units)[kUnitsInFlight], UnitRange r, UnitRange next,
-                                         const TokenLane& x, int lane, float* sums) {
+__device__ __forceinline__ void accumulate_part(Unit (&units)[kUnitsInFlight], UnitRange r,
+                                                UnitRange next, const TokenLane& x, int lane,
+                                                float* sums) {
   float acc0 = 0, acc1 = 0;
 #pragma unroll
   for (int i = 0; i < kUnitsInFlight; ++i) {
@@ -129,23 +130,23 @@ __device__ __forceinline__ void sum_part(Unit (&units)[kUnitsInFlight], UnitRang
     }
     if (i < next.count) units[i].load(next.p + i * int(kUnitBytes), lane);
   }
-  store_rows(acc0, acc1, lane, sums);
+  store_strip_sums(acc0, acc1, lane, sums);
 }
 
 // One row of a strip from the sums of its parts, [4 * parts][16].
 template <class T>
-__device__ __forceinline__ float add_parts(const float* sums, int parts, int row) {
+__device__ __forceinline__ float reduce_parts(const float* sums, int parts, int row) {
   constexpr float kFactor = 1.0f / (kCodeScale<T> * kTokenScale<T>);
-  float quarter[StripCut::kQuarters] = {}, v = 0;
+  float quarter[StripSplitK::kQuarters] = {}, v = 0;
 #pragma unroll 1
   for (int p = 0; p < parts; ++p) {
 #pragma unroll
-    for (int q = 0; q < StripCut::kQuarters; ++q) {
+    for (int q = 0; q < StripSplitK::kQuarters; ++q) {
       quarter[q] += sums[(q * parts + p) * int(kUnitRows) + row];
     }
   }
 #pragma unroll
-  for (int q = 0; q < StripCut::kQuarters; ++q) v += quarter[q];
+  for (int q = 0; q < StripSplitK::kQuarters; ++q) v += quarter[q];
   return v * kFactor;
 }
 
@@ -163,7 +164,7 @@ __device__ __forceinline__ void stage_token(T* xs, const T* x, int in, int units
     }
     return;
   }
-  const uint32_t scale = pair_of<T>(kTokenScale<T>);
+  const uint32_t scale = broadcast_pair<T>(kTokenScale<T>);
   for (int first = t; first < count / 8; first += kBatch * threads) {
     uint4 v[kBatch];
 #pragma unroll
@@ -186,7 +187,7 @@ __device__ __forceinline__ void stage_token(T* xs, const T* x, int in, int units
 
 // Two elements as products take them.
 __device__ __forceinline__ uint32_t scaled_pair(uint32_t pair) {
-  return multiply_pair<bf16>(pair, pair_of<bf16>(kTokenScale<bf16>));
+  return multiply_pair<bf16>(pair, broadcast_pair<bf16>(kTokenScale<bf16>));
 }
 
 // What the feed-forward makes of a gate and an up value, both rounded to T before.

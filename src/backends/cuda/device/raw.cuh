@@ -18,7 +18,7 @@ struct alignas(W * sizeof(T) > 16 ? 16 : W * sizeof(T)) Raw {
   }
   __device__ __forceinline__ void store(T* p) const { *reinterpret_cast<Raw*>(p) = *this; }
   // For what nobody reads again soon: its place in the caches is the first to be given away.
-  static __device__ __forceinline__ Raw load_once(const T* p) {
+  static __device__ __forceinline__ Raw load_streaming(const T* p) {
     if constexpr (sizeof(Raw) % 16 == 0) {
       Raw raw;
 #pragma unroll

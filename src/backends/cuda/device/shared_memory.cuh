@@ -50,7 +50,7 @@ __device__ __forceinline__ uint32_t load_word(uint32_t from) {
   return v;
 }
 // Of an 8 x 8 matrix that a warp has as ldmatrix gives it.
-__device__ __forceinline__ uint32_t transposed_matrix(uint32_t v) {
+__device__ __forceinline__ uint32_t movmatrix_transpose(uint32_t v) {
   uint32_t t;
   asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(t) : "r"(v));
   return t;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Copies of boxes of a tensor into shared memory that run beside the threads (TMA): one thread
-// asks, the bytes are reported to a barrier (bulk_copy.cuh: arrive_expecting). Compute
+// asks, the bytes are reported to a barrier (bulk_copy.cuh: mbarrier_arrive_expect_tx). Compute
 // capability 9.0; before it nothing here may be reached.
 #pragma once
 #include <cuda.h>
@@ -12,7 +12,7 @@ namespace nibble::cuda {
 // The box of `map` (kernels/attention_tensor_maps.h) that begins at column x of head y of row z;
 // what lies outside of the tensor becomes zero and is counted, too. The map is a kernel's argument
 // (__grid_constant__).
-__device__ __forceinline__ void tensor_load(uint32_t to, const CUtensorMap& map, int x, int y,
+__device__ __forceinline__ void tma_load_3d(uint32_t to, const CUtensorMap& map, int x, int y,
                                             int z, uint32_t barrier) {
 #if __CUDA_ARCH__ >= 900
   asm volatile(
@@ -24,11 +24,11 @@ __device__ __forceinline__ void tensor_load(uint32_t to, const CUtensorMap& map,
 }
 // The two halves of a WgmmaTile's rows, which lie half_bytes apart: the boxes of a head from `row`
 // on.
-__device__ __forceinline__ void tensor_load_rows(uint32_t to, uint32_t half_bytes,
-                                                 const CUtensorMap& map, int head, int row,
-                                                 uint32_t barrier) {
-  tensor_load(to, map, 0, head, row, barrier);
-  tensor_load(to + half_bytes, map, 64, head, row, barrier);
+__device__ __forceinline__ void tma_load_head_rows(uint32_t to, uint32_t half_bytes,
+                                                   const CUtensorMap& map, int head, int row,
+                                                   uint32_t barrier) {
+  tma_load_3d(to, map, 0, head, row, barrier);
+  tma_load_3d(to + half_bytes, map, 64, head, row, barrier);
 }
 
 }  // namespace nibble::cuda

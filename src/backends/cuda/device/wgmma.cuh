@@ -21,7 +21,7 @@ namespace nibble::cuda {
 #if defined(NIBBLE_HAS_WGMMA)
 
 // along_k: bytes between the two matrices of 16 rows of B; the next 8 columns follow at once.
-__device__ __forceinline__ uint64_t operand_in_shared(uint32_t address, uint32_t along_k) {
+__device__ __forceinline__ uint64_t smem_descriptor(uint32_t address, uint32_t along_k) {
   return uint64_t((address & 0x3ffffu) >> 4) | uint64_t(along_k >> 4) << 16 |
          uint64_t(128 >> 4) << 32;
 }
@@ -38,7 +38,7 @@ __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 // What was written to shared memory becomes visible to the tensor cores, after the next barrier.
-__device__ __forceinline__ void fence_for_wgmma() {
+__device__ __forceinline__ void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 

@@ -23,25 +23,25 @@ struct WgmmaTile {
            uint32_t(row * 128 + ((chunk % 8) ^ (row & 7)) * 16);
   }
   // Rows from `row` on (a multiple of 8), columns 16 step ..: A or B of a product over the columns.
-  __device__ __forceinline__ uint64_t along_columns(int row, int step) const {
-    return describe(
+  __device__ __forceinline__ uint64_t desc_k_major(int row, int step) const {
+    return make_descriptor(
         base + uint32_t(step / 4) * kHalfBytes + uint32_t(row) * 128 + uint32_t(step % 4) * 32, 16);
   }
   // Rows 16 step .. + 15, all columns: B of a product over the rows.
-  __device__ __forceinline__ uint64_t along_rows(int step) const {
-    return describe(base + uint32_t(step) * 16 * 128, kHalfBytes);
+  __device__ __forceinline__ uint64_t desc_mn_major(int step) const {
+    return make_descriptor(base + uint32_t(step) * 16 * 128, kHalfBytes);
   }
   // The same from those of step 0, by an addition: the address has room in its bits.
-  static __device__ __forceinline__ uint64_t next_columns(uint64_t of_step_0, int step) {
+  static __device__ __forceinline__ uint64_t advance_k_major(uint64_t of_step_0, int step) {
     return of_step_0 + (uint32_t(step / 4) * kHalfBytes + uint32_t(step % 4) * 32) / 16;
   }
-  static __device__ __forceinline__ uint64_t next_rows(uint64_t of_step_0, int step) {
+  static __device__ __forceinline__ uint64_t advance_mn_major(uint64_t of_step_0, int step) {
     return of_step_0 + uint32_t(step) * 16 * 128 / 16;
   }
 
  private:
   // leading: bytes between the two halves where the operand is transposed; else without meaning.
-  static __device__ __forceinline__ uint64_t describe(uint32_t address, uint32_t leading) {
+  static __device__ __forceinline__ uint64_t make_descriptor(uint32_t address, uint32_t leading) {
     return uint64_t((address & 0x3ffffu) >> 4) | uint64_t(leading >> 4) << 16 |
            uint64_t(1024 >> 4) << 32 | uint64_t(1) << 62;
   }
@@ -59,7 +59,7 @@ struct WgmmaTile {
   "%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}"
 
 // d = a b (or += where `add`), 64 x 64, both along their columns.
-__device__ __forceinline__ void wgmma_64x64(float (&d)[32], uint64_t a, uint64_t b, int add) {
+__device__ __forceinline__ void wgmma_64x64_ss(float (&d)[32], uint64_t a, uint64_t b, int add) {
   asm volatile(
       "{.reg .pred p; setp.ne.b32 p, %34, 0;"
       "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
@@ -69,8 +69,8 @@ __device__ __forceinline__ void wgmma_64x64(float (&d)[32], uint64_t a, uint64_t
       : "l"(a), "l"(b), "r"(add));
 }
 // The same, 64 x 128, with a in registers.
-__device__ __forceinline__ void wgmma_64x128_held(float (&d)[64], const uint32_t (&a)[4],
-                                                  uint64_t b, int add) {
+__device__ __forceinline__ void wgmma_64x128_rs(float (&d)[64], const uint32_t (&a)[4], uint64_t b,
+                                                int add) {
   asm volatile(
       "{.reg .pred p; setp.ne.b32 p, %69, 0;"
       "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " NIBBLE_R64
@@ -79,8 +79,8 @@ __device__ __forceinline__ void wgmma_64x128_held(float (&d)[64], const uint32_t
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
 }
 // d += a b with a in registers and b along its rows.
-__device__ __forceinline__ void wgmma_64x128_rows(float (&d)[64], const uint32_t (&a)[4],
-                                                  uint64_t b) {
+__device__ __forceinline__ void wgmma_64x128_rs_mn(float (&d)[64], const uint32_t (&a)[4],
+                                                   uint64_t b) {
   asm volatile(
       "{.reg .pred p; setp.eq.b32 p, 0, 0;"
       "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " NIBBLE_R64
@@ -97,29 +97,31 @@ __device__ __forceinline__ void wgmma_64x128_rows(float (&d)[64], const uint32_t
 // What is computed from these before stays before other such places and waits, what is computed
 // after stays after: the compiler does not know that a wait changes registers.
 template <int kCount>
-__device__ __forceinline__ void pin(float (&d)[kCount]) {
+__device__ __forceinline__ void warpgroup_fence_operand(float (&d)[kCount]) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 
 template <int kRegisters>
-__device__ __forceinline__ void give_registers() {
+__device__ __forceinline__ void warpgroup_reg_dealloc() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 template <int kRegisters>
-__device__ __forceinline__ void take_registers() {
+__device__ __forceinline__ void warpgroup_reg_alloc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
 #endif
 
 // A barrier in shared memory that `count` arrivals complete; its phases are counted by who waits.
-struct PhaseBarrier {
+struct Mbarrier {
   uint32_t address;
-  __device__ __forceinline__ void init(unsigned count) const { init_barrier(address, count); }
-  __device__ __forceinline__ void arrive() const { cuda::arrive(address); }
+  __device__ __forceinline__ void init(unsigned count) const { mbarrier_init(address, count); }
+  __device__ __forceinline__ void arrive() const { mbarrier_arrive(address); }
   // Until phase `phase` (0, 1, ...) is complete.
-  __device__ __forceinline__ void wait(unsigned phase) const { wait_barrier(address, phase & 1); }
+  __device__ __forceinline__ void wait(unsigned phase) const {
+    mbarrier_wait_parity(address, phase & 1);
+  }
 };
 
 }  // namespace nibble::cuda

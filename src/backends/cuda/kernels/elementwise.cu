@@ -13,7 +13,7 @@ constexpr int kThreads = 256;
 template <int W, class T, class S>
 __global__ void copy_rows_kernel(Rows<T> out, Rows<const S> x, const int32_t* index, int64_t n,
                                  int64_t cols) {
-  enter();
+  pdl_enter();
   for_each_pack<W>(n, cols, [&](int64_t row, int64_t col) {
     float v[W];
     load_f32<W>(x.at(index[row], col), v);
@@ -31,7 +31,7 @@ constexpr int kSwigluBlocks = 5;  // a multiprocessor
 template <int W, class T>
 __global__ void __launch_bounds__(kThreads, kSwigluBlocks)
     swiglu_kernel(Rows<T> out, Rows<const T> gate, Rows<const T> up, int64_t n, int64_t cols) {
-  enter();
+  pdl_enter();
   using Part = Raw<T, W>;
   struct Both {
     Part gate, up;
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(kThreads, kSwigluBlocks)
   for_loaded_packs<W, kSwigluPacks>(
       n, cols,
       [&](int64_t row, int64_t col) -> Both {
-        return {Part::load_once(gate.at(row, col)), Part::load_once(up.at(row, col))};
+        return {Part::load_streaming(gate.at(row, col)), Part::load_streaming(up.at(row, col))};
       },
       [&](int64_t row, int64_t col, const Both& in) {
         float g[W], u[W];
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kThreads, kSwigluBlocks)
 
 template <int W, class T>
 __global__ void add_kernel(Rows<T> out, Rows<const T> a, Rows<const T> b, int64_t n, int64_t cols) {
-  enter();
+  pdl_enter();
   for_each_pack<W>(n, cols, [&](int64_t row, int64_t col) {
     float x[W], y[W];
     load_f32<W>(a.at(row, col), x);

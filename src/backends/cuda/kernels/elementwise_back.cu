@@ -14,7 +14,7 @@ constexpr int kThreads = 256;
 template <class T, int W>
 __global__ void swiglu_back_kernel(Rows<T> dgate, Rows<T> dup, Rows<const T> dout,
                                    Rows<const T> gate, Rows<const T> up, int64_t n, int64_t cols) {
-  enter();
+  pdl_enter();
   for_each_pack<W>(n, cols, [&](int64_t row, int64_t col) {
     float d[W], g[W], u[W];
     load_f32<W>(dout.at(row, col), d);
@@ -36,7 +36,7 @@ template <class D, class T>
 __global__ void embed_back_kernel(D* dtable, int64_t stride, const T* dx, int64_t dx_stride,
                                   const int32_t* ids, const int32_t* order, int64_t n, int64_t cols,
                                   GradWrite write) {
-  wait_for_previous();  // a gradient is what the optimizer reads next: nothing may run ahead
+  pdl_wait();  // a gradient is what the optimizer reads next: nothing may run ahead
   const int64_t first = blockIdx.x, id = ids[order[first]];
   if (first > 0 && ids[order[first - 1]] == id) return;
   int64_t last = first + 1;
@@ -51,7 +51,7 @@ __global__ void embed_back_kernel(D* dtable, int64_t stride, const T* dx, int64_
 template <class T>
 __global__ void scatter_kernel(Rows<T> out, Rows<const T> x, const int32_t* rows, int64_t n,
                                int64_t cols) {
-  enter();
+  pdl_enter();
   for_each_pack<1>(n, cols,
                    [&](int64_t row, int64_t col) { *out.at(rows[row], col) = *x.at(row, col); });
 }

@@ -41,7 +41,7 @@ __global__ void rms_norm_kernel(HeadRows<T> out, AnyFloats rstd, HeadRows<T> sum
   if (first < cols) w.load<W, kAligned>(first, weight);
   const T *const x = a.at(row), *const added = b.at(row);
   T *const total = sum.at(row), *const to = out.at(row);
-  enter();
+  pdl_enter();
   float kept[kKept][W], squares = 0;
   const auto take = [&](int64_t i, float(&v)[W]) {
     load_f32_at<W, kAligned>(x + i, v);
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(kWideThreads, 2)
   if (mine) w.load<kWide, true>(at, weight);
   const T *const a = r.a + at, *const b = r.b + at;
   T *const sum = r.sum + at, *const out = r.out + at;
-  enter();
+  pdl_enter();
   Part next = {}, next_added = {};
   const auto ask = [&](int row) {
     if (!mine || row >= r.rows) return;

@@ -92,7 +92,7 @@ __device__ bool drawn(const Row& row, uint64_t best) {
 
 // Bits of the tokens in the context.
 __global__ void seen_kernel(Args a) {
-  enter();
+  pdl_enter();
   const int64_t n = blockIdx.x;
   const SampleRow& o = a.rows[n];
   if (o.repetition_penalty == 1) return;
@@ -107,7 +107,7 @@ __global__ void seen_kernel(Args a) {
 
 // The largest logit of each part; the histogram is emptied on the way.
 __global__ void largest_kernel(Args a) {
-  enter();
+  pdl_enter();
   const int64_t n = blockIdx.y;
   const Row row(a, n);
   RowState& s = a.states[n];
@@ -128,13 +128,13 @@ __global__ void largest_kernel(Args a) {
 
 // One block a row: the best of all parts.
 __global__ void greedy_kernel(Args a) {
-  enter();
+  pdl_enter();
   const uint64_t best = largest_of<kThreads>(a.states[blockIdx.x], a.parts);
   if (threadIdx.x == 0) a.out[blockIdx.x] = sample_finite(key_of(best)) ? id_of(best) : -1;
 }
 
 __global__ void histogram_kernel(Args a) {
-  enter();
+  pdl_enter();
   const int64_t n = blockIdx.y;
   const Row row(a, n);
   RowState& s = a.states[n];
@@ -226,7 +226,7 @@ __device__ Cuts find_cuts(const RowState& s, const SampleRow& o, int64_t width) 
 
 // Lists the tokens of the bins with cuts.
 __global__ void gather_kernel(Args a) {
-  enter();
+  pdl_enter();
   const int64_t n = blockIdx.y;
   const Row row(a, n);
   RowState& s = a.states[n];
@@ -276,7 +276,7 @@ __device__ uint32_t threshold_for(const Entry* entries, uint32_t count, uint64_t
 
 // One block a row.
 __global__ void __launch_bounds__(kWide) threshold_kernel(Args a) {
-  enter();
+  pdl_enter();
   const int64_t n = blockIdx.x;
   const Row row(a, n);
   RowState& s = a.states[n];
@@ -316,7 +316,7 @@ __device__ uint64_t kept_weight(const Row& row, const SampleScale& scale, uint32
 }
 
 __global__ void kept_kernel(Args a) {
-  enter();
+  pdl_enter();
   const int64_t n = blockIdx.y;
   const Row row(a, n);
   RowState& s = a.states[n];
@@ -335,7 +335,7 @@ __global__ void kept_kernel(Args a) {
 
 // One block a row: finds the part the drawn point lies in, then the token.
 __global__ void __launch_bounds__(kWide) pick_kernel(Args a) {
-  enter();
+  pdl_enter();
   const int64_t n = blockIdx.x;
   const Row row(a, n);
   const RowState& s = a.states[n];

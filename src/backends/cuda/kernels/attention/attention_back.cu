@@ -18,7 +18,7 @@ template <class T>
 struct BackArgs {
   Heads<T> dq, dk, dv;
   Heads<const T> dout, out, q, k, v;
-  LogSums lse;
+  LseView lse;
   float* delta;  // [N, Hq]
   Sequences sequences;
   int q_heads, group, width;
@@ -28,7 +28,7 @@ struct BackArgs {
 // delta = dout . out, a warp a head of a token.
 template <class T>
 __global__ void __launch_bounds__(kRowThreads) delta_kernel(BackArgs<T> a, int items) {
-  enter();
+  pdl_enter();
   const int lane = int(threadIdx.x) % 32;
   const int i = int(blockIdx.x) * kRowWarps + int(threadIdx.x) / 32;
   if (i >= items) return;
@@ -47,7 +47,7 @@ constexpr int kDeltaLanes = 4;
 
 template <class T>
 __global__ void __launch_bounds__(kRowThreads) delta_128_kernel(BackArgs<T> a, int items) {
-  enter();
+  pdl_enter();
   const int thread = int(blockIdx.x) * kRowThreads + int(threadIdx.x);
   const int i = thread / kDeltaLanes, column = thread % kDeltaLanes * 8, head = min(i, items - 1);
   const T* x = a.dout.at(head / a.q_heads, head % a.q_heads, 128) + column;
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(kRowThreads) delta_128_kernel(BackArgs<T> a, i
 // dq of one head of one token.
 template <class T, int W>
 __global__ void __launch_bounds__(kRowThreads) back_queries_kernel(BackArgs<T> a) {
-  enter();
+  pdl_enter();
   extern __shared__ float rows[];  // q, dout
   __shared__ float partial[kRowWarps][kPassWidth];
   float *q = rows, *dout = rows + a.width;
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(kRowThreads) back_queries_kernel(BackArgs<T> a
 // and of each token the heads that share this key head.
 template <class T, int W>
 __global__ void __launch_bounds__(kRowThreads) back_keys_kernel(BackArgs<T> a) {
-  enter();
+  pdl_enter();
   extern __shared__ float rows[];  // k, v
   __shared__ float partial[kRowWarps][kPassWidth];
   float *k = rows, *v = rows + a.width;
@@ -163,7 +163,7 @@ BackArgs<T> arguments(const AttentionBackCall& call, float* delta) {
           heads<const T>(call.q),
           heads<const T>(call.kv.k),
           heads<const T>(call.kv.v),
-          log_sums(call.lse),
+          lse_view(call.lse),
           delta,
           sequences_of(call.sequences),
           int(call.q_heads()),

@@ -70,7 +70,7 @@ __device__ __forceinline__ void accumulate(float (&sums)[D / 8][4], const float 
 
 template <class T, int D>
 __global__ void __launch_bounds__(kThreads, 2) flash_back_queries_kernel(FlashBackArgs<T> a) {
-  enter();
+  pdl_enter();
   extern __shared__ __align__(256) unsigned char shared[];
   const int lane = int(threadIdx.x) % 32, row = int(threadIdx.x) / 32 * 16;
   const int r = lane / 4, c = lane % 4;
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(kThreads, 2) flash_back_queries_kernel(FlashBa
   const float scale = a.scale * kLog2E;
   float dq[D / 8][4] = {};
   for (int t = 0; t <= last; ++t) {
-    copies_done();
+    cp_async_wait_all();
     __syncthreads();
     if (t < last) fetch(t + 1);
     const SharedTile<D> k_tile = stage(t % 2 * 2), v_tile = stage(t % 2 * 2 + 1);
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(kThreads, 2) flash_back_queries_kernel(FlashBa
 
 template <class T, int D>
 __global__ void __launch_bounds__(kThreads, 2) flash_back_keys_kernel(FlashBackArgs<T> a) {
-  enter();
+  pdl_enter();
   extern __shared__ __align__(256) unsigned char shared[];
   const int lane = int(threadIdx.x) % 32, row = int(threadIdx.x) / 32 * 16;
   const int r = lane / 4, c = lane % 4;
@@ -164,7 +164,7 @@ __global__ void __launch_bounds__(kThreads, 2) flash_back_keys_kernel(FlashBackA
     const bool wanted = j < there;
     const int64_t n = query + (wanted ? j : 0);
     const float* from = which ? a.delta + n * a.q_heads + head : a.lse + n * a.lse_stride + head;
-    copy_async_word(shared_address(stats + (turn * 2 + which) * kTile + j), from, wanted);
+    cp_async4(shared_address(stats + (turn * 2 + which) * kTile + j), from, wanted);
   };
   fetch_tile<T, T, D, kThreads, kTile>(k_tile, a.k.at(token, kv_head, D), a.k.stride, count);
   fetch_tile<T, T, D, kThreads, kTile>(v_tile, a.v.at(token, kv_head, D), a.v.stride, count);
@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(kThreads, 2) flash_back_keys_kernel(FlashBackA
   const float scale = a.scale * kLog2E;
   float dk[D / 8][4] = {}, dv[D / 8][4] = {};
   for (int i = 0, t = 0; i < turns; ++i, t = t + 1 == tiles ? 0 : t + 1) {
-    copies_done();
+    cp_async_wait_all();
     __syncthreads();
     if (i + 1 < turns) fetch(i + 1);
     const SharedTile<D> q_tile = stage(i % 2 * 2), dout_tile = stage(i % 2 * 2 + 1);

@@ -31,7 +31,7 @@ inline Sequences sequences_of(const Tensor& t) {
 }
 
 // [N, Hq] of f32, bf16 or f16, or nothing.
-struct LogSums {
+struct LseView {
   AnyFloats values;
   int64_t stride;
   __device__ __forceinline__ float get(int64_t token, int64_t head) const {
@@ -41,7 +41,7 @@ struct LogSums {
     if (values) values.set(token * stride + head, v);
   }
 };
-inline LogSums log_sums(const Tensor& lse) { return {AnyFloats(lse), lse ? lse.row_stride : 0}; }
+inline LseView lse_view(const Tensor& lse) { return {AnyFloats(lse), lse ? lse.row_stride : 0}; }
 
 // The sequence of a token, for whole warps; -1: none. Tables are short.
 __device__ __forceinline__ int sequence_of(const Sequences& s, int64_t token) {

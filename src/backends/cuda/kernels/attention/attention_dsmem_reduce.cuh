@@ -9,18 +9,18 @@ namespace nibble::cuda {
 
 #if defined(NIBBLE_HAS_WGMMA)
 
-// Two sets of sums (which: 0, 1) of each thread of kGroups groups that multiply, 64 rows of 128
+// Two sets of sums (which: 0, 1) of each thread of kConsumers groups that multiply, 64 rows of 128
 // columns a group. The first group of a block is the one that fills.
-template <int kGroups>
-struct ClusterSums {
-  static constexpr int kReaders = kGroups * kGroupThreads, kQuads = kWidth / 8;
+template <int kConsumers>
+struct DsmemReduction {
+  static constexpr int kReaders = kConsumers * kWarpgroupThreads, kQuads = kWidth / 8;
   uint32_t base;  // float4 [2][kQuads][kReaders]
 
   __device__ __forceinline__ uint32_t at(int which, int quad) const {
     return base +
-           uint32_t((which * kQuads + quad) * kReaders + int(threadIdx.x) - kGroupThreads) * 16;
+           uint32_t((which * kQuads + quad) * kReaders + int(threadIdx.x) - kWarpgroupThreads) * 16;
   }
-  __device__ __forceinline__ void leave(int which, const float (&sums)[64]) const {
+  __device__ __forceinline__ void store(int which, const float (&sums)[64]) const {
 #pragma unroll
     for (int q = 0; q < kQuads; ++q) {
       const float* v = sums + 4 * q;
@@ -29,19 +29,19 @@ struct ClusterSums {
     }
   }
   // Quads [first, first + kCount) of the lane's rows: `to` is its first row, and 8 further.
-  template <int kShare, int kCount>
-  __device__ __forceinline__ void add_up(int which, int first, float scale, bf16* to,
-                                         int64_t stride, int rows) const {
+  template <int kClusterBlocks, int kCount>
+  __device__ __forceinline__ void reduce_and_write(int which, int first, float scale, bf16* to,
+                                                   int64_t stride, int rows) const {
     const int c = int(threadIdx.x) % 4;
-    float4 part[kCount][kShare];
+    float4 part[kCount][kClusterBlocks];
 #pragma unroll
     for (int q = 0; q < kCount; ++q) {
 #pragma unroll
-      for (int b = 0; b < kShare; ++b) {
+      for (int b = 0; b < kClusterBlocks; ++b) {
         asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];"
                      : "=f"(part[q][b].x), "=f"(part[q][b].y), "=f"(part[q][b].z),
                        "=f"(part[q][b].w)
-                     : "r"(address_in_block(at(which, first + q), uint32_t(b)))
+                     : "r"(dsmem_address(at(which, first + q), uint32_t(b)))
                      : "memory");
       }
     }
@@ -49,7 +49,7 @@ struct ClusterSums {
     for (int q = 0; q < kCount; ++q) {
       float4 v = part[q][0];
 #pragma unroll
-      for (int b = 1; b < kShare; ++b) {
+      for (int b = 1; b < kClusterBlocks; ++b) {
         const float4 p = part[q][b];
         v.x += p.x, v.y += p.y, v.z += p.z, v.w += p.w;
       }

@@ -64,20 +64,20 @@ __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint3
 
 // What kWarps warps have of one head and column after their keys, brought together in order: stats
 // (largest score, sum of weights) and sums lie `heads` entries apart, sums of `stride` elements.
-struct WarpsSum {
-  float largest, total, sum;
+struct CombinedWarps {
+  float row_max, row_sum, sum;
 };
 template <int kWarps>
-__device__ __forceinline__ WarpsSum sum_of_warps(const float2* stats, const float* sums, int heads,
-                                                 int stride) {
-  WarpsSum all{stats[0].x, 0, 0};
+__device__ __forceinline__ CombinedWarps combine_warps(const float2* stats, const float* sums,
+                                                       int heads, int stride) {
+  CombinedWarps all{stats[0].x, 0, 0};
 #pragma unroll
-  for (int w = 1; w < kWarps; ++w) all.largest = fmaxf(all.largest, stats[w * heads].x);
+  for (int w = 1; w < kWarps; ++w) all.row_max = fmaxf(all.row_max, stats[w * heads].x);
 #pragma unroll
   for (int w = 0; w < kWarps; ++w) {
     const float2 of_warp = stats[w * heads];
-    const float weight = exp2_fast(of_warp.x - all.largest);
-    all.total = fmaf(of_warp.y, weight, all.total);
+    const float weight = exp2_fast(of_warp.x - all.row_max);
+    all.row_sum = fmaf(of_warp.y, weight, all.row_sum);
     all.sum = fmaf(sums[w * heads * stride], weight, all.sum);
   }
   return all;
@@ -92,17 +92,17 @@ __device__ __forceinline__ float across_keys(float v) {
 }
 
 // 16 bytes from global memory, or zeros, without waiting for them.
-__device__ __forceinline__ void copy_async(uint32_t to, const void* from, bool wanted) {
+__device__ __forceinline__ void cp_async16(uint32_t to, const void* from, bool wanted) {
   const int bytes = wanted ? 16 : 0;
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
                : "memory");
 }
-__device__ __forceinline__ void copy_async_word(uint32_t to, const float* from, bool wanted) {
+__device__ __forceinline__ void cp_async4(uint32_t to, const float* from, bool wanted) {
   const int bytes = wanted ? 4 : 0;
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(bytes)
                : "memory");
 }
-__device__ __forceinline__ void copies_done() {
+__device__ __forceinline__ void cp_async_wait_all() {
   asm volatile("cp.async.commit_group;\ncp.async.wait_group 0;" ::: "memory");
 }
 
@@ -169,7 +169,7 @@ __device__ __forceinline__ void fetch_tile(const SharedTile<D>& tile, const K* f
     const bool wanted = row + i * kTogether < limit;
     const SharedTile<D> to = tile.from_row(i * kTogether);
     if constexpr (std::is_same_v<T, K>) {
-      copy_async(to.at(row, piece), wanted ? p : from, wanted);
+      cp_async16(to.at(row, piece), wanted ? p : from, wanted);
     } else {
       uint4 raw = {0, 0, 0, 0};
       if (wanted) raw = *reinterpret_cast<const uint4*>(p);

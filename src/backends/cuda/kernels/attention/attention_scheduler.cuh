@@ -8,7 +8,7 @@
 namespace nibble::cuda {
 
 // Up to 64 neighbouring queries.
-struct QueryPart {
+struct QueryBlock {
   static constexpr int kRows = 64, kKeys = 128;
   int row, count;
   int sees;  // keys that the first one sees
@@ -17,24 +17,24 @@ struct QueryPart {
 };
 
 // Two parts of a sequence, for the two groups of a block.
-struct QueryUnit {
-  QueryPart parts[2];
+struct WorkTile {
+  QueryBlock blocks[2];
   int head, tiles;     // of 128 keys
   int kv_begin, keys;  // only where it was found
 };
 
 // From the longest of a sequence to the shortest, so that the last ones to be claimed are short.
-struct UnitList {
+struct TileScheduler {
   Sequences sequences;
   int heads;
   // The parts of a unit are the first and the last that are left of a sequence instead of
   // neighbours: where every block has one unit at most, all have about as much to do.
-  bool paired;
+  bool balanced;
   unsigned* counters;  // 0 between launches: claims, and blocks that have ended
 
   // For whole warps; false: there are no more.
-  __device__ __forceinline__ bool find(int index, QueryUnit& u) const {
-    constexpr int kRows = QueryPart::kRows;
+  __device__ __forceinline__ bool find(int index, WorkTile& u) const {
+    constexpr int kRows = QueryBlock::kRows;
     const int lane = int(threadIdx.x) % 32;
     int at = index / heads;  // of the units of a head
     u.head = index - at * heads;
@@ -42,30 +42,30 @@ struct UnitList {
       Sequence s = {};
       if (first + lane < sequences.count) s = sequences.p[first + lane];
       const int units = (s.q_len + 2 * kRows - 1) / (2 * kRows);
-      int end = units;
+      int last = units;
 #pragma unroll
       for (int o = 1; o < 32; o <<= 1) {
-        const int below = __shfl_up_sync(0xffffffffu, end, o);
-        if (lane >= o) end += below;
+        const int below = __shfl_up_sync(0xffffffffu, last, o);
+        if (lane >= o) last += below;
       }
-      const unsigned found = __ballot_sync(0xffffffffu, at < end);
+      const unsigned found = __ballot_sync(0xffffffffu, at < last);
       if (!found) {
-        at -= __shfl_sync(0xffffffffu, end, 31);
+        at -= __shfl_sync(0xffffffffu, last, 31);
         continue;
       }
       const int from = __ffs(int(found)) - 1;
       const auto get = [&](int v) { return __shfl_sync(0xffffffffu, v, from); };
       const int q_begin = get(s.q_begin), q_len = get(s.q_len), before = get(s.kv_len) - q_len + 1;
-      at -= get(end - units);
-      const int late = paired ? (q_len + kRows - 1) / kRows - 1 - at : 2 * (get(units) - 1 - at);
-      const int other = !paired ? late + 1 : at < late ? at : -1;
-      const auto part = [&](int i) -> QueryPart {
+      at -= get(last - units);
+      const int late = balanced ? (q_len + kRows - 1) / kRows - 1 - at : 2 * (get(units) - 1 - at);
+      const int other = !balanced ? late + 1 : at < late ? at : -1;
+      const auto block = [&](int i) -> QueryBlock {
         return {q_begin + kRows * i, i < 0 ? 0 : max(0, min(kRows, q_len - kRows * i)),
                 before + kRows * i};
       };
-      u.parts[0] = part(late), u.parts[1] = part(other);
-      u.kv_begin = get(s.kv_begin), u.keys = max(u.parts[0].keys(), u.parts[1].keys());
-      u.tiles = max(u.parts[0].tiles(), u.parts[1].tiles());
+      u.blocks[0] = block(late), u.blocks[1] = block(other);
+      u.kv_begin = get(s.kv_begin), u.keys = max(u.blocks[0].keys(), u.blocks[1].keys());
+      u.tiles = max(u.blocks[0].tiles(), u.blocks[1].tiles());
       return true;
     }
     return false;
@@ -74,24 +74,24 @@ struct UnitList {
   // By one thread of a block, whose first unit is that of its number: the next one, and that there
   // are no more. The last block leaves the counters as they were.
   __device__ __forceinline__ int claim() const { return int(gridDim.x + atomicAdd(counters, 1u)); }
-  __device__ __forceinline__ void end() const {
+  __device__ __forceinline__ void finish_block() const {
     if (atomicAdd(counters + 1, 1u) + 1 == gridDim.x) counters[0] = counters[1] = 0;
   }
 };
 
 // In shared memory: what the group that finds a unit tells the others, two at a time.
-struct UnitWords {
+struct WorkTileMailbox {
   int words[2][8];
-  __device__ __forceinline__ void leave(int k, const QueryUnit& u) {
+  __device__ __forceinline__ void put(int k, const WorkTile& u) {
     int* const w = words[k % 2];
 #pragma unroll
     for (int g = 0; g < 2; ++g) {
-      w[3 * g] = u.parts[g].row, w[3 * g + 1] = u.parts[g].count, w[3 * g + 2] = u.parts[g].sees;
+      w[3 * g] = u.blocks[g].row, w[3 * g + 1] = u.blocks[g].count, w[3 * g + 2] = u.blocks[g].sees;
     }
     w[6] = u.head, w[7] = u.tiles;
   }
   // tiles 0: there are no more.
-  __device__ __forceinline__ QueryUnit take(int k) const {
+  __device__ __forceinline__ WorkTile get(int k) const {
     // By shuffles, so that branches around products are seen to be a warp's.
     const int word = words[k % 2][threadIdx.x % 8];
     const auto get = [&](int i) { return __shfl_sync(0xffffffffu, word, i); };

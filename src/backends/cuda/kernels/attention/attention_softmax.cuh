@@ -10,45 +10,45 @@ namespace nibble::cuda {
 #if defined(NIBBLE_HAS_WGMMA)
 
 // Their running softmax and sums.
-struct QueryRows {
-  float sums[64], largest[2], total[2];
+struct SoftmaxTile {
+  float sums[64], row_max[2], row_sum[2];
 };
 
 // Scores become weights of the next product; returns the factors of the sums so far.
-__device__ __forceinline__ void soften(float (&p)[64], QueryRows& rows, float scale,
-                                       float (&factor)[2]) {
+__device__ __forceinline__ void online_softmax(float (&p)[64], SoftmaxTile& rows, float scale,
+                                               float (&factor)[2]) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     float m = -INFINITY;
 #pragma unroll
-    for (int n = 0; n < QueryPart::kKeys / 8; ++n)
+    for (int n = 0; n < QueryBlock::kKeys / 8; ++n)
       m = fmaxf(m, fmaxf(p[4 * n + 2 * h], p[4 * n + 2 * h + 1]));
     m = fmaxf(m, __shfl_xor_sync(0xffffffffu, m, 1));
     m = fmaxf(m, __shfl_xor_sync(0xffffffffu, m, 2));
-    m = fmaxf(rows.largest[h], m * scale);  // the first key is seen by all: never -inf
-    factor[h] = exp2_fast(rows.largest[h] - m);
-    rows.largest[h] = m;
+    m = fmaxf(rows.row_max[h], m * scale);  // the first key is seen by all: never -inf
+    factor[h] = exp2_fast(rows.row_max[h] - m);
+    rows.row_max[h] = m;
     float sum = 0;
 #pragma unroll
-    for (int n = 0; n < QueryPart::kKeys / 8; ++n) {
+    for (int n = 0; n < QueryBlock::kKeys / 8; ++n) {
 #pragma unroll
       for (int i = 4 * n + 2 * h; i < 4 * n + 2 * h + 2; ++i) {
         p[i] = exp2_fast(fmaf(p[i], scale, -m));
         sum += p[i];
       }
     }
-    rows.total[h] = fmaf(rows.total[h], factor[h], sum);
+    rows.row_sum[h] = fmaf(rows.row_sum[h], factor[h], sum);
   }
 }
 
-__device__ __forceinline__ void mask(float (&p)[64], const QueryPart& part, int key, int warp) {
+__device__ __forceinline__ void mask(float (&p)[64], const QueryBlock& block, int key, int warp) {
   const int lane = int(threadIdx.x) % 32, r = lane / 4, c = lane % 4;
-  if (key + QueryPart::kKeys <= part.sees) return;
+  if (key + QueryBlock::kKeys <= block.sees) return;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const int seen = min(part.sees + 16 * warp + r + 8 * h, part.keys()) - key;
+    const int seen = min(block.sees + 16 * warp + r + 8 * h, block.keys()) - key;
 #pragma unroll
-    for (int n = 0; n < QueryPart::kKeys / 8; ++n) {
+    for (int n = 0; n < QueryBlock::kKeys / 8; ++n) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         if (8 * n + 2 * c + i >= seen) p[4 * n + 2 * h + i] = -INFINITY;
@@ -58,12 +58,13 @@ __device__ __forceinline__ void mask(float (&p)[64], const QueryPart& part, int 
 }
 
 // The group's queries as the left operand of products.
-struct HeldQueries {
+struct QueryFragments {
   uint32_t words[kWidth / 16][4];
 };
-__device__ __forceinline__ void hold(HeldQueries& queries, const WgmmaTile<2 * QueryPart::kRows>& q,
-                                     int group, int warp) {
-  const int lane = int(threadIdx.x) % 32, r = group * QueryPart::kRows + 16 * warp + lane / 4,
+__device__ __forceinline__ void load_query_fragments(QueryFragments& queries,
+                                                     const WgmmaTile<2 * QueryBlock::kRows>& q,
+                                                     int group, int warp) {
+  const int lane = int(threadIdx.x) % 32, r = group * QueryBlock::kRows + 16 * warp + lane / 4,
             c = lane % 4;
 #pragma unroll
   for (int s = 0; s < kWidth / 16; ++s) {
@@ -76,20 +77,20 @@ __device__ __forceinline__ void hold(HeldQueries& queries, const WgmmaTile<2 * Q
 
 // The group's rows, straight to their places: four lanes exchange what they have of four chunks of
 // 16 bytes, so that each has one.
-__device__ __forceinline__ void write(Heads<bf16> out, LogSums lse, const QueryRows& rows,
-                                      const QueryPart& part, int head, int warp) {
+__device__ __forceinline__ void write(Heads<bf16> out, LseView lse, const SoftmaxTile& rows,
+                                      const QueryBlock& block, int head, int warp) {
   const int lane = int(threadIdx.x) % 32, r = lane / 4, c = lane % 4;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    float total = rows.total[h] + __shfl_xor_sync(0xffffffffu, rows.total[h], 1);
-    total += __shfl_xor_sync(0xffffffffu, total, 2);
-    const float inverse = 1.0f / total;
+    float row_sum = rows.row_sum[h] + __shfl_xor_sync(0xffffffffu, rows.row_sum[h], 1);
+    row_sum += __shfl_xor_sync(0xffffffffu, row_sum, 2);
+    const float inverse = 1.0f / row_sum;
     const int row = 16 * warp + r + 8 * h;
-    const bool there = row < part.count;
+    const bool there = row < block.count;
     if (c == 0 && there) {
-      lse.set(part.row + row, head, (rows.largest[h] + log2f(total)) * kLn2);
+      lse.set(block.row + row, head, (rows.row_max[h] + log2f(row_sum)) * kLn2);
     }
-    bf16* const to = out.at(part.row + row, head, kWidth) + 8 * c;
+    bf16* const to = out.at(block.row + row, head, kWidth) + 8 * c;
 #pragma unroll
     for (int n = 0; n < kWidth / 8; n += 4) {
       uint32_t x[4];

@@ -15,7 +15,7 @@
 #include "backends/cuda/device/reduce.cuh"
 #include "backends/cuda/kernels/attention/attention_mma.cuh"
 
-namespace nibble::cuda::shares {
+namespace nibble::cuda::split_kv {
 
 constexpr int kWarps = 4;  // of a team
 constexpr int kThreads = 32 * kWarps;
@@ -27,7 +27,7 @@ constexpr int kMaxSplits = 64;  // two a lane in the merge
 template <class T, class K>
 struct DecodeArgs {
   Heads<T> out;
-  LogSums lse;
+  LseView lse;
   Heads<const T> q;
   Heads<const K> k, v;
   Sequences sequences;
@@ -39,31 +39,31 @@ struct DecodeArgs {
 };
 
 // Keys of one share; all but the last are full.
-__device__ __forceinline__ int share_of(int visible, int splits) {
+__device__ __forceinline__ int keys_per_split(int visible, int splits) {
   constexpr int kStep = kKeys * kWarps;
   return ((visible + splits - 1) / splits + kStep - 1) / kStep * kStep;
 }
 
 template <int kBytes>
-struct alignas(kBytes) Words {
+struct alignas(kBytes) AlignedWords {
   uint32_t w[kBytes / 4];
 };
 
 // How a row of D elements of K is dealt out to `kLanes` lanes: pieces of E elements.
 template <class K, int D, int kLanes>
-struct Deal {
+struct LaneLayout {
   static constexpr int kFit = 16 / int(sizeof(K));
   static constexpr int kElements = kFit < D / kLanes ? kFit : D / kLanes;
   static constexpr int kPieces = D / (kLanes * kElements);
   static constexpr int kBytes = kElements * int(sizeof(K));
-  using Piece = Words<kBytes>;
+  using Piece = AlignedWords<kBytes>;
 };
 
 // A row of keys (or a column of queries), all D elements, from this lane's share of it.
 template <class T, class K, int D>
 __device__ __forceinline__ void column_fragments(uint32_t (&f)[D / 16][2],
-                                                 const typename Deal<K, D, 4>::Piece* raw) {
-  using L = Deal<K, D, 4>;
+                                                 const typename LaneLayout<K, D, 4>::Piece* raw) {
+  using L = LaneLayout<K, D, 4>;
 #pragma unroll
   for (int j = 0; j < L::kPieces; ++j) {
 #pragma unroll
@@ -81,16 +81,16 @@ __device__ __forceinline__ void column_fragments(uint32_t (&f)[D / 16][2],
 // One warp's running softmax of heads 2 c and 2 c + 1. sums[m]: of those heads, elements m (0, 1)
 // and m + D / 16 (2, 3) of the lane's share of a value row.
 template <int D>
-struct Running {
+struct OnlineSoftmax {
   float sums[D / 16][4] = {};
-  float largest[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};
+  float row_max[2] = {-INFINITY, -INFINITY}, row_sum[2] = {0, 0};
 };
 
 // What a warp holds of 16 keys and values: pieces of lane 0, of lane 1, ...
 template <class K, int D>
 struct Stage {
-  using KL = Deal<K, D, 4>;
-  using VL = Deal<K, D, 8>;
+  using KL = LaneLayout<K, D, 4>;
+  using VL = LaneLayout<K, D, 8>;
   static constexpr int kValues = 2 * KL::kPieces * 32 * KL::kBytes;
   static constexpr int kBytes = kValues + 4 * VL::kPieces * 32 * VL::kBytes;
   static __device__ __forceinline__ int key_piece(int t, int j) {
@@ -104,7 +104,7 @@ struct Stage {
 template <int kBytes>
 __device__ __forceinline__ void copy_piece(std::byte* to, const void* from, bool wanted) {
   if constexpr (kBytes == 16) {
-    copy_async(shared_address(to), from, wanted);
+    cp_async16(shared_address(to), from, wanted);
   } else {
     static_assert(kBytes == 8);
     asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared_address(to)),
@@ -115,8 +115,8 @@ __device__ __forceinline__ void copy_piece(std::byte* to, const void* from, bool
 
 // Asks for keys and values. Those that are not there become zero, and nothing is read.
 template <class T, class K, int D>
-__device__ __forceinline__ void request(std::byte* stage, const DecodeArgs<T, K>& a, int64_t slot,
-                                        int kv_head, int count) {
+__device__ __forceinline__ void load_kv_async(std::byte* stage, const DecodeArgs<T, K>& a,
+                                              int64_t slot, int kv_head, int count) {
   using S = Stage<K, D>;
   using KL = typename S::KL;
   using VL = typename S::VL;
@@ -147,8 +147,8 @@ __device__ __forceinline__ void request(std::byte* stage, const DecodeArgs<T, K>
 
 // Puts one key and its value, which came after the request, into a stage of 16 as number `index`.
 template <class K, int D>
-__device__ __forceinline__ void place_key(std::byte* stage, int index, const K* key,
-                                          const K* value) {
+__device__ __forceinline__ void insert_key(std::byte* stage, int index, const K* key,
+                                           const K* value) {
   using S = Stage<K, D>;
   using KL = typename S::KL;
   using VL = typename S::VL;
@@ -189,7 +189,7 @@ __device__ __forceinline__ uint32_t value_pair(
 }
 
 template <class T, class K, int D>
-__device__ __forceinline__ void attend(Running<D>& run, const uint32_t (&q)[D / 16][2],
+__device__ __forceinline__ void attend(OnlineSoftmax<D>& run, const uint32_t (&q)[D / 16][2],
                                        const std::byte* stage, float scale, int count) {
   using S = Stage<K, D>;
   using KL = typename S::KL;
@@ -227,15 +227,15 @@ __device__ __forceinline__ void attend(Running<D>& run, const uint32_t (&q)[D / 
     float &low = scores[h], &high = scores[2 + h];
     low = r < count ? low * scale : -INFINITY;
     high = r + 8 < count ? high * scale : -INFINITY;
-    const float largest = fmaxf(run.largest[h], across_keys<Max>(fmaxf(low, high)));
-    factor[h] = exp2_fast(run.largest[h] - largest);
-    low = exp2_fast(low - largest), high = exp2_fast(high - largest);
-    run.total[h] = fmaf(run.total[h], factor[h], across_keys<Sum>(low + high));
-    run.largest[h] = largest;
+    const float row_max = fmaxf(run.row_max[h], across_keys<Max>(fmaxf(low, high)));
+    factor[h] = exp2_fast(run.row_max[h] - row_max);
+    low = exp2_fast(low - row_max), high = exp2_fast(high - row_max);
+    run.row_sum[h] = fmaf(run.row_sum[h], factor[h], across_keys<Sum>(low + high));
+    run.row_max[h] = row_max;
   }
   // From (key, heads) to (head, keys).
-  const uint32_t weights[2] = {transposed_matrix(pack_pair<T>(scores[0], scores[1])),
-                               transposed_matrix(pack_pair<T>(scores[2], scores[3]))};
+  const uint32_t weights[2] = {movmatrix_transpose(pack_pair<T>(scores[0], scores[1])),
+                               movmatrix_transpose(pack_pair<T>(scores[2], scores[3]))};
 #pragma unroll
   for (int m = 0; m < D / 16; ++m) {
     const uint32_t rows[4] = {
@@ -250,28 +250,29 @@ __device__ __forceinline__ void attend(Running<D>& run, const uint32_t (&q)[D / 
 
 // The shares of one head of a token, by one warp; they may come from other blocks.
 template <class T, class K, int D>
-__device__ __forceinline__ void merge(const DecodeArgs<T, K>& a, int64_t token, int kv_head,
-                                      int64_t share0, int g, int parts) {
+__device__ __forceinline__ void combine_splits(const DecodeArgs<T, K>& a, int64_t token,
+                                               int kv_head, int64_t first_partial, int g,
+                                               int active_splits) {
   constexpr int kColumns = D / 32;
   const int lane = int(threadIdx.x) % 32;
-  const int64_t first = share0 * a.group + g;
+  const int64_t first = first_partial * a.group + g;
   float2 mine[2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int part = 32 * h + lane;
     mine[h] = make_float2(-INFINITY, 0);
-    if (part < parts) mine[h] = __ldcg(a.stats + first + int64_t(part) * a.group);
+    if (part < active_splits) mine[h] = __ldcg(a.stats + first + int64_t(part) * a.group);
   }
-  const float largest = warp_reduce<Max>(fmaxf(mine[0].x, mine[1].x));
+  const float row_max = warp_reduce<Max>(fmaxf(mine[0].x, mine[1].x));
   float weight[2], sum[kColumns] = {};
 #pragma unroll
-  for (int h = 0; h < 2; ++h) weight[h] = exp2_fast(mine[h].x - largest);
-  const float total = warp_reduce<Sum>(fmaf(mine[0].y, weight[0], mine[1].y * weight[1]));
+  for (int h = 0; h < 2; ++h) weight[h] = exp2_fast(mine[h].x - row_max);
+  const float row_sum = warp_reduce<Sum>(fmaf(mine[0].y, weight[0], mine[1].y * weight[1]));
   using Columns = std::conditional_t<kColumns == 4, float4, float2>;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
 #pragma unroll 8
-    for (int part = 32 * h; part < min(parts, 32 * h + 32); ++part) {
+    for (int part = 32 * h; part < min(active_splits, 32 * h + 32); ++part) {
       const float w = __shfl_sync(0xffffffffu, weight[h], part % 32);
       const Columns x = __ldcg(reinterpret_cast<const Columns*>(
           a.sums + (first + int64_t(part) * a.group) * D + lane * kColumns));
@@ -280,10 +281,10 @@ __device__ __forceinline__ void merge(const DecodeArgs<T, K>& a, int64_t token, 
     }
   }
 #pragma unroll
-  for (int i = 0; i < kColumns; ++i) sum[i] /= total;
+  for (int i = 0; i < kColumns; ++i) sum[i] /= row_sum;
   const int64_t head = int64_t(kv_head) * a.group + g;
   store_f32<kColumns>(a.out.at(token, head, D) + lane * kColumns, sum);
-  if (lane == 0) a.lse.set(token, head, (largest + log2f(total)) * kLn2);
+  if (lane == 0) a.lse.set(token, head, (row_max + log2f(row_sum)) * kLn2);
 }
 
 // Between the sums of two heads, so that the lanes' banks differ.
@@ -297,19 +298,19 @@ constexpr size_t shared_bytes() {
 }
 
 // One share: keys begin .. end of those the token sees.
-struct Share {
+struct KvSplit {
   int64_t token;
-  int kv_head, split, parts;
+  int kv_head, split, active_splits;
   int64_t kv_begin;  // slot of the sequence's first key
   int begin, end;    // begin >= end: there is nothing to do
 
-  Share() = default;
-  __device__ __forceinline__ Share(int64_t token, int kv_head, int split, int splits,
-                                   const Sequence& sequence)
+  KvSplit() = default;
+  __device__ __forceinline__ KvSplit(int64_t token, int kv_head, int split, int splits,
+                                     const Sequence& sequence)
       : token(token), kv_head(kv_head), split(split), kv_begin(sequence.kv_begin) {
-    const int visible = visible_keys(sequence, token), share = share_of(visible, splits);
-    parts = (visible + share - 1) / share;
-    begin = split * share, end = min(visible, begin + share);
+    const int visible = visible_keys(sequence, token), per_split = keys_per_split(visible, splits);
+    active_splits = (visible + per_split - 1) / per_split;
+    begin = split * per_split, end = min(visible, begin + per_split);
   }
 };
 
@@ -322,21 +323,21 @@ struct WholeBlock {
 };
 
 template <class T, class K, int D>
-__device__ __forceinline__ void request_keys(const DecodeArgs<T, K>& a, const Share& s,
-                                             std::byte* stage, int key) {
-  request<T, K, D>(stage, a, s.kv_begin + key, s.kv_head, min(kKeys, s.end - key));
+__device__ __forceinline__ void load_split_keys_async(const DecodeArgs<T, K>& a, const KvSplit& s,
+                                                      std::byte* stage, int key) {
+  load_kv_async<T, K, D>(stage, a, s.kv_begin + key, s.kv_head, min(kKeys, s.end - key));
 }
 
 // Asks for the first keys of a share: kDepth times 16 a warp.
-template <class T, class K, int D, int kDepth, class Team>
-__device__ __forceinline__ void begin_share(const DecodeArgs<T, K>& a, const Share& s,
-                                            const Team& team, std::byte* memory) {
-  const int warp = team.thread() / 32;
+template <class T, class K, int D, int kDepth, class Warpgroup>
+__device__ __forceinline__ void prefetch_split(const DecodeArgs<T, K>& a, const KvSplit& s,
+                                               const Warpgroup& warpgroup, std::byte* memory) {
+  const int warp = warpgroup.thread() / 32;
   std::byte* const stages = memory + warp * kDepth * Stage<K, D>::kBytes;
 #pragma unroll
   for (int i = 0; i < kDepth; ++i) {
-    request_keys<T, K, D>(a, s, stages + i * Stage<K, D>::kBytes,
-                          s.begin + kKeys * warp + i * kStep);
+    load_split_keys_async<T, K, D>(a, s, stages + i * Stage<K, D>::kBytes,
+                                   s.begin + kKeys * warp + i * kStep);
   }
 }
 
@@ -345,19 +346,19 @@ __device__ __forceinline__ void begin_share(const DecodeArgs<T, K>& a, const Sha
 // share's weighted sum of a column of the values, its largest score and its sum of weights; the
 // threads of a warp get neighbouring columns of one head. Returns behind a barrier of the team
 // after which give() has been called by all.
-template <class T, class K, int D, int kDepth, class Team, class Fresh, class Give>
-__device__ __forceinline__ void finish_share(const DecodeArgs<T, K>& a, const Share& s,
-                                             const Team& team, std::byte* memory, const T* queries,
-                                             Fresh&& fresh, Give&& give) {
-  using VL = Deal<K, D, 8>;
+template <class T, class K, int D, int kDepth, class Warpgroup, class Patch, class Emit>
+__device__ __forceinline__ void attend_split(const DecodeArgs<T, K>& a, const KvSplit& s,
+                                             const Warpgroup& warpgroup, std::byte* memory,
+                                             const T* queries, Patch&& patch, Emit&& emit) {
+  using VL = LaneLayout<K, D, 8>;
   using S = Stage<K, D>;
-  const int thread = team.thread(), lane = thread % 32, warp = thread / 32, r = lane / 4,
+  const int thread = warpgroup.thread(), lane = thread % 32, warp = thread / 32, r = lane / 4,
             c = lane % 4;
   std::byte* const stages = memory + warp * kDepth * S::kBytes;
   uint32_t q[D / 16][2];
   {
     // The columns in the order in which the keys come.
-    using KL = Deal<K, D, 4>;
+    using KL = LaneLayout<K, D, 4>;
     const T* p = queries + r * D + c * KL::kElements;
 #pragma unroll
     for (int j = 0; j < KL::kPieces; ++j) {
@@ -369,23 +370,23 @@ __device__ __forceinline__ void finish_share(const DecodeArgs<T, K>& a, const Sh
       }
     }
   }
-  Running<D> run;
+  OnlineSoftmax<D> run;
   int stage = 0;
   for (int key = s.begin + kKeys * warp; key < s.end; key += kStep) {
     asm volatile("cp.async.wait_group %0;" ::"n"(kDepth - 1) : "memory");
-    fresh(stages + stage * S::kBytes, key);
+    patch(stages + stage * S::kBytes, key);
     attend<T, K, D>(run, q, stages + stage * S::kBytes, a.scale, min(kKeys, s.end - key));
-    request_keys<T, K, D>(a, s, stages + stage * S::kBytes, key + kDepth * kStep);
+    load_split_keys_async<T, K, D>(a, s, stages + stage * S::kBytes, key + kDepth * kStep);
     stage = stage + 1 == kDepth ? 0 : stage + 1;
   }
   // What is still on its way are the empty groups behind the end.
-  team.sync();  // the memory of keys and values becomes that of the sums
+  warpgroup.sync();  // the memory of keys and values becomes that of the sums
   float* const sums = reinterpret_cast<float*>(memory);  // [kWarps][kGroup][D]
   float2* const stats = reinterpret_cast<float2*>(sums + kWarps * kGroup * kSumStride<D>);
   if (r == 0) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      stats[warp * kGroup + 2 * c + h] = make_float2(run.largest[h], run.total[h]);
+      stats[warp * kGroup + 2 * c + h] = make_float2(run.row_max[h], run.row_sum[h]);
     }
   }
 #pragma unroll
@@ -398,24 +399,24 @@ __device__ __forceinline__ void finish_share(const DecodeArgs<T, K>& a, const Sh
       sums[(warp * kGroup + head) * kSumStride<D> + column] = run.sums[m][i];
     }
   }
-  team.sync();
+  warpgroup.sync();
   for (int i = thread; i < a.group * D; i += kThreads) {
     const int g = i / D, d = i % D;
-    const auto [largest, total, sum] =
-        sum_of_warps<kWarps>(stats + g, sums + g * kSumStride<D> + d, kGroup, kSumStride<D>);
-    give(g, d, sum, largest, total);
+    const auto [row_max, row_sum, sum] =
+        combine_warps<kWarps>(stats + g, sums + g * kSumStride<D> + d, kGroup, kSumStride<D>);
+    emit(g, d, sum, row_max, row_sum);
   }
-  team.sync();
+  warpgroup.sync();
 }
 
 // Teams that fit on a multiprocessor; a second round of them would be mostly empty.
 template <class K, int D>
-constexpr int kResident = shared_bytes<K, D>() > (64 << 10) ? 2 : 3;
+constexpr int kBlocksPerSm = shared_bytes<K, D>() > (64 << 10) ? 2 : 3;
 
 // Into how many shares the keys of one key head are cut, at most.
 template <class K, int D>
 int splits_for(int sm_count, int64_t key_heads) {
-  return int(std::clamp<int64_t>(kResident<K, D> * sm_count / key_heads, 1, kMaxSplits));
+  return int(std::clamp<int64_t>(kBlocksPerSm<K, D> * sm_count / key_heads, 1, kMaxSplits));
 }
 
 // Where there are several shares, three teams a multiprocessor of group * (D + 2) floats.
@@ -429,7 +430,7 @@ DecodeArgs<T, K> decode_args(const Context& c, const AttentionCall& call) {
   const int splits = splits_for<K, D>(c.sm_count, blocks);
   float* sums = reinterpret_cast<float*>(c.scratch());
   return {heads<T>(call.out),
-          log_sums(call.lse),
+          lse_view(call.lse),
           heads<const T>(call.q),
           heads<const K>(call.kv.k),
           heads<const K>(call.kv.v),
@@ -443,4 +444,4 @@ DecodeArgs<T, K> decode_args(const Context& c, const AttentionCall& call) {
           kLog2E / std::sqrt(float(D))};
 }
 
-}  // namespace nibble::cuda::shares
+}  // namespace nibble::cuda::split_kv

@@ -20,7 +20,7 @@ __device__ __forceinline__ int64_t warp_index() {
 // cos and sin in double: at position 100,000 float angles are off by 0.006 rad.
 __global__ void rope_table_kernel(AnyFloats table, const int32_t* positions, int64_t n,
                                   int64_t half, double log_theta) {
-  enter();
+  pdl_enter();
   for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < n * half;
        i += int64_t(gridDim.x) * blockDim.x) {
     const int64_t row = i / half, k = i % half;
@@ -102,7 +102,7 @@ __device__ __forceinline__ void one_head(T* out, int64_t index, const T* x, int6
 template <class T>
 __global__ void norm_rope_kernel(T* out, int64_t out_stride, const T* x, int64_t x_stride,
                                  int64_t n, int64_t heads, HeadArgs h) {
-  enter();
+  pdl_enter();
   const int64_t i = warp_index();
   if (i >= n * heads) return;
   const int64_t token = i / heads, head = i % heads;
@@ -114,7 +114,7 @@ template <class T, class K>
 __global__ void kv_append_kernel(K* k_out, int64_t k_out_stride, K* v_out, int64_t v_out_stride,
                                  const T* k, int64_t k_stride, const T* v, int64_t v_stride,
                                  const int32_t* slots, int64_t n, int64_t inner) {
-  enter();
+  pdl_enter();
   for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < n * inner;
        i += int64_t(gridDim.x) * blockDim.x) {
     const int64_t token = i / inner, e = i % inner, slot = slots[token];

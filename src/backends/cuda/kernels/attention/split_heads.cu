@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(32 * kWarps, 4) split_heads_kernel(SplitArgs<T
     load_f32<4>(w + 64, weight[1]);
   };
   load_weight(first);
-  enter();
+  pdl_enter();
   load_f32<4>(a.table + token * 128 + at, cosine);
   load_f32<4>(a.table + token * 128 + 64 + at, sine);
   const int64_t slot = a.cache_k || a.cache_v ? a.slots[token] : 0;

@@ -15,7 +15,7 @@ constexpr int kThreads = 128;
 
 // A thread a block of 16 columns.
 __global__ void weight_operand_kernel(Fp4Operand to, const uint8_t* packed, int64_t in) {
-  enter();
+  pdl_enter();
   const int64_t blocks = in / 16, i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= to.rows * blocks) return;
   uint8_t scale;
@@ -26,7 +26,7 @@ __global__ void weight_operand_kernel(Fp4Operand to, const uint8_t* packed, int6
 
 template <class T>
 __global__ void activation_operand_kernel(Fp4Operand to, const T* x, int64_t stride, int64_t in) {
-  enter();
+  pdl_enter();
   const int64_t blocks = in / 16, i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= to.rows * blocks) return;
   float v[16];

@@ -18,16 +18,16 @@
 
 namespace nibble::cuda {
 
-class GemmTrials {
+class GemmAutotuner {
  public:
   using Algorithm = cublasLtMatmulAlgo_t;
   // The first candidate is the one to beat.
-  explicit GemmTrials(std::vector<Algorithm> candidates) : candidates_(std::move(candidates)) {
+  explicit GemmAutotuner(std::vector<Algorithm> candidates) : candidates_(std::move(candidates)) {
     samples_.resize(candidates_.size() * kSamples);
   }
-  ~GemmTrials() { forget(); }
-  GemmTrials(const GemmTrials&) = delete;
-  GemmTrials& operator=(const GemmTrials&) = delete;
+  ~GemmAutotuner() { forget(); }
+  GemmAutotuner(const GemmAutotuner&) = delete;
+  GemmAutotuner& operator=(const GemmAutotuner&) = delete;
 
   // One call: multiply(algorithm) enqueues it and returns a status. At the end of the trials
   // `chosen` becomes the best; a candidate that does not work ends them without a choice.

@@ -4,9 +4,9 @@
 // A block owns 16 rows (with swiglu 16 of the gate and 16 of the up half); its warps share the
 // columns, and their sums are added in order. There are two kernels because sums have an order: on
 // compute capability 9.0, where a recorded token may be one launch, a product alone must have the
-// bits of that launch (gemv_parts_kernel); everywhere else gemv_kernel cuts the columns for as many
-// warps as are best. On an H200 a graph of launches decodes 680 tokens a second with the latter,
-// 633 with the former.
+// bits of that launch (gemv_split_k_kernel); everywhere else gemv_kernel cuts the columns for as
+// many warps as are best. On an H200 a graph of launches decodes 680 tokens a second with the
+// latter, 633 with the former.
 #include <algorithm>
 
 #include "backends/cuda/device/dependent_launch.cuh"
@@ -31,15 +31,15 @@ struct Job {
 };
 
 // The cut into parts comes with it: to divide takes long, and weights would be asked for late.
-struct PartsJob : Job {
+struct SplitKJob : Job {
   int tasks;                      // parts of a block's one or two strips
   uint16_t begin[kMaxParts + 1];  // of the parts of a strip, in units
 };
 
 // One row of a strip; value(half) is its sum, scale its row's and, with swiglu, the up row's.
 template <class T, bool kSwiglu, class Value>
-__device__ __forceinline__ void finish(const Job& j, int row, const float (&scale)[2],
-                                       Value&& value) {
+__device__ __forceinline__ void epilogue(const Job& j, int row, const float (&scale)[2],
+                                         Value&& value) {
   const auto scaled = [&](int half) {
     const float v = value(half);
     return j.row_scale ? v * scale[half] : v;
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(kWarps*(kSwiglu ? 64 : 32)) gemv_kernel(Job j)
   const int row = strip * int(kUnitRows) + t;  // of the thread that will finish it
   float scale[2] = {1, 1};
   load_scales<kSwiglu>(j, row, t, scale);
-  enter();
+  pdl_enter();
   stage_token(reinterpret_cast<T*>(shared), static_cast<const T*>(j.x), j.in, j.units, j.aligned,
               kHalves * kWarps * 32);
   if (t < 2) zeros[t] = make_uint4(0, 0, 0, 0);
@@ -103,10 +103,10 @@ __global__ void __launch_bounds__(kWarps*(kSwiglu ? 64 : 32)) gemv_kernel(Job j)
       }
     }
   }
-  store_rows(acc0, acc1, lane, sums + (half * kWarps + warp) * int(kUnitRows));
+  store_strip_sums(acc0, acc1, lane, sums + (half * kWarps + warp) * int(kUnitRows));
   __syncthreads();
   if (t < int(kUnitRows)) {
-    finish<T, kSwiglu>(j, row, scale, [&](int h) {
+    epilogue<T, kSwiglu>(j, row, scale, [&](int h) {
       float v = 0;
 #pragma unroll
       for (int w = 0; w < kWarps; ++w) v += sums[(h * kWarps + w) * int(kUnitRows) + t];
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(kWarps*(kSwiglu ? 64 : 32)) gemv_kernel(Job j)
 // The same with the parts, and so the sums, of decode/token_kernel.cu; warps take parts in turn.
 // Task `task` of a block: with swiglu the parts of the gate strip, then those of the up strip.
 template <bool kSwiglu>
-__device__ __forceinline__ UnitRange task_of(const PartsJob& j, int task) {
+__device__ __forceinline__ UnitRange task_of(const SplitKJob& j, int task) {
   UnitRange r;
   if (task >= j.tasks) return r;
   const int half = kSwiglu && 2 * task >= j.tasks, part = task - (half ? j.tasks / 2 : 0);
@@ -130,7 +130,7 @@ __device__ __forceinline__ UnitRange task_of(const PartsJob& j, int task) {
 }
 
 template <class T, bool kSwiglu>
-__global__ void __launch_bounds__(32 * kMaxWarps, 2) gemv_parts_kernel(PartsJob j) {
+__global__ void __launch_bounds__(32 * kMaxWarps, 2) gemv_split_k_kernel(SplitKJob j) {
   constexpr int kHalves = kSwiglu ? 2 : 1;
   extern __shared__ uint4 shared[];  // the token, then the sums
   __shared__ uint4 zeros[2];
@@ -138,11 +138,11 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 2) gemv_parts_kernel(PartsJob 
   // Weights may be read ahead of the kernel before; the token may not.
   Unit units[kUnitsInFlight];
   UnitRange part = task_of<kSwiglu>(j, warp);
-  request(units, part, lane);
+  load_units(units, part, lane);
   const int row = int(blockIdx.x) * int(kUnitRows) + t;  // of the thread that will finish it
   float scale[2] = {1, 1};
   load_scales<kSwiglu>(j, row, t, scale);
-  enter();
+  pdl_enter();
   stage_token(reinterpret_cast<T*>(shared), static_cast<const T*>(j.x), j.in, j.units, j.aligned,
               int(blockDim.x));
   if (t < 2) zeros[t] = make_uint4(0, 0, 0, 0);
@@ -152,36 +152,37 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 2) gemv_parts_kernel(PartsJob 
   const TokenLane x(shared, zeros, lane);
   for (int task = warp; task < j.tasks; task += warps) {
     const UnitRange next = task_of<kSwiglu>(j, task + warps);
-    sum_part<T>(units, part, next, x, lane, sums + task * int(kUnitRows));
+    accumulate_part<T>(units, part, next, x, lane, sums + task * int(kUnitRows));
     part = next;
   }
   __syncthreads();
   if (t < int(kUnitRows)) {
     const int parts = j.tasks / kHalves;  // of a strip
-    finish<T, kSwiglu>(j, row, scale, [&](int half) {
-      return add_parts<T>(sums + half * parts * int(kUnitRows), parts / StripCut::kQuarters, t);
+    epilogue<T, kSwiglu>(j, row, scale, [&](int half) {
+      return reduce_parts<T>(sums + half * parts * int(kUnitRows), parts / StripSplitK::kQuarters,
+                             t);
     });
   }
 }
 
 // So many warps that all blocks run at once, where few enough do, with about equal work.
 template <class T, bool kSwiglu>
-void run_parts(const Context& c, const Job& job, int64_t strips, size_t shared) {
-  PartsJob j = {job, 0, {}};
-  const StripCut cut(j.units);
-  j.tasks = (kSwiglu ? 2 : 1) * cut.all_parts();
-  for (int part = 0; part <= cut.all_parts(); ++part) j.begin[part] = uint16_t(cut.begin(part));
+void run_split_k(const Context& c, const Job& job, int64_t strips, size_t shared) {
+  SplitKJob j = {job, 0, {}};
+  const StripSplitK cut(j.units);
+  j.tasks = (kSwiglu ? 2 : 1) * cut.part_count();
+  for (int part = 0; part <= cut.part_count(); ++part) j.begin[part] = uint16_t(cut.begin(part));
   const int64_t per_sm = (strips + c.sm_count - 1) / c.sm_count;
   const int limit = int(std::clamp<int64_t>(kResidentWarps / per_sm, 4, kMaxWarps));
   const int turns = (j.tasks + limit - 1) / limit, warps = (j.tasks + turns - 1) / turns;
-  const auto kernel = gemv_parts_kernel<T, kSwiglu>;
+  const auto kernel = gemv_split_k_kernel<T, kSwiglu>;
   allow_shared(c, kernel);
   launch(c, {dim3(unsigned(strips)), dim3(unsigned(32 * warps)), shared}, kernel, j);
 }
 
 // The token, and behind it the sums of parts.
 size_t shared_bytes(const Context& c, int64_t units, int halves) {
-  const int tasks = c.token_kernel ? halves * StripCut(int(units)).all_parts() : 0;
+  const int tasks = c.token_kernel ? halves * StripSplitK(int(units)).part_count() : 0;
   return size_t(units * kUnitCols) * 2 + size_t(tasks * kUnitRows) * sizeof(float);
 }
 
@@ -209,7 +210,7 @@ void run(const Context& c, Tensor out, Tensor act, Tensor x, const LinearWeight&
   const int warps = per_sm <= 2 ? 8 : per_sm > 5 && per_sm <= 10 ? 2 : 4;
   const auto with_warps = [&](auto t) {
     using T = decltype(t);
-    if (c.token_kernel) return run_parts<T, kSwiglu>(c, j, strips, shared);
+    if (c.token_kernel) return run_split_k<T, kSwiglu>(c, j, strips, shared);
     switch (warps) {
       case 8: return go(gemv_kernel<T, kSwiglu, 8>, 8 * kHalves);
       case 4: return go(gemv_kernel<T, kSwiglu, 4>, 4 * kHalves);
@@ -226,7 +227,7 @@ void run(const Context& c, Tensor out, Tensor act, Tensor x, const LinearWeight&
 }  // namespace
 
 bool gemv_fits(const Context& c, const LinearWeight& w) {
-  return StripCut(int(units_across(w.in))).all_parts() <= kMaxParts &&
+  return StripSplitK(int(units_across(w.in))).part_count() <= kMaxParts &&
          shared_bytes(c, units_across(w.in), 2) + (8 << 10) <= c.shared_per_block &&
          w.out < (int64_t(1) << 28);
 }

@@ -42,7 +42,7 @@ __device__ __forceinline__ float right_element(const Product& p, int64_t k, int6
 }
 
 __global__ void __launch_bounds__(kThreads) product_kernel(Product p) {
-  enter();
+  pdl_enter();
   __shared__ float left[kTileK][kTile + 1], right[kTileK][kTile];
   const int t = int(threadIdx.x), ti = t / 16 * 4, tj = t % 16 * 4;
   const int64_t i0 = int64_t(blockIdx.y) * kTile, j0 = int64_t(blockIdx.x) * kTile;
@@ -115,7 +115,7 @@ void plain_product(const Context& c, const Product& p) {
 // --- Gradients that wait in fp32 for their rounding ---
 template <class D>
 __global__ void write_gradient_kernel(D* dw, const float* sums, int64_t n, GradWrite write) {
-  enter();
+  pdl_enter();
   const int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   if (i < n) write_gradient(dw, i, sums[i], write);
 }
@@ -140,8 +140,8 @@ bool blas_writes(const Tensor& dw, const Tensor& x, const GradWrite& write) {
 void linear_dgrad(const Context& c, Tensor dx, Tensor dy, const LinearWeight& w,
                   Accumulate accumulate) {
   if (dx.numel() == 0) return;
-  if (accumulate == Accumulate::no && dgrad_fused_fits(c, dx, dy, w)) {
-    dgrad_fused(c, dx, dy, w);
+  if (accumulate == Accumulate::no && mixed_gemm_dgrad_fits(c, dx, dy, w)) {
+    mixed_gemm_dgrad(c, dx, dy, w);
     return;
   }
   const bool fits = is_half(dy) && (dx.dtype == dy.dtype || dx.dtype == DType::f32) &&
@@ -186,11 +186,11 @@ void linear_dgrad(const Context& c, Tensor dx, Tensor dy, const LinearWeight& w,
 
 bool linear_wgrad_squares(const Context& c, Tensor dw, Tensor parts, Tensor dy, Tensor x,
                           const GradWrite& write) {
-  if (dw.numel() == 0 || !blas_takes(dw, dy, x) || !wgrad_few_fits(c, dw, x, write) ||
+  if (dw.numel() == 0 || !blas_takes(dw, dy, x) || !skinny_wgrad_fits(c, dw, x, write) ||
       parts.numel() < c.sm_count || parts.numel() > kMostSquareParts) {
     return false;
   }
-  wgrad_few(c, dw, parts, dy, x);
+  skinny_wgrad(c, dw, parts, dy, x);
   return true;
 }
 
@@ -201,8 +201,8 @@ void linear_wgrad(const Context& c, Tensor dw, Tensor dy, Tensor x, const GradWr
         c, {dw, dy, x, nullptr, nullptr, true, dw.dim(0), dw.dim(1), x.dim(0), write, false});
     return;
   }
-  if (wgrad_few_fits(c, dw, x, write)) {
-    wgrad_few(c, dw, {}, dy, x);
+  if (skinny_wgrad_fits(c, dw, x, write)) {
+    skinny_wgrad(c, dw, {}, dy, x);
     return;
   }
   if (blas_writes(dw, x, write)) {

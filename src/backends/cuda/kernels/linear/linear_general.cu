@@ -65,7 +65,7 @@ __device__ __forceinline__ void load_weights(const Problem& p, int64_t row, int6
 // kTokens x 64 outputs a block; a thread kTokens / 16 x 4 of them.
 template <bool kPacked, int kTokens>
 __global__ void __launch_bounds__(kThreads) general_kernel(Problem p) {
-  enter();
+  pdl_enter();
   constexpr int kPer = kTokens / 16;
   __shared__ float xs[kTileK][kTokens + 1], ws[kTileK][kTileOut + 4];
   const int t = int(threadIdx.x);

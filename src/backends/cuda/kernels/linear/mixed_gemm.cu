@@ -8,12 +8,12 @@
 namespace nibble::cuda {
 namespace {
 
-using namespace fused;
+using namespace mixed;
 
 constexpr int kTileStrips = kOutputs / int(kUnitRows);
 
 template <int kTokens>
-struct Job : FewTokens {
+struct Job : SkinnyGemmArgs {
   Tokens<kTokens> tokens;
 };
 
@@ -21,17 +21,17 @@ struct Job : FewTokens {
 
 // T: of the results, bf16 or float.
 template <class T, int kTokens>
-struct Tile {
-  using Layout = Chunks<Columns::packed, kTokens>;
-  using Sums = fused::Sums<kTokens>;
+struct Mainloop {
+  using Layout = XLayout<Columns::packed, kTokens>;
+  using Accumulators = mixed::Accumulators<kTokens>;
   const Job<kTokens>& j;
   int group, warp, lane;
   uint32_t memory;
-  static constexpr int kSets = 2;
-  Unit units[kSets][2];    // of the two strips
-  const uint8_t* from[2];  // where the next are
+  static constexpr int kWeightBuffers = 2;
+  Unit units[kWeightBuffers][2];  // of the two strips
+  const uint8_t* from[2];         // where the next are
 
-  __device__ __forceinline__ Tile(const Job<kTokens>& j, int group, int warp, uint32_t memory)
+  __device__ __forceinline__ Mainloop(const Job<kTokens>& j, int group, int warp, uint32_t memory)
       : j(j), group(group), warp(warp), lane(int(threadIdx.x) % 32), memory(memory) {}
 
   // A strip of the warp; those from j.strips on do not exist.
@@ -39,7 +39,7 @@ struct Tile {
     return tile / j.tokens.token_tiles * kTileStrips + 8 * group + 4 * m + warp;
   }
   template <int kWhich>
-  __device__ __forceinline__ void load(const TileWalk& at, bool new_tile) {
+  __device__ __forceinline__ void load(const StreamKIterator& at, bool new_tile) {
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
       if (new_tile) {
@@ -59,7 +59,7 @@ struct Tile {
       from[m] += kUnitBytes;
     }
   }
-  __device__ __forceinline__ void load(const TileWalk& at) { load<0>(at, true); }
+  __device__ __forceinline__ void load(const StreamKIterator& at) { load<0>(at, true); }
 
   // One word of rows g and g + 8 of a strip as left operands of two products.
   static __device__ __forceinline__ void decode(uint32_t (&a)[4], uint32_t (&b)[4], const Unit& u,
@@ -74,18 +74,19 @@ struct Tile {
     }
   }
   // Both strips are decoded together: two warps a scheduler do not hide the latency of one.
-  template <int kWhich, class Began>
-  __device__ __forceinline__ void step(Sums& acc, uint32_t x, const TileWalk& next,
-                                       Began&& on_began) {
+  template <int kWhich, class Issued>
+  __device__ __forceinline__ void step(Accumulators& acc, uint32_t x, const StreamKIterator& next,
+                                       Issued&& on_issued) {
     if (!next.done()) load<1 - kWhich>(next, next.step == 0);
     uint32_t scale[2][2], scale8[2][2];
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
       const uint32_t scales = units[kWhich][m].scales;
-      const float2 s = scales_of(scales), s8 = scales_of(scales >> 16);
-      scale[m][0] = pair_of<bf16>(s.x * kUp<bf16>), scale[m][1] = pair_of<bf16>(s.y * kUp<bf16>);
-      scale8[m][0] = pair_of<bf16>(s8.x * kUp<bf16>);
-      scale8[m][1] = pair_of<bf16>(s8.y * kUp<bf16>);
+      const float2 s = e4m3x2_to_float2(scales), s8 = e4m3x2_to_float2(scales >> 16);
+      scale[m][0] = broadcast_pair<bf16>(s.x * kPreScale<bf16>),
+      scale[m][1] = broadcast_pair<bf16>(s.y * kPreScale<bf16>);
+      scale8[m][0] = broadcast_pair<bf16>(s8.x * kPreScale<bf16>);
+      scale8[m][1] = broadcast_pair<bf16>(s8.y * kPreScale<bf16>);
     }
 #pragma unroll
     for (int w = 0; w < 4; ++w) {
@@ -101,7 +102,7 @@ struct Tile {
       }
       wgmma_commit();
       wgmma_wait<1>();
-      if (w == 0) on_began();
+      if (w == 0) on_issued();
     }
   }
 
@@ -116,15 +117,15 @@ struct Tile {
     return s;
   }
   static __device__ __forceinline__ float whole(float v, float scale) {
-    return v * kDown<bf16> * scale;
+    return v * kPostScale<bf16> * scale;
   }
   static __device__ __forceinline__ uint32_t rounded(const float* v, float scale) {
     return pack_pair<bf16>(whole(v[0], scale), whole(v[1], scale));
   }
   // Rows g and g + 8 of two tokens; eight lanes have neighbouring rows, a sector.
-  __device__ __forceinline__ void write_whole(int tile, int eight, int row, float2 s,
+  __device__ __forceinline__ void write_whole(int tile, int n8, int row, float2 s,
                                               const float* v) const {
-    const int token = j.tokens.first_token(tile) + 8 * eight + lane % 4 * 2;
+    const int token = j.tokens.first_token(tile) + 8 * n8 + lane % 4 * 2;
     float* const out = static_cast<float*>(j.out) + token * j.out_stride + row + lane / 4;
 #pragma unroll
     for (int t = 0; t < 2; ++t) {
@@ -133,7 +134,7 @@ struct Tile {
       if (row + 8 < j.rows) out[t * j.out_stride + 8] = whole(v[2 + t], s.y);
     }
   }
-  __device__ __forceinline__ void write(int tile, const Sums& acc) const {
+  __device__ __forceinline__ void write(int tile, const Accumulators& acc) const {
     if constexpr (std::is_same_v<T, bf16>) {
       write_rounded(tile, acc);
     } else {
@@ -147,14 +148,14 @@ struct Tile {
     }
   }
   // 32 tokens at a time by way of shared memory, in pieces of eight rows of a token.
-  __device__ __forceinline__ void write_rounded(int tile, const Sums& acc) const {
+  __device__ __forceinline__ void write_rounded(int tile, const Accumulators& acc) const {
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
       const int row = strip(tile, m) * int(kUnitRows), half = lane % 2;
       const float2 s = row_scales(row);
       bf16* const out = static_cast<bf16*>(j.out) + row + 8 * half;
-      const uint32_t to =
-          memory + uint32_t(lane / 8 % 2) * kTurnHalf + uint32_t(lane / 16 * 8 + lane % 8) * 16;
+      const uint32_t to = memory + uint32_t(lane / 8 % 2) * kTransposeHalf +
+                          uint32_t(lane / 16 * 8 + lane % 8) * 16;
 #pragma unroll
       for (int t = 0; t < kTokens / 32; ++t) {
         const float* v = acc[m] + 16 * t;
@@ -168,7 +169,8 @@ struct Tile {
 #pragma unroll
         for (int k = 0; k < 2; ++k) {
           const int at = 16 * k + lane / 2, token = j.tokens.first_token(tile) + 32 * t + at;
-          const uint4 chunk = load_chunk(memory + uint32_t(half) * kTurnHalf + uint32_t(at) * 16);
+          const uint4 chunk =
+              load_chunk(memory + uint32_t(half) * kTransposeHalf + uint32_t(at) * 16);
           if (token < j.n && row + 8 * half < j.rows) {
             *reinterpret_cast<uint4*>(out + token * j.out_stride) = chunk;
           }
@@ -176,20 +178,20 @@ struct Tile {
       }
     }
   }
-  __device__ __forceinline__ void write(int tile, int eight, const float (&sums)[2][4]) const {
+  __device__ __forceinline__ void write(int tile, int n8, const float (&sums)[2][4]) const {
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
       const int row = strip(tile, m) * int(kUnitRows);
       const float2 s = row_scales(row);
       if constexpr (std::is_same_v<T, bf16>) {
-        const uint32_t low = transposed_matrix(rounded(sums[m], s.x));
-        const uint32_t high = transposed_matrix(rounded(sums[m] + 2, s.y));
-        const int token = j.tokens.first_token(tile) + 8 * eight + lane / 4;
+        const uint32_t low = movmatrix_transpose(rounded(sums[m], s.x));
+        const uint32_t high = movmatrix_transpose(rounded(sums[m] + 2, s.y));
+        const int token = j.tokens.first_token(tile) + 8 * n8 + lane / 4;
         bf16* const out = static_cast<bf16*>(j.out) + token * j.out_stride + row + lane % 4 * 2;
         if (token < j.n && row < j.rows) *reinterpret_cast<uint32_t*>(out) = low;
         if (token < j.n && row + 8 < j.rows) *reinterpret_cast<uint32_t*>(out + 8) = high;
       } else {
-        write_whole(tile, eight, row, s, sums[m]);
+        write_whole(tile, n8, row, s, sums[m]);
       }
     }
   }
@@ -198,31 +200,31 @@ struct Tile {
 
 template <class T, int kTokens>
 __global__ void __launch_bounds__(kThreads, 1)
-    fused_kernel(const __grid_constant__ Job<kTokens> j) {
+    mixed_gemm_kernel(const __grid_constant__ Job<kTokens> j) {
 #if defined(NIBBLE_HAS_WGMMA)
   extern __shared__ __align__(128) std::byte memory[];
-  run_block<Tile<T, kTokens>, Columns::packed, kTokens>(j, memory);
+  run_block<Mainloop<T, kTokens>, Columns::packed, kTokens>(j, memory);
 #endif
 }
 
 template <int kTokens>
 void run(const Context& c, Tensor out, Tensor x, const LinearWeight& w) {
   Job<kTokens> j;
-  describe(j, out, Tensor{}, x, w);
+  fill_args(j, out, Tensor{}, x, w);
   j.tokens = tokens_of<kTokens>(c, x);
-  launch_fused<kTokens>(
-      c, out.dtype == DType::f32 ? fused_kernel<float, kTokens> : fused_kernel<bf16, kTokens>, j,
-      (j.strips + kTileStrips - 1) / kTileStrips, j.units);
+  launch_mixed<kTokens>(c,
+                        out.dtype == DType::f32 ? mixed_gemm_kernel<float, kTokens>
+                                                : mixed_gemm_kernel<bf16, kTokens>,
+                        j, (j.strips + kTileStrips - 1) / kTileStrips, j.units);
 }
 
 }  // namespace
 
-bool linear_fused_fits(const Context& c, const Tensor& out, const Tensor& x,
-                       const LinearWeight& w) {
-  return w.is_packed() && w.out % 8 == 0 && w.in % 8 == 0 && fused_fits(c, out, x);
+bool mixed_gemm_fits(const Context& c, const Tensor& out, const Tensor& x, const LinearWeight& w) {
+  return w.is_packed() && w.out % 8 == 0 && w.in % 8 == 0 && mixed_fits(c, out, x);
 }
 
-void linear_fused(const Context& c, Tensor out, Tensor x, const LinearWeight& w) {
+void mixed_gemm(const Context& c, Tensor out, Tensor x, const LinearWeight& w) {
   tiles_of_96(x) ? run<96>(c, out, x, w) : run<128>(c, out, x, w);
 }
 

@@ -27,17 +27,18 @@
 #include "backends/cuda/kernels/linear/stream_k.cuh"
 #include "backends/cuda/launch.h"
 
-namespace nibble::cuda::fused {
+namespace nibble::cuda::mixed {
 
-constexpr int kGroups = 2, kGroupThreads = 128, kMultipliers = kGroups * kGroupThreads;
-constexpr int kThreads = kMultipliers + kGroupThreads;
+constexpr int kConsumers = 2, kWarpgroupThreads = 128,
+              kConsumerThreads = kConsumers * kWarpgroupThreads;
+constexpr int kThreads = kConsumerThreads + kWarpgroupThreads;
 constexpr int kOutputs = 256;   // of a tile, which has kTokens tokens: 96 or 128
 constexpr int kStepCols = 128;  // of the tokens, in a step
 constexpr int kStages = 4;
 template <int kTokens>
-using Parts = PartSums<kMultipliers, kTokens / 8>;
+using Partials = StreamKPartials<kConsumerThreads, kTokens / 8>;
 template <int kTokens>
-using Sums = float[2][kTokens / 2];  // of a thread: two halves of its group's outputs
+using Accumulators = float[2][kTokens / 2];  // of a thread: two halves of its group's outputs
 
 // The order of a step's columns in shared memory, where a chunk is eight of them for all tokens,
 // and chunks 2 k, 2 k + 1 are what a product multiplies: the columns' own order, or that of the
@@ -45,12 +46,12 @@ using Sums = float[2][kTokens / 2];  // of a thread: two halves of its group's o
 // three other lanes of a row. The gaps keep what a warp writes at once in different banks.
 enum class Columns { plain, packed };
 template <Columns kColumns, int kTokens>
-struct Chunks {
+struct XLayout {
   static constexpr uint32_t kBytes = kTokens * 16 + (kColumns == Columns::plain ? 16 : 0);
   static constexpr uint32_t kFour = 4 * kBytes + (kColumns == Columns::packed ? 32 : 0);
 
   // Right operand of the product with chunks 4 four + 2 half .. of the stage at `address`: as
-  // operand_in_shared has it, whose high half does not change.
+  // smem_descriptor has it, whose high half does not change.
   static __device__ __forceinline__ uint64_t operand(uint32_t stage, int four, int half) {
     const uint32_t low = stage / 16 + uint32_t(four) * (kFour / 16) +
                          uint32_t(half) * (2 * kBytes / 16) + (kBytes / 16 << 16);
@@ -58,31 +59,32 @@ struct Chunks {
   }
 };
 template <int kTokens>
-constexpr uint32_t kStageBytes = (4 * Chunks<Columns::plain, kTokens>::kFour + 127) / 128 * 128;
-static_assert(kStageBytes<96> >= 4 * Chunks<Columns::packed, 96>::kFour &&
-              kStageBytes<128> >= 4 * Chunks<Columns::packed, 128>::kFour);
+constexpr uint32_t kStageBytes = (4 * XLayout<Columns::plain, kTokens>::kFour + 127) / 128 * 128;
+static_assert(kStageBytes<96> >= 4 * XLayout<Columns::packed, 96>::kFour &&
+              kStageBytes<128> >= 4 * XLayout<Columns::packed, 128>::kFour);
 // For a warp to turn 16 rows of 32 tokens in: two halves of eight rows, whose banks differ.
-constexpr uint32_t kTurnHalf = 32 * 16 + 64, kTurnBytes = 2 * kTurnHalf;
+constexpr uint32_t kTransposeHalf = 32 * 16 + 64, kTransposeBytes = 2 * kTransposeHalf;
 template <int kTokens>
-constexpr size_t kSharedBytes = kStages* kStageBytes<kTokens> + 4 * kGroups* kTurnBytes + 128;
+constexpr size_t kSharedBytes =
+    kStages* kStageBytes<kTokens> + 4 * kConsumers* kTransposeBytes + 128;
 
 // The tokens and how the work is cut.
 template <int kTokens>
 struct Tokens {
-  static constexpr int kEights = kTokens / 8;  // groups of tokens
-  const bf16* x = nullptr;                     // [n, cols]
+  static constexpr int kN8Tiles = kTokens / 8;  // groups of tokens
+  const bf16* x = nullptr;                      // [n, cols]
   int64_t stride = 0;
   int n = 0, cols = 0;  // cols % 8 == 0
   int token_tiles = 0;
-  TileList list;
-  Parts<kTokens> parts;
+  StreamKSchedule list;
+  Partials<kTokens> parts;
 
   __device__ __forceinline__ int first_token(int tile) const {
     return tile % token_tiles * kTokens;
   }
   // Groups of tokens of a tile that exist.
-  __device__ __forceinline__ int eights(int tile) const {
-    return min(kEights, (n - first_token(tile) + 7) / 8);
+  __device__ __forceinline__ int n8_tiles(int tile) const {
+    return min(kN8Tiles, (n - first_token(tile) + 7) / 8);
   }
 };
 
@@ -90,26 +92,26 @@ struct Tokens {
 
 // Stages of the ring, counted over all tiles, and the memory of the warps behind it.
 template <int kTokens>
-struct Ring {
+struct SmemPipeline {
   uint32_t base;
   __device__ __forceinline__ uint32_t stage(unsigned i) const {
     return base + i % kStages * kStageBytes<kTokens>;
   }
-  __device__ __forceinline__ uint32_t turn(int warp) const {
-    return base + kStages * kStageBytes<kTokens> + uint32_t(warp) * kTurnBytes;
+  __device__ __forceinline__ uint32_t transpose_buffer(int warp) const {
+    return base + kStages * kStageBytes<kTokens> + uint32_t(warp) * kTransposeBytes;
   }
-  __device__ __forceinline__ PhaseBarrier full(unsigned i) const {
-    return {turn(4 * kGroups) + i % kStages * 8};
+  __device__ __forceinline__ Mbarrier full(unsigned i) const {
+    return {transpose_buffer(4 * kConsumers) + i % kStages * 8};
   }
-  __device__ __forceinline__ PhaseBarrier empty(unsigned i) const {
-    return {turn(4 * kGroups) + (kStages + i % kStages) * 8};
+  __device__ __forceinline__ Mbarrier empty(unsigned i) const {
+    return {transpose_buffer(4 * kConsumers) + (kStages + i % kStages) * 8};
   }
   // By all threads of the block.
   __device__ __forceinline__ void init() const {
     if (threadIdx.x == 0) {
       for (unsigned i = 0; i < kStages; ++i) {
-        full(i).init(kGroupThreads);
-        empty(i).init(4 * kGroups);
+        full(i).init(kWarpgroupThreads);
+        empty(i).init(4 * kConsumers);
       }
     }
     __syncthreads();
@@ -119,14 +121,14 @@ struct Ring {
 // The tokens of all steps, by the group that does not multiply. A warp reads two tokens at once, a
 // lane eight columns of one; half a step is on its way while the other half is written.
 template <Columns kColumns, int kTokens>
-struct Bringer {
+struct Producer {
   static constexpr int kRounds = kTokens / 8, kHalf = kRounds / 2;
-  using Layout = Chunks<kColumns, kTokens>;
+  using Layout = XLayout<kColumns, kTokens>;
   const Tokens<kTokens>& j;
   int row, chunk;  // this lane's of eight tokens and of a step
   uint32_t to;     // where it writes in a stage
 
-  __device__ __forceinline__ explicit Bringer(const Tokens<kTokens>& j) : j(j) {
+  __device__ __forceinline__ explicit Producer(const Tokens<kTokens>& j) : j(j) {
     const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32 % 4;
     row = 2 * warp + lane / 16, chunk = lane % 16;
     // Eight columns are one chunk, or word chunk / 4 of four.
@@ -135,7 +137,8 @@ struct Bringer {
                                    ? uint32_t(place) * Layout::kBytes
                                    : uint32_t(place) * Layout::kFour + uint32_t(chunk / 4) * 4);
   }
-  __device__ __forceinline__ void load(uint4 (&v)[kHalf], const TileWalk& at, int half) const {
+  __device__ __forceinline__ void load(uint4 (&v)[kHalf], const StreamKIterator& at,
+                                       int half) const {
     const int token = j.first_token(at.tile) + row + half * kHalf * 8;
     const int col = at.step * kStepCols + 8 * chunk;
     const bf16* x = j.x + token * j.stride + col;
@@ -160,109 +163,112 @@ struct Bringer {
       }
     }
   }
-  __device__ __forceinline__ void run(const Ring<kTokens>& ring) const {
-    TileWalk walk(j.list);
+  __device__ __forceinline__ void run(const SmemPipeline<kTokens>& pipeline) const {
+    StreamKIterator walk(j.list);
     uint4 early[kHalf], late[kHalf];
     load(early, walk, 0);
     for (unsigned i = 0; !walk.done(); ++i) {
       load(late, walk, 1);
-      if (i >= kStages) ring.empty(i).wait(i / kStages - 1);
-      store(early, ring.stage(i), 0);
+      if (i >= kStages) pipeline.empty(i).wait(i / kStages - 1);
+      store(early, pipeline.stage(i), 0);
       if (walk.advance()) load(early, walk, 0);
-      store(late, ring.stage(i), 1);
-      fence_for_wgmma();
-      ring.full(i).arrive();
+      store(late, pipeline.stage(i), 1);
+      fence_proxy_async();
+      pipeline.full(i).arrive();
     }
   }
 };
 
 // Registers of a block of 384 threads start at 168 each; what the multipliers take must be what the
 // others give, or they wait for it for ever.
-constexpr int kGiven = 88, kTaken = 208;
-static_assert(65536 / kThreads / 8 * 8 == 168 && 2 * (kTaken - 168) == 168 - kGiven);
+constexpr int kProducerRegisters = 88, kConsumerRegisters = 208;
+static_assert(65536 / kThreads / 8 * 8 == 168 &&
+              2 * (kConsumerRegisters - 168) == 168 - kProducerRegisters);
 
-// A block's work. Tile is a kernel's part in it, one a warp that multiplies:
+// A block's work. Mainloop is a kernel's part in it, one a warp that multiplies:
 //   load(at): asks for the weights of the first step;
-//   step<which>(acc, stage, next, on_began): multiplies, asks for the weights of step `next` unless
-//     that is the end, calls on_began() when no product of an earlier step is left. `which`: 0 or
-//     1 in turn where Tile has kSets == 2 sets of registers for weights, as those of the next
-//     step would have to be moved otherwise, and a move waits for them;
+//   step<which>(acc, stage, next, on_issued): multiplies, asks for the weights of step `next`
+//   unless
+//     that is the end, calls on_issued() when no product of an earlier step is left. `which`: 0 or
+//     1 in turn where Mainloop has kWeightBuffers == 2 sets of registers for weights, as those of
+//     the next step would have to be moved otherwise, and a move waits for them;
 //   write(tile, acc): the outputs of a whole tile;
 //   write(tile, eight, sums [2][4]): of eight tokens, from sums acc[half][4 eight ..].
-template <class Tile, Columns kColumns, int kTokens, class Job>
+template <class Mainloop, Columns kColumns, int kTokens, class Job>
 __device__ __forceinline__ void run_block(const Job& job, std::byte* memory) {
   const Tokens<kTokens>& j = job.tokens;
-  const Ring<kTokens> ring{shared_address(memory)};
-  ring.init();
+  const SmemPipeline<kTokens> pipeline{shared_address(memory)};
+  pipeline.init();
   // By a shuffle, so that branches around the products are seen to be a warp's, not a lane's.
   const int warp = __shfl_sync(0xffffffffu, int(threadIdx.x) / 32, 0);
-  if (warp / 4 == kGroups) {
-    give_registers<kGiven>();
-    enter();
-    Bringer<kColumns, kTokens>(j).run(ring);
+  if (warp / 4 == kConsumers) {
+    warpgroup_reg_dealloc<kProducerRegisters>();
+    pdl_enter();
+    Producer<kColumns, kTokens>(j).run(pipeline);
     return;
   }
-  take_registers<kTaken>();
+  warpgroup_reg_alloc<kConsumerRegisters>();
   const int lane = int(threadIdx.x) % 32;
-  Tile tile(job, warp / 4, warp % 4, ring.turn(warp));
-  TileWalk walk(j.list);
+  Mainloop tile(job, warp / 4, warp % 4, pipeline.transpose_buffer(warp));
+  StreamKIterator walk(j.list);
   tile.load(walk);  // weights may be read ahead of the kernel before
-  enter();
-  Sums<kTokens> acc;
-  int first_shared = -1, last_shared = -1;  // tiles
-  unsigned i = 0;                           // steps so far
+  pdl_enter();
+  Accumulators<kTokens> acc;
+  int first_partial = -1, last_partial = -1;  // tiles
+  unsigned i = 0;                             // steps so far
   while (!walk.done()) {
-    const TileWalk piece = walk;
+    const StreamKIterator piece = walk;
 #pragma unroll
     for (int k = 0; k < kTokens / 2; ++k) acc[0][k] = acc[1][k] = 0;
     const auto step = [&](auto which) {
       constexpr int kWhich = decltype(which)::value;
       const bool first = walk.step == piece.step;
       walk.advance();
-      ring.full(i).wait(i / kStages);
-      tile.template step<kWhich>(acc, ring.stage(i), walk, [&] {
-        if (!first && lane == 0) ring.empty(i - 1).arrive();
+      pipeline.full(i).wait(i / kStages);
+      tile.template step<kWhich>(acc, pipeline.stage(i), walk, [&] {
+        if (!first && lane == 0) pipeline.empty(i - 1).arrive();
       });
       ++i;
     };
     for (int left = piece.end - piece.step; left > 0; --left) {
-      if (Tile::kSets == 1 || i % 2 == 0) {
+      if (Mainloop::kWeightBuffers == 1 || i % 2 == 0) {
         step(std::integral_constant<int, 0>());
       } else {
         step(std::integral_constant<int, 1>());
       }
     }
     wgmma_wait<0>();
-    pin(acc[0]), pin(acc[1]);
-    if (lane == 0) ring.empty(i - 1).arrive();
+    warpgroup_fence_operand(acc[0]), warpgroup_fence_operand(acc[1]);
+    if (lane == 0) pipeline.empty(i - 1).arrive();
     if (piece.whole()) {
       tile.write(piece.tile, acc);
-    } else if (const bool few = j.parts.sharers(j.list, piece.tile).few(); few && piece.step == 0) {
-      j.parts.add_others(j.list, piece.tile, j.eights(piece.tile), acc);  // its last tile
+    } else if (const bool first_reduces = j.parts.contributors(j.list, piece.tile).first_reduces();
+               first_reduces && piece.step == 0) {
+      j.parts.reduce_into_first(j.list, piece.tile, j.n8_tiles(piece.tile), acc);  // its last tile
       tile.write(piece.tile, acc);
     } else {
-      j.parts.leave(j.list, piece.tile, j.eights(piece.tile), acc);
-      if (!few) (piece.step == 0 ? last_shared : first_shared) = piece.tile;
+      j.parts.store_partials(j.list, piece.tile, j.n8_tiles(piece.tile), acc);
+      if (!first_reduces) (piece.step == 0 ? last_partial : first_partial) = piece.tile;
     }
   }
-  for (int shared = first_shared;; shared = last_shared) {
+  for (int shared = first_partial;; shared = last_partial) {
     if (shared >= 0) {
-      j.parts.add_up(j.list, shared, j.eights(shared),
-                     [&](int eight, const float(&sums)[2][4]) { tile.write(shared, eight, sums); });
+      j.parts.reduce_slice(j.list, shared, j.n8_tiles(shared),
+                           [&](int n8, const float(&sums)[2][4]) { tile.write(shared, n8, sums); });
     }
-    if (shared == last_shared) break;
+    if (shared == last_partial) break;
   }
 }
 #endif
 
 // More tokens than the kernels for few take, fewer than pay for dequantised weights; everything
 // aligned.
-inline bool fused_fits(const Context& c, const Tensor& out, const Tensor& x) {
+inline bool mixed_fits(const Context& c, const Tensor& out, const Tensor& x) {
   return c.capability == 90 && x.dtype == DType::bf16 &&
          (out.dtype == DType::bf16 || out.dtype == DType::f32) && blas_aligned(out) &&
-         blas_aligned(x) && x.dim(0) > kBatchTokens && x.dim(0) <= kFusedTokens &&
+         blas_aligned(x) && x.dim(0) > kSkinnyTokens && x.dim(0) <= kMixedGemmTokens &&
          std::max(out.dim(1), x.dim(1)) < 1 << 28 && c.shared_per_block >= kSharedBytes<128> &&
-         size_t(c.sm_count) * Parts<128>::kBytes <= kPanelBytes &&
+         size_t(c.sm_count) * Partials<128>::kBytes <= kPanelBytes &&
          size_t(c.sm_count) <= Context::kOpCounters;
 }
 // Tiles are of 96 tokens where there are no more of them than of 128: fewer sums.
@@ -278,12 +284,12 @@ Tokens<kTokens> tokens_of(const Context& c, const Tensor& x) {
 }
 // One block a multiprocessor at most.
 template <int kTokens, class Job>
-void launch_fused(const Context& c, void (*kernel)(Job), Job& j, int64_t output_tiles,
+void launch_mixed(const Context& c, void (*kernel)(Job), Job& j, int64_t output_tiles,
                   int64_t steps) {
   allow_shared(c, kernel);
-  TileList& list = j.tokens.list;
-  list = share_tiles(output_tiles * j.tokens.token_tiles, steps, c.sm_count);
+  StreamKSchedule& list = j.tokens.list;
+  list = make_stream_k_schedule(output_tiles * j.tokens.token_tiles, steps, c.sm_count);
   launch(c, {dim3(list.blocks), dim3(kThreads), kSharedBytes<kTokens>}, kernel, j);
 }
 
-}  // namespace nibble::cuda::fused
+}  // namespace nibble::cuda::mixed

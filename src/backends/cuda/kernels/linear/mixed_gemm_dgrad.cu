@@ -12,7 +12,7 @@
 namespace nibble::cuda {
 namespace {
 
-using namespace fused;
+using namespace mixed;
 
 constexpr int kStepStrips = kStepCols / int(kUnitRows);
 
@@ -34,24 +34,25 @@ struct Words {
 
 // T: of dx, bf16 or float.
 template <class T, int kTokens>
-struct Tile {
-  using Layout = Chunks<Columns::plain, kTokens>;
-  using Sums = fused::Sums<kTokens>;
+struct Mainloop {
+  using Layout = XLayout<Columns::plain, kTokens>;
+  using Accumulators = mixed::Accumulators<kTokens>;
   const Job<kTokens>& j;
   int group, warp, lane;
   uint32_t selector;  // of the two bytes of a word's scales
-  static constexpr int kSets = 1, kHalf = kStepStrips / 2;
+  static constexpr int kWeightBuffers = 1, kHalf = kStepStrips / 2;
   Words early[kHalf], late[kHalf];
 
-  __device__ __forceinline__ Tile(const Job<kTokens>& j, int group, int warp, uint32_t)
+  __device__ __forceinline__ Mainloop(const Job<kTokens>& j, int group, int warp, uint32_t)
       : j(j), group(group), warp(warp), lane(int(threadIdx.x) % 32) {
     selector = uint32_t(warp / 2) | uint32_t(2 + warp / 2) << 4;
   }
   __device__ __forceinline__ int unit(int tile) const {
-    return tile / j.tokens.token_tiles * kGroups + group;
+    return tile / j.tokens.token_tiles * kConsumers + group;
   }
   // Half of a step's strips.
-  __device__ __forceinline__ void load(Words (&words)[kHalf], const TileWalk& at, int half) const {
+  __device__ __forceinline__ void load(Words (&words)[kHalf], const StreamKIterator& at,
+                                       int half) const {
     const int of_row = unit(at.tile), first = at.step * kStepStrips + half * kHalf;
     const uint8_t* p = j.packed + (int64_t(first) * j.units + of_row) * kUnitBytes;
     const int64_t stride = int64_t(j.units) * kUnitBytes;
@@ -65,25 +66,26 @@ struct Tile {
       u.scales = __ldg(reinterpret_cast<const uint32_t*>(p + kUnitCodeBytes) + lane);
     }
   }
-  __device__ __forceinline__ void load(const TileWalk& at) {
+  __device__ __forceinline__ void load(const StreamKIterator& at) {
     load(early, at, 0), load(late, at, 1);
   }
 
   // 16 rows of the weight as left operands, transposed: a of rows g, b of rows g + 8.
   __device__ __forceinline__ void decode(uint32_t (&a)[4], uint32_t (&b)[4], const Words& u) const {
-    const float2 s = scales_of(__byte_perm(u.scales, 0, selector));
-    const uint32_t scale = pair_of<bf16>(s.x * kUp<bf16>), scale8 = pair_of<bf16>(s.y * kUp<bf16>);
+    const float2 s = e4m3x2_to_float2(__byte_perm(u.scales, 0, selector));
+    const uint32_t scale = broadcast_pair<bf16>(s.x * kPreScale<bf16>),
+                   scale8 = broadcast_pair<bf16>(s.y * kPreScale<bf16>);
     decode_as<bf16>(u.a, a);
     decode_as<bf16>(u.a8, b);
 #pragma unroll
     for (int h = 0; h < 4; ++h) {
-      a[h] = transposed_matrix(multiply_pair<bf16>(a[h], scale));
-      b[h] = transposed_matrix(multiply_pair<bf16>(b[h], scale8));
+      a[h] = movmatrix_transpose(multiply_pair<bf16>(a[h], scale));
+      b[h] = movmatrix_transpose(multiply_pair<bf16>(b[h], scale8));
     }
   }
   // Strips `first` and the next of a step; two are decoded together, as in mixed_gemm.cu.
-  __device__ __forceinline__ void multiply(Sums& acc, const Words& u, const Words& v, uint32_t dy,
-                                           int first) const {
+  __device__ __forceinline__ void multiply(Accumulators& acc, const Words& u, const Words& v,
+                                           uint32_t dy, int first) const {
     uint32_t a[2][4], b[2][4];
     decode(a[0], b[0], u);
     decode(a[1], b[1], v);
@@ -97,13 +99,13 @@ struct Tile {
     wgmma_commit();
     wgmma_wait<1>();
   }
-  template <int, class Began>
-  __device__ __forceinline__ void step(Sums& acc, uint32_t dy, const TileWalk& next,
-                                       Began&& on_began) {
+  template <int, class Issued>
+  __device__ __forceinline__ void step(Accumulators& acc, uint32_t dy, const StreamKIterator& next,
+                                       Issued&& on_issued) {
 #pragma unroll
     for (int s = 0; s < kHalf; s += 2) {
       multiply(acc, early[s], early[s + 1], dy, s);
-      if (s == 0) on_began();
+      if (s == 0) on_issued();
     }
     if (!next.done()) load(early, next, 0);
 #pragma unroll
@@ -111,24 +113,25 @@ struct Tile {
     if (!next.done()) load(late, next, 1);
   }
 
-  __device__ __forceinline__ void write(int tile, const Sums& acc) const {
+  __device__ __forceinline__ void write(int tile, const Accumulators& acc) const {
 #pragma unroll
     for (int e = 0; e < kTokens / 8; ++e) write(tile, e, acc[0] + 4 * e, acc[1] + 4 * e);
   }
-  __device__ __forceinline__ void write(int tile, int eight, const float (&sums)[2][4]) const {
-    write(tile, eight, sums[0], sums[1]);
+  __device__ __forceinline__ void write(int tile, int n8, const float (&sums)[2][4]) const {
+    write(tile, n8, sums[0], sums[1]);
   }
   // A lane has two columns of eight tokens of each pair h, then four pairs of one token.
-  __device__ __forceinline__ void write(int tile, int eight, const float* low,
+  __device__ __forceinline__ void write(int tile, int n8, const float* low,
                                         const float* high) const {
     if constexpr (std::is_same_v<T, float>) {
-      write_whole(tile, eight, low, 0), write_whole(tile, eight, high, 4);
+      write_whole(tile, n8, low, 0), write_whole(tile, n8, high, 4);
     } else {
       const auto pair = [](const float* v) {
-        return transposed_matrix(pack_pair<bf16>(v[0] * kDown<bf16>, v[1] * kDown<bf16>));
+        return movmatrix_transpose(
+            pack_pair<bf16>(v[0] * kPostScale<bf16>, v[1] * kPostScale<bf16>));
       };
       const uint4 v = make_uint4(pair(low), pair(low + 2), pair(high), pair(high + 2));
-      const int token = j.tokens.first_token(tile) + 8 * eight + lane / 4;
+      const int token = j.tokens.first_token(tile) + 8 * n8 + lane / 4;
       const int col = unit(tile) * int(kUnitCols) + 32 * (lane % 4) + 8 * warp;
       if (token < j.tokens.n && col < j.in) {
         *reinterpret_cast<uint4*>(static_cast<bf16*>(j.dx) + token * j.dx_stride + col) = v;
@@ -136,16 +139,15 @@ struct Tile {
     }
   }
   // Columns g and, two further, of pairs h: from `first` of eight.
-  __device__ __forceinline__ void write_whole(int tile, int eight, const float* v,
-                                              int first) const {
-    const int token = j.tokens.first_token(tile) + 8 * eight + lane % 4 * 2, g = lane / 4;
+  __device__ __forceinline__ void write_whole(int tile, int n8, const float* v, int first) const {
+    const int token = j.tokens.first_token(tile) + 8 * n8 + lane % 4 * 2, g = lane / 4;
     const int col = unit(tile) * int(kUnitCols) + 32 * (g / 2) + 8 * warp + first + g % 2;
     float* const out = static_cast<float*>(j.dx) + token * j.dx_stride + col;
 #pragma unroll
     for (int t = 0; t < 2; ++t) {
       if (token + t >= j.tokens.n || col >= j.in) continue;
-      out[t * j.dx_stride] = v[t] * kDown<bf16>;
-      out[t * j.dx_stride + 2] = v[2 + t] * kDown<bf16>;
+      out[t * j.dx_stride] = v[t] * kPostScale<bf16>;
+      out[t * j.dx_stride + 2] = v[2 + t] * kPostScale<bf16>;
     }
   }
 };
@@ -153,10 +155,10 @@ struct Tile {
 
 template <class T, int kTokens>
 __global__ void __launch_bounds__(kThreads, 1)
-    fused_dgrad_kernel(const __grid_constant__ Job<kTokens> j) {
+    mixed_gemm_dgrad_kernel(const __grid_constant__ Job<kTokens> j) {
 #if defined(NIBBLE_HAS_WGMMA)
   extern __shared__ __align__(128) std::byte memory[];
-  run_block<Tile<T, kTokens>, Columns::plain, kTokens>(j, memory);
+  run_block<Mainloop<T, kTokens>, Columns::plain, kTokens>(j, memory);
 #endif
 }
 
@@ -167,20 +169,21 @@ void run(const Context& c, Tensor dx, Tensor dy, const LinearWeight& w) {
   j.dx = dx.data, j.dx_stride = dx.row_stride;
   j.strips = int(strips_of(w.out)), j.units = int(units_across(w.in)), j.in = int(w.in);
   j.tokens = tokens_of<kTokens>(c, dy);
-  launch_fused<kTokens>(c,
-                        dx.dtype == DType::f32 ? fused_dgrad_kernel<float, kTokens>
-                                               : fused_dgrad_kernel<bf16, kTokens>,
+  launch_mixed<kTokens>(c,
+                        dx.dtype == DType::f32 ? mixed_gemm_dgrad_kernel<float, kTokens>
+                                               : mixed_gemm_dgrad_kernel<bf16, kTokens>,
                         j, (w.in + kOutputs - 1) / kOutputs,
                         (j.strips + kStepStrips - 1) / kStepStrips);
 }
 
 }  // namespace
 
-bool dgrad_fused_fits(const Context& c, const Tensor& dx, const Tensor& dy, const LinearWeight& w) {
-  return w.is_packed() && !w.row_scale && w.out % 8 == 0 && w.in % 8 == 0 && fused_fits(c, dx, dy);
+bool mixed_gemm_dgrad_fits(const Context& c, const Tensor& dx, const Tensor& dy,
+                           const LinearWeight& w) {
+  return w.is_packed() && !w.row_scale && w.out % 8 == 0 && w.in % 8 == 0 && mixed_fits(c, dx, dy);
 }
 
-void dgrad_fused(const Context& c, Tensor dx, Tensor dy, const LinearWeight& w) {
+void mixed_gemm_dgrad(const Context& c, Tensor dx, Tensor dy, const LinearWeight& w) {
   tiles_of_96(dy) ? run<96>(c, dx, dy, w) : run<128>(c, dx, dy, w);
 }
 

@@ -8,7 +8,7 @@
 
 namespace nibble::cuda {
 
-struct FewTokens {
+struct SkinnyGemmArgs {
   const uint8_t* packed = nullptr;
   const void* x = nullptr;
   const float* row_scale = nullptr;
@@ -22,7 +22,7 @@ struct FewTokens {
 };
 
 // act empty: no swiglu.
-inline void describe(FewTokens& j, Tensor out, Tensor act, Tensor x, const LinearWeight& w) {
+inline void fill_args(SkinnyGemmArgs& j, Tensor out, Tensor act, Tensor x, const LinearWeight& w) {
   j.packed = w.packed.as<uint8_t>();
   j.x = x.data, j.x_stride = x.row_stride;
   j.row_scale = w.row_scale ? ptr<const float>(w.row_scale) : nullptr;

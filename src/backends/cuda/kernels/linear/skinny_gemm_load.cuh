@@ -15,7 +15,7 @@ namespace nibble::cuda {
 // quarter q multiplies lies in its columns 32 q ..: word q of the 16 bytes. The padding keeps the
 // writes of a warp in different banks (skinny_gemm_plan.h has the sizes).
 template <int kTokens>
-__device__ __forceinline__ uint32_t staged(uint32_t xs, int unit, int token, int piece) {
+__device__ __forceinline__ uint32_t x_address(uint32_t xs, int unit, int token, int piece) {
   return xs + uint32_t(unit * unit_bytes(kTokens) + piece % 4 * piece_bytes(kTokens) + token * 16 +
                        piece / 4 * 4);
 }
@@ -30,12 +30,13 @@ __device__ __forceinline__ void stage(uint32_t to, const uint4& v) {
 // 32 tokens are waited for once. Tokens behind the last are the last again: nothing of theirs is
 // written.
 template <class T, int kTokens>
-class TokenReader {
+class ActivationLoader {
  public:
-  __device__ __forceinline__ TokenReader(uint32_t xs, const SlicedTokens& j, int begin, int count)
+  __device__ __forceinline__ ActivationLoader(uint32_t xs, const ClusterGemmArgs& j, int begin,
+                                              int count)
       : j_(j), xs_(xs), count_(count), warps_(4 * unsigned(j.groups)) {
     x_ = static_cast<const T*>(j.x) + begin * int(kUnitCols) + 8 * (threadIdx.x % 16);
-    place(threadIdx.x / 32);
+    set_addresses(threadIdx.x / 32);
   }
   // meanwhile() is called once, when loads are on their way.
   template <class Meanwhile>
@@ -61,27 +62,27 @@ class TokenReader {
       }
       task += kAtOnce * warps_;
       if (task >= tasks) break;
-      place(task);
+      set_addresses(task);
     }
   }
 
  private:
   static constexpr int kTokenPairs = kTokens / 2, kUnits = 5, kAtOnce = 3;
 
-  __device__ __forceinline__ void place(unsigned task) {
+  __device__ __forceinline__ void set_addresses(unsigned task) {
 #pragma unroll
     for (int s = 0; s < kAtOnce; ++s, task += warps_) {
       const int unit = int(task / kTokenPairs) * kUnits;
       const int token = int(task % kTokenPairs * 2 + threadIdx.x % 32 / 16);
       left_[s] = count_ - unit;
       from_[s] = x_ + min(token, j_.n - 1) * j_.x_stride + unit * int(kUnitCols);
-      to_[s] = staged<kTokens>(xs_, unit, token, int(threadIdx.x % 16));
+      to_[s] = x_address<kTokens>(xs_, unit, token, int(threadIdx.x % 16));
       // Before the wait for the tokens, not behind it.
       asm volatile("" : "+l"(from_[s]), "+r"(to_[s]), "+r"(left_[s]));
     }
   }
 
-  const SlicedTokens& j_;
+  const ClusterGemmArgs& j_;
   const T* x_;
   uint32_t xs_;
   int count_;
@@ -93,8 +94,8 @@ class TokenReader {
 
 // The same for columns that are no whole units, or not aligned.
 template <class T, int kTokens>
-__device__ __forceinline__ void stage_tokens_one_by_one(uint32_t xs, const SlicedTokens& j,
-                                                        int begin, int count) {
+__device__ __forceinline__ void load_x_one_by_one(uint32_t xs, const ClusterGemmArgs& j, int begin,
+                                                  int count) {
   const int lane = int(threadIdx.x) % 32, piece = lane % 16;
 #pragma unroll 1
   for (int i = int(threadIdx.x) / 16; i < count * kTokens; i += 8 * j.groups) {
@@ -104,7 +105,7 @@ __device__ __forceinline__ void stage_tokens_one_by_one(uint32_t xs, const Slice
     Pack<T, 8> values;
 #pragma unroll
     for (int k = 0; k < 8; ++k) values.v[k] = col + k < j.in ? x[col + k] : from_f32<T>(0);
-    stage<kTokens>(staged<kTokens>(xs, unit, token, piece), *reinterpret_cast<uint4*>(&values));
+    stage<kTokens>(x_address<kTokens>(xs, unit, token, piece), *reinterpret_cast<uint4*>(&values));
   }
 }
 

@@ -27,17 +27,17 @@ constexpr int kMaxSlices = 8;
 // columns of banks.
 constexpr int kTokenPadding = 64;
 
-struct Job : FewTokens {
+struct Job : SkinnyGemmArgs {
   int slices = 0;
 };
 
 // 16 bytes to shared memory, the last 16 - bytes of them zeros.
-__device__ __forceinline__ void copy_async16(void* to, const void* from, int bytes) {
+__device__ __forceinline__ void cp_async16_zfill(void* to, const void* from, int bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
                "r"(bytes)
                : "memory");
 }
-__device__ __forceinline__ void wait_for_copies() {
+__device__ __forceinline__ void cp_async_wait_all() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
@@ -51,11 +51,11 @@ __device__ __forceinline__ void stage_tokens(std::byte* xs, int stride, const Jo
     const T* x = static_cast<const T*>(j.x) + (n0 + token) * j.x_stride;
     for (int piece = lane; piece < pieces; piece += 32) {
       const int col = begin + 8 * piece, in_unit = piece % 16;
-      const int place = piece - in_unit + in_unit % 4 * 4 + in_unit / 4;
-      std::byte* to = xs + token * stride + place * 16;
+      const int set_addresses = piece - in_unit + in_unit % 4 * 4 + in_unit / 4;
+      std::byte* to = xs + token * stride + set_addresses * 16;
       const bool there = n0 + token < j.n && col < j.in;
       if (j.aligned) {
-        copy_async16(to, there ? x + col : static_cast<const T*>(j.x), there ? 16 : 0);
+        cp_async16_zfill(to, there ? x + col : static_cast<const T*>(j.x), there ? 16 : 0);
       } else {
         Pack<T, 8> v;
 #pragma unroll
@@ -64,18 +64,20 @@ __device__ __forceinline__ void stage_tokens(std::byte* xs, int stride, const Jo
       }
     }
   }
-  wait_for_copies();
+  cp_async_wait_all();
 }
 
-template <class T, int kGroups>
+template <class T, int kN8Tiles>
 __device__ __forceinline__ void multiply(const Unit (&u)[kStrips], const std::byte* xs, int stride,
-                                         float (&acc)[kStrips][kGroups][4]) {
+                                         float (&acc)[kStrips][kN8Tiles][4]) {
   uint32_t scale[kStrips][4];  // row g blocks 2 q, 2 q + 1; row g + 8 likewise
 #pragma unroll
   for (int s = 0; s < kStrips; ++s) {
-    const float2 a = scales_of(u[s].scales), b = scales_of(u[s].scales >> 16);
-    scale[s][0] = pair_of<T>(a.x * kUp<T>), scale[s][1] = pair_of<T>(a.y * kUp<T>);
-    scale[s][2] = pair_of<T>(b.x * kUp<T>), scale[s][3] = pair_of<T>(b.y * kUp<T>);
+    const float2 a = e4m3x2_to_float2(u[s].scales), b = e4m3x2_to_float2(u[s].scales >> 16);
+    scale[s][0] = broadcast_pair<T>(a.x * kPreScale<T>),
+    scale[s][1] = broadcast_pair<T>(a.y * kPreScale<T>);
+    scale[s][2] = broadcast_pair<T>(b.x * kPreScale<T>),
+    scale[s][3] = broadcast_pair<T>(b.y * kPreScale<T>);
   }
 #pragma unroll
   for (int w = 0; w < 4; ++w) {
@@ -91,7 +93,7 @@ __device__ __forceinline__ void multiply(const Unit (&u)[kStrips], const std::by
       }
     }
 #pragma unroll
-    for (int k = 0; k < kGroups; ++k) {
+    for (int k = 0; k < kN8Tiles; ++k) {
       const uint4 x = *reinterpret_cast<const uint4*>(xs + 8 * k * stride + 64 * w);
 #pragma unroll
       for (int s = 0; s < kStrips; ++s) {
@@ -118,7 +120,7 @@ __device__ __forceinline__ int weight_strip(const Job& j, int strip) {
 template <class T, bool kSwiglu, class Sum>
 __device__ __forceinline__ void write(const Job& j, int i, int n0, Sum&& sum) {
   const auto scaled = [&](float v, int row) {
-    v *= kDown<T>;
+    v *= kPostScale<T>;
     return j.row_scale ? v * j.row_scale[row] : v;
   };
   if constexpr (kSwiglu) {
@@ -147,9 +149,9 @@ __device__ __forceinline__ void write(const Job& j, int i, int n0, Sum&& sum) {
   }
 }
 
-template <class T, int kGroups, bool kSwiglu>
-__global__ void __launch_bounds__(kThreads, kGroups == 8 ? 1 : 2) gemv_batch_kernel(Job j) {
-  constexpr int kTokens = 8 * kGroups, kOutputs = kTokens * kRows;
+template <class T, int kN8Tiles, bool kSwiglu>
+__global__ void __launch_bounds__(kThreads, kN8Tiles == 8 ? 1 : 2) skinny_gemm_mma_kernel(Job j) {
+  constexpr int kTokens = 8 * kN8Tiles, kOutputs = kTokens * kRows;
   extern __shared__ uint4 shared[];
   const int t = int(threadIdx.x), lane = t % 32, g = lane / 4, q = lane % 4;
   const int row_warp = t / 32 % kRowWarps, col_warp = t / 32 / kRowWarps;
@@ -175,19 +177,19 @@ __global__ void __launch_bounds__(kThreads, kGroups == 8 ? 1 : 2) gemv_batch_ker
   for (int i = 0; i < kDepth; ++i) {
     if (first + i < last) load(units[i], first + i);
   }
-  enter();
+  pdl_enter();
   std::byte* xs = reinterpret_cast<std::byte*>(shared);
   const int stride = count * int(kUnitCols) * 2 + kTokenPadding;
   stage_tokens<T, kTokens>(xs, stride, j, n0, begin * int(kUnitCols), count * int(kUnitCols));
   __syncthreads();
 
-  float acc[kStrips][kGroups][4] = {};
+  float acc[kStrips][kN8Tiles][4] = {};
   const std::byte* mine = xs + g * stride + q * 16;
   for (int k = first; k < last; k += kDepth) {
 #pragma unroll
     for (int i = 0; i < kDepth; ++i) {
       if (k + i < last) {
-        multiply<T, kGroups>(units[i], mine + (k + i) * int(kUnitCols) * 2, stride, acc);
+        multiply<T, kN8Tiles>(units[i], mine + (k + i) * int(kUnitCols) * 2, stride, acc);
         if (k + i + kDepth < last) load(units[i], k + i + kDepth);
       }
     }
@@ -199,7 +201,7 @@ __global__ void __launch_bounds__(kThreads, kGroups == 8 ? 1 : 2) gemv_batch_ker
   for (int s = 0; s < kStrips; ++s) {
     const int row = (row_warp * kStrips + s) * int(kUnitRows) + g;
 #pragma unroll
-    for (int k = 0; k < kGroups; ++k) {
+    for (int k = 0; k < kN8Tiles; ++k) {
       float* at = sums + (col_warp * kTokens + 8 * k + 2 * q) * kRows + row;
       at[0] = acc[s][k][0], at[kRows] = acc[s][k][1];
       at[8] = acc[s][k][2], at[kRows + 8] = acc[s][k][3];
@@ -224,7 +226,7 @@ __global__ void __launch_bounds__(kThreads, kGroups == 8 ? 1 : 2) gemv_batch_ker
   const auto cluster_sum = [&](int token, int row) {
     const uint32_t at = shared_address(sums + token * kRows + row);
     float v = 0;
-    for (int c = 0; c < j.slices; ++c) v += load_in_cluster(address_in_block(at, uint32_t(c)));
+    for (int c = 0; c < j.slices; ++c) v += dsmem_load(dsmem_address(at, uint32_t(c)));
     return v;
   };
   for (int i = slice * kThreads + t; i < kItems; i += j.slices * kThreads) {
@@ -235,7 +237,7 @@ __global__ void __launch_bounds__(kThreads, kGroups == 8 ? 1 : 2) gemv_batch_ker
 }
 
 // How the work is cut.
-struct Cut {
+struct SplitKPlan {
   int groups = 0, slices = 0;  // groups 0: there is none
   size_t shared = 0;
 };
@@ -249,8 +251,8 @@ size_t shared_bytes(int groups, int64_t units_of_slice) {
 // The number of slices that needs the least time by a simple count: waves of blocks, times the
 // units the busiest warp of a block has to do and a block's start and end, which cost about as much
 // as two.
-Cut cut_for(const Context& c, int64_t n, int64_t row_blocks, int64_t units) {
-  Cut best;
+SplitKPlan choose_plan(const Context& c, int64_t n, int64_t row_blocks, int64_t units) {
+  SplitKPlan best;
   double best_time = 1e30;
   const int most = c.capability < 90 ? 1 : int(std::min<int64_t>(kMaxSlices, units));
   for (int groups : {1, 2, 4, 8}) {
@@ -277,30 +279,30 @@ Cut cut_for(const Context& c, int64_t n, int64_t row_blocks, int64_t units) {
 
 int64_t row_blocks_of(int64_t rows) { return (rows + kRows - 1) / kRows; }
 
-template <class T, int kGroups, bool kSwiglu>
-void launch_groups(const Context& c, const Job& j, const Cut& cut, int64_t row_blocks) {
-  const auto kernel = gemv_batch_kernel<T, kGroups, kSwiglu>;
+template <class T, int kN8Tiles, bool kSwiglu>
+void launch_n8_tiles(const Context& c, const Job& j, const SplitKPlan& plan, int64_t row_blocks) {
+  const auto kernel = skinny_gemm_mma_kernel<T, kN8Tiles, kSwiglu>;
   allow_shared(c, kernel);
   launch(c,
-         {dim3(unsigned(row_blocks * cut.slices), blocks_for(j.n, 8 * kGroups)), dim3(kThreads),
-          cut.shared, unsigned(cut.slices)},
+         {dim3(unsigned(row_blocks * plan.slices), blocks_for(j.n, 8 * kN8Tiles)), dim3(kThreads),
+          plan.shared, unsigned(plan.slices)},
          kernel, j);
 }
 
 template <bool kSwiglu>
 void run(const Context& c, Tensor out, Tensor act, Tensor x, const LinearWeight& w) {
   const int64_t units = units_across(w.in), blocks = row_blocks_of(w.out);
-  const Cut cut = cut_for(c, x.dim(0), blocks, units);
+  const SplitKPlan plan = choose_plan(c, x.dim(0), blocks, units);
   Job j;
-  describe(j, out, act, x, w);
-  j.slices = cut.slices;
+  fill_args(j, out, act, x, w);
+  j.slices = plan.slices;
   const auto go = [&](auto t) {
     using T = decltype(t);
-    switch (cut.groups) {
-      case 1: return launch_groups<T, 1, kSwiglu>(c, j, cut, blocks);
-      case 2: return launch_groups<T, 2, kSwiglu>(c, j, cut, blocks);
-      case 4: return launch_groups<T, 4, kSwiglu>(c, j, cut, blocks);
-      case 8: return launch_groups<T, 8, kSwiglu>(c, j, cut, blocks);
+    switch (plan.groups) {
+      case 1: return launch_n8_tiles<T, 1, kSwiglu>(c, j, plan, blocks);
+      case 2: return launch_n8_tiles<T, 2, kSwiglu>(c, j, plan, blocks);
+      case 4: return launch_n8_tiles<T, 4, kSwiglu>(c, j, plan, blocks);
+      case 8: return launch_n8_tiles<T, 8, kSwiglu>(c, j, plan, blocks);
       default: throw_internal("no way to cut a product of {} x {} x {}", j.n, j.rows, j.in);
     }
   };
@@ -313,17 +315,17 @@ void run(const Context& c, Tensor out, Tensor act, Tensor x, const LinearWeight&
 
 }  // namespace
 
-bool gemv_batch_fits(const Context& c, int64_t n, const LinearWeight& w) {
-  return n <= kBatchTokens && w.out < (int64_t(1) << 28) &&
-         cut_for(c, n, row_blocks_of(w.out), units_across(w.in)).groups > 0;
+bool skinny_gemm_mma_fits(const Context& c, int64_t n, const LinearWeight& w) {
+  return n <= kSkinnyTokens && w.out < (int64_t(1) << 28) &&
+         choose_plan(c, n, row_blocks_of(w.out), units_across(w.in)).groups > 0;
 }
 
-void gemv_batch(const Context& c, Tensor out, Tensor x, const LinearWeight& w) {
+void skinny_gemm_mma(const Context& c, Tensor out, Tensor x, const LinearWeight& w) {
   run<false>(c, out, Tensor{}, x, w);
 }
 
-void gemv_batch_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x,
-                       const LinearWeight& w) {
+void skinny_gemm_mma_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x,
+                            const LinearWeight& w) {
   run<true>(c, gate_up, act, x, w);
 }
 

@@ -11,9 +11,9 @@
 
 namespace nibble::cuda {
 
-struct Cut {
-  int slices = 0, clusters = 0, groups = 0;  // slices 0: there is none
-  int chunk = 0, ring = 0, slots = 0;        // SlicedTokens
+struct SplitKPlan {
+  int slices = 0, clusters = 0, groups = 0;    // slices 0: there is none
+  int stage_units = 0, stages = 0, slots = 0;  // ClusterGemmArgs
 };
 
 // The tokens of a unit of 128 columns in shared memory: skinny_gemm_load.cuh.
@@ -23,23 +23,24 @@ constexpr int unit_bytes(int tokens) { return 4 * piece_bytes(tokens); }
 
 // Left, where there is enough, to the small kernels before and after, so that they are resident at
 // the same time.
-constexpr size_t kSpared = 6144;
+constexpr size_t kSparedBytes = 6144;
 
 // Shared memory: tokens and sums; weights on their way.
 constexpr size_t fixed_bytes(int tokens, int64_t units, int slices, int groups, int slots) {
   return size_t((units + slices - 1) / slices * unit_bytes(tokens)) +
          size_t(groups * slots) * size_t(slot_bytes(tokens, slices) + 16);
 }
-constexpr size_t ring_bytes(int groups, int chunk, int ring) {
-  return size_t(groups * 4 * ring) * (size_t(chunk) * kUnitBytes + 8);
+constexpr size_t ring_bytes(int groups, int stage_units, int stages) {
+  return size_t(groups * 4 * stages) * (size_t(stage_units) * kUnitBytes + 8);
 }
 
-class Cutter {
+class SplitKPlanner {
  public:
   static constexpr int kMaxGroups = 5;
   using Clusters = decltype(KernelLimits::clusters);
 
-  Cutter(int tokens, int units, size_t shared) : tokens_(tokens), units_(units), shared_(shared) {}
+  SplitKPlanner(int tokens, int units, size_t shared)
+      : tokens_(tokens), units_(units), shared_(shared) {}
 
   // Whether there is a cut in eight slices, which every device with clusters can run.
   bool fits() const {
@@ -48,51 +49,52 @@ class Cutter {
   }
 
   // The slices are those of the product without swiglu: so is the order of the sums then.
-  Cut cut(int strips, bool swiglu, const Clusters& clusters_of) const {
-    Cut best;
+  SplitKPlan plan(int strips, bool swiglu, const Clusters& clusters_of) const {
+    SplitKPlan best;
     double least = 1e30;
     for (int slices = 1; slices <= KernelLimits::kMaxCluster; slices *= 2) {
       const int clusters = std::min(clusters_of[size_t(slices)], strips);
       if (clusters == 0 || units_ < slices) continue;
-      const Cut of_slices = cut_groups(slices, clusters, strips, kTileStrips);
-      const double clocks = of_slices.slices ? clocks_of(of_slices, strips) : 1e30;
+      const SplitKPlan of_slices = plan_warpgroups(slices, clusters, strips, kTileStrips);
+      const double clocks = of_slices.slices ? estimated_clocks(of_slices, strips) : 1e30;
       if (clocks < least) least = clocks, best = of_slices;
     }
     if (!swiglu || best.slices == 0) return best;
-    return cut_groups(best.slices, std::min(best.clusters, strips / 2), strips / 2,
-                      kTileStrips / 2);
+    return plan_warpgroups(best.slices, std::min(best.clusters, strips / 2), strips / 2,
+                           kTileStrips / 2);
   }
 
  private:
   static int rounded_up(int a, int b) { return (a + b - 1) / b; }
 
   // One round where there are groups enough; else four, which leave the rings some room.
-  Cut cut_groups(int slices, int clusters, int strips, int strips_of_tile) const {
+  SplitKPlan plan_warpgroups(int slices, int clusters, int strips, int strips_of_tile) const {
     const int tiles = rounded_up(rounded_up(strips, clusters), strips_of_tile);
     for (int groups = tiles <= kMaxGroups ? tiles : 4; groups > 0; --groups) {
       const int rounds = rounded_up(tiles, groups), slots = std::min(rounds, 2);
-      Cut cut{slices, clusters, groups, 0, 0, slots};
+      SplitKPlan plan{slices, clusters, groups, 0, 0, slots};
       const size_t fixed = fixed_bytes(tokens_, units_, slices, groups, slots);
-      for (size_t spared : {kSpared, size_t(0)}) {
+      for (size_t spared : {kSparedBytes, size_t(0)}) {
         if (fixed + spared > shared_) continue;
-        if (fill_ring(cut, shared_ - fixed - spared, rounds)) return cut;
+        if (plan_stages(plan, shared_ - fixed - spared, rounds)) return plan;
       }
     }
     return {};
   }
 
   // Few large copies, but one on its way while another is used.
-  bool fill_ring(Cut& cut, size_t room, int rounds) const {
+  bool plan_stages(SplitKPlan& plan, size_t room, int rounds) const {
     constexpr int kMostUnits = 9;  // of a warp on their way
-    const int units = rounded_up(units_, cut.slices);
+    const int units = rounded_up(units_, plan.slices);
     for (int least : {2, 1}) {
       for (int most = std::min(units, 4); most > 0; --most) {
         const int copies = rounded_up(units, most);
-        cut.chunk = rounded_up(units, copies);
+        plan.stage_units = rounded_up(units, copies);
         const int needed = copies * rounds;
-        cut.ring = std::min(needed, std::max(2, kMostUnits / cut.chunk));
-        while (cut.ring > 0 && ring_bytes(cut.groups, cut.chunk, cut.ring) > room) --cut.ring;
-        if (cut.ring >= std::min(needed, least)) return true;
+        plan.stages = std::min(needed, std::max(2, kMostUnits / plan.stage_units));
+        while (plan.stages > 0 && ring_bytes(plan.groups, plan.stage_units, plan.stages) > room)
+          --plan.stages;
+        if (plan.stages >= std::min(needed, least)) return true;
       }
     }
     return false;
@@ -100,11 +102,11 @@ class Cutter {
 
   // From measurements on an H200: a launch and its end, reading the tokens, the products of a unit
   // and 64 rows (bound by issue slots), the exchange of a tile, weights that come too late.
-  double clocks_of(const Cut& c, int strips) const {
+  double estimated_clocks(const SplitKPlan& c, int strips) const {
     const int units = rounded_up(units_, c.slices);
     const int tiles = rounded_up(rounded_up(strips, c.clusters), kTileStrips);
     const double tokens_kib = units * unit_bytes(tokens_) / 1024.0;
-    const double ring_kib = double(ring_bytes(c.groups, c.chunk, c.ring)) / 1024.0;
+    const double ring_kib = double(ring_bytes(c.groups, c.stage_units, c.stages)) / 1024.0;
     double work = double(tiles * units) * (210 + 2.8 * tokens_);
     if (rounded_up(tiles, c.groups) > 1) work *= 1 + 0.3 * std::max(0.0, 1 - ring_kib / 64);
     if (c.groups == 1) work *= 1.2;

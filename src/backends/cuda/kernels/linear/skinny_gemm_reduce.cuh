@@ -14,50 +14,50 @@
 
 namespace nibble::cuda {
 
-constexpr int kGroupThreads = 128;  // of a warpgroup
+constexpr int kWarpgroupThreads = 128;  // of a warpgroup
 constexpr int kTileStrips = 4;
-constexpr int kPartBytes = kGroupThreads * 16;  // of eight tokens: four sums a thread
+constexpr int kN8TileBytes = kWarpgroupThreads * 16;  // of eight tokens: four sums a thread
 
 // Eights of tokens, how many blocks finish some, and how many (a power of two) each of them does.
-constexpr int eights_of(int tokens) { return tokens / 8; }
+constexpr int n8_tiles_of(int tokens) { return tokens / 8; }
 constexpr int owners_of(int tokens, int slices) {
-  return slices < eights_of(tokens) ? slices : eights_of(tokens);
+  return slices < n8_tiles_of(tokens) ? slices : n8_tiles_of(tokens);
 }
-constexpr int eights_of_owner(int tokens, int slices) {
-  return eights_of(tokens) / owners_of(tokens, slices);
+constexpr int n8_tiles_of_owner(int tokens, int slices) {
+  return n8_tiles_of(tokens) / owners_of(tokens, slices);
 }
 // What a block keeps of a tile: from every slice.
 constexpr int slot_bytes(int tokens, int slices) {
-  return slices * eights_of_owner(tokens, slices) * kPartBytes;
+  return slices * n8_tiles_of_owner(tokens, slices) * kN8TileBytes;
 }
 
 // `total` things in `parts` parts, the first ones one larger; without divisions on the device.
-struct Shares {
+struct EvenSplit {
   int base = 0, rest = 0;
-  Shares() = default;
-  Shares(int total, int parts) : base(total / parts), rest(total % parts) {}
+  EvenSplit() = default;
+  EvenSplit(int total, int parts) : base(total / parts), rest(total % parts) {}
   __device__ __forceinline__ int begin(int part) const { return part * base + min(part, rest); }
 };
 
-struct SlicedTokens : FewTokens {
+struct ClusterGemmArgs : SkinnyGemmArgs {
   int slices_shift = 0, groups = 0;
-  Shares units_of_slice, strips_of_cluster;
-  int chunk = 0;        // units a copy brings, at most; a slice of a strip has whole copies
-  int ring = 0;         // copies a warp has on their way
+  EvenSplit units_of_slice, strips_of_cluster;
+  int stage_units = 0;  // units a copy brings, at most; a slice of a strip has whole copies
+  int stages = 0;       // copies a warp has on their way
   int slots = 0;        // tiles a group may have sent and not yet finished: 1 or 2
   int slot_bytes = 0;   // what a block keeps of a tile
   int owners = 0;       // blocks of a cluster that finish something,
-  int eight_shift = 0;  // namely 1 << eight_shift eights of tokens each
+  int n8_shift = 0;     // namely 1 << n8_shift eights of tokens each
   int ring_at = 0, slots_at = 0, barriers_at = 0;  // in shared memory
-  bool whole = false;                              // units of x are whole, and aligned
-  bool packs = false;                              // two outputs may be written at once
+  bool whole_units = false;                        // units of x are whole, and aligned
+  bool paired_stores = false;                      // two outputs may be written at once
 };
 
 #if defined(NIBBLE_HAS_WGMMA)
 
 __device__ __forceinline__ void copy_units(uint32_t to, const uint8_t* from, uint32_t bytes,
                                            uint32_t barrier) {
-  arrive_expecting(barrier, bytes);
+  mbarrier_arrive_expect_tx(barrier, bytes);
   bulk_load(to, from, bytes, barrier);
 }
 // One lane of a whole warp. What it then does with values that are the same in all lanes the
@@ -69,8 +69,8 @@ __device__ __forceinline__ bool elect_one() {
 }
 // Four sums to a block of the cluster, where they count as sixteen bytes at its barrier; to the own
 // one without it. (A branch around them would keep the compiler from leaving products behind.)
-__device__ __forceinline__ void send_four(uint32_t to, const float* v, uint32_t barrier, int block,
-                                          int own) {
+__device__ __forceinline__ void send_dsmem(uint32_t to, const float* v, uint32_t barrier, int block,
+                                           int own) {
   asm volatile(
       "{.reg .pred here; .reg .b32 there, counted;\n"
       " setp.eq.s32 here, %6, %7;\n"
@@ -84,12 +84,12 @@ __device__ __forceinline__ void send_four(uint32_t to, const float* v, uint32_t 
 }
 // Relaxed, as a release to the cluster would be a fence of the device: what was read has been read,
 // because results were computed from it and written before the threads met.
-__device__ __forceinline__ void arrive_in_block(uint32_t barrier, uint32_t rank) {
+__device__ __forceinline__ void mbarrier_arrive_remote(uint32_t barrier, uint32_t rank) {
   asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(
-                   address_in_block(barrier, rank))
+                   dsmem_address(barrier, rank))
                : "memory");
 }
-__device__ __forceinline__ void wait_in_cluster(uint32_t barrier, uint32_t phase) {
+__device__ __forceinline__ void mbarrier_wait_cluster(uint32_t barrier, uint32_t phase) {
   asm volatile(
       "{.reg .pred done;\n"
       "again:\n"
@@ -99,7 +99,7 @@ __device__ __forceinline__ void wait_in_cluster(uint32_t barrier, uint32_t phase
       : "memory");
 }
 // By whole warps, so that the compiler sees them together behind it.
-__device__ __forceinline__ void wait_for_copy(uint32_t barrier, int phase) {
+__device__ __forceinline__ void mbarrier_wait_by_warp(uint32_t barrier, int phase) {
   asm volatile(
       "{.reg .pred done;\n"
       "again:\n"
@@ -112,10 +112,10 @@ __device__ __forceinline__ void wait_for_copy(uint32_t barrier, int phase) {
 // What the threads of one group do with the sums of its tiles. A thread has rows g and g + 8 of its
 // warp's strip and of every eight tokens 2 q and 2 q + 1: sums 0, 1 and 2, 3.
 template <class T, int kTokens, bool kSwiglu>
-struct Sums {
-  const SlicedTokens& j;
+struct ClusterReduction {
+  const ClusterGemmArgs& j;
   int slice, group, thread;  // the group's
-  uint32_t slots, full, freed;
+  uint32_t slots, full, empty;
 
   __device__ __forceinline__ int slot_of(int n) const { return n & (j.slots - 1); }
   __device__ __forceinline__ int phase_of(int n) const { return n >> (j.slots - 1); }
@@ -124,31 +124,32 @@ struct Sums {
     return slots + uint32_t(slot_of(n) * j.slot_bytes + thread * 16);
   }
   __device__ __forceinline__ void sync() const {
-    asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "n"(kGroupThreads) : "memory");
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "n"(kWarpgroupThreads) : "memory");
   }
   // One thread's: the next tile of that slot will come, but for this block's own sums.
-  __device__ __forceinline__ void expect(int n) const {
-    const int own = kPartBytes << j.eight_shift;
-    arrive_expecting(full + uint32_t(8 * slot_of(n)), uint32_t(j.slot_bytes - own));
+  __device__ __forceinline__ void expect_partials(int n) const {
+    const int own = kN8TileBytes << j.n8_shift;
+    mbarrier_arrive_expect_tx(full + uint32_t(8 * slot_of(n)), uint32_t(j.slot_bytes - own));
   }
 
   // The sums of tile n of the group.
-  __device__ __forceinline__ void send(int n, const float (&acc)[kTokens / 2]) const {
-    const uint32_t to = slot(n) + uint32_t((slice << j.eight_shift) * kPartBytes);
+  __device__ __forceinline__ void send_partials(int n, const float (&acc)[kTokens / 2]) const {
+    const uint32_t to = slot(n) + uint32_t((slice << j.n8_shift) * kN8TileBytes);
     const uint32_t barrier = full + uint32_t(8 * slot_of(n));
     if (j.slices_shift > 0 && n >= j.slots) {
-      wait_in_cluster(freed + uint32_t(8 * slot_of(n)), phase_of(n) - 1);
+      mbarrier_wait_cluster(empty + uint32_t(8 * slot_of(n)), phase_of(n) - 1);
     }
 #pragma unroll
     for (int k = 0; k < kTokens / 8; ++k) {
-      const int owner = k >> j.eight_shift, local = k & ((1 << j.eight_shift) - 1);
-      send_four(to + uint32_t(local * kPartBytes), acc + 4 * k, barrier, owner, slice);
+      const int owner = k >> j.n8_shift, local = k & ((1 << j.n8_shift) - 1);
+      send_dsmem(to + uint32_t(local * kN8TileBytes), acc + 4 * k, barrier, owner, slice);
     }
   }
 
   // Adds up this block's part of tile n, where this warp's strip (with swiglu of the gate's, for
   // both halves) is `strip`, and writes it. again: its slot will be used again.
-  __device__ __forceinline__ void finish(int n, int strip, int strip_end, bool again) const {
+  __device__ __forceinline__ void reduce_and_write(int n, int strip, int strip_end,
+                                                   bool again) const {
     if (slice >= j.owners) return;
     const int lane = thread % 32, g = lane / 4, up = kSwiglu ? thread / 64 : 0;
     const int row = strip * int(kUnitRows) + up * (j.rows / 2);
@@ -157,15 +158,15 @@ struct Sums {
       if (row + g < j.rows) scale[0] = __ldg(j.row_scale + row + g);
       if (row + g + 8 < j.rows) scale[1] = __ldg(j.row_scale + row + g + 8);
     }
-    if (j.slices_shift > 0) wait_in_cluster(full + uint32_t(8 * slot_of(n)), phase_of(n));
-    const int first = slice << j.eight_shift;
+    if (j.slices_shift > 0) mbarrier_wait_cluster(full + uint32_t(8 * slot_of(n)), phase_of(n));
+    const int first = slice << j.n8_shift;
     uint32_t at = slot(n);
 #pragma unroll 1
-    for (int k = 0; k < 1 << j.eight_shift; ++k, at += kPartBytes) {
+    for (int k = 0; k < 1 << j.n8_shift; ++k, at += kN8TileBytes) {
       float v[4];
       add_slices(at, v);
 #pragma unroll
-      for (int i = 0; i < 4; ++i) v[i] = v[i] * kDown<T> * scale[i / 2];
+      for (int i = 0; i < 4; ++i) v[i] = v[i] * kPostScale<T> * scale[i / 2];
       const int token = 8 * (first + k);
       if constexpr (kSwiglu) {
         write_swiglu(at, v, token, row, strip < strip_end);
@@ -176,16 +177,16 @@ struct Sums {
     if (!again) return;
     sync();  // everybody has read the slot, then the slices may write
     if (j.slices_shift == 0) return;
-    if (thread == 0) expect(n);
+    if (thread == 0) expect_partials(n);
     if (thread < 1 << j.slices_shift) {
-      arrive_in_block(freed + uint32_t(8 * slot_of(n)), uint32_t(thread));
+      mbarrier_arrive_remote(empty + uint32_t(8 * slot_of(n)), uint32_t(thread));
     }
   }
 
  private:
   // In order.
   __device__ __forceinline__ void add_slices(uint32_t at, float (&v)[4]) const {
-    const uint32_t step = uint32_t(kPartBytes) << j.eight_shift;
+    const uint32_t step = uint32_t(kN8TileBytes) << j.n8_shift;
 #pragma unroll
     for (int i = 0; i < 4; ++i) v[i] = 0;
 #pragma unroll 2
@@ -215,13 +216,13 @@ struct Sums {
   __device__ __forceinline__ void write_pairs(T* out, int64_t stride, int token, int row, int rows,
                                               uint32_t low, uint32_t high) const {
     const int lane = thread % 32;
-    const uint32_t pairs[2] = {transposed_matrix(low), transposed_matrix(high)};
+    const uint32_t pairs[2] = {movmatrix_transpose(low), movmatrix_transpose(high)};
     token += lane / 4, row += lane % 4 * 2;
     if (token >= j.n) return;
     T* const to = out + token * stride + row;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      if (j.packs && row + 8 * i + 1 < rows) {
+      if (j.paired_stores && row + 8 * i + 1 < rows) {
         *reinterpret_cast<uint32_t*>(to + 8 * i) = pairs[i];
       } else {
         const T* const pair = reinterpret_cast<const T*>(&pairs[i]);

@@ -35,7 +35,7 @@
 namespace nibble::cuda {
 namespace {
 
-using Job = SlicedTokens;
+using Job = ClusterGemmArgs;
 
 #if defined(NIBBLE_HAS_WGMMA)
 
@@ -54,17 +54,17 @@ __device__ __forceinline__ void decode_word(uint32_t w, uint32_t (&pair)[4]) {
   decode_as<T>(w, pair);
 }
 
-// The factors of the two blocks of a row, s * kUp<T>, from two E4M3 bytes. As bf16 a byte shifted
-// by four is its value times 2^-120, subnormal ones included.
+// The factors of the two blocks of a row, s * kPreScale<T>, from two E4M3 bytes. As bf16 a byte
+// shifted by four is its value times 2^-120, subnormal ones included.
 template <class T>
 __device__ __forceinline__ uint32_t two_factors(uint32_t scales, bool high) {
   if constexpr (std::is_same_v<T, f16>) {
-    const float2 s = scales_of(high ? scales >> 16 : scales);
-    const __half2 h = __floats2half2_rn(s.x * kUp<T>, s.y * kUp<T>);
+    const float2 s = e4m3x2_to_float2(high ? scales >> 16 : scales);
+    const __half2 h = __floats2half2_rn(s.x * kPreScale<T>, s.y * kPreScale<T>);
     return *reinterpret_cast<const uint32_t*>(&h);
   } else {
     const uint32_t tiny = __byte_perm(scales, 0, high ? 0x4342 : 0x4140) << 4;
-    static_assert(kUp<T> == 0x1p62f);
+    static_assert(kPreScale<T> == 0x1p62f);
     return multiply_pair<T>(multiply_pair<T>(tiny, 0x7f007f00u), 0x5b005b00u);  // 2^127, 2^55
   }
 }
@@ -88,7 +88,7 @@ template <class T, int kTokens, class Refill>
 __device__ __forceinline__ void multiply(const Unit& u, uint32_t x, float (&acc)[kTokens / 2],
                                          Refill&& refill) {
   // In a register of the warp, where sums with it take one instruction, not five.
-  const uint64_t tokens = operand_in_shared(0, 0) | __reduce_or_sync(0xffffffffu, x);
+  const uint64_t tokens = smem_descriptor(0, 0) | __reduce_or_sync(0xffffffffu, x);
   const uint32_t low = two_factors<T>(u.scales, false), high = two_factors<T>(u.scales, true);
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -119,10 +119,10 @@ __device__ __forceinline__ void multiply(const Unit& u, uint32_t x, float (&acc)
 
 // Of the most groups. Where fewer are launched, registers are left to the small kernels before and
 // after.
-constexpr int kLaunchThreads = Cutter::kMaxGroups * kGroupThreads;
+constexpr int kLaunchThreads = SplitKPlanner::kMaxGroups * kWarpgroupThreads;
 
 template <class T, int kTokens, bool kSwiglu>
-__global__ void __launch_bounds__(kLaunchThreads, 1) gemv_wgmma_kernel(Job j) {
+__global__ void __launch_bounds__(kLaunchThreads, 1) skinny_gemm_wgmma_kernel(Job j) {
   extern __shared__ __align__(128) std::byte xs[];
   constexpr int kStrips = kSwiglu ? kTileStrips / 2 : kTileStrips;
   const int t = int(threadIdx.x), lane = t % 32;
@@ -140,71 +140,71 @@ __global__ void __launch_bounds__(kLaunchThreads, 1) gemv_wgmma_kernel(Job j) {
 
   // The ring of a warp.
   const uint32_t shared = shared_address(xs), barriers = shared + uint32_t(j.barriers_at);
-  const int stage_bytes = j.chunk * int(kUnitBytes);
-  const uint32_t ring = shared + uint32_t(j.ring_at + all_warps * j.ring * stage_bytes);
-  const uint32_t ring_full = barriers + uint32_t(all_warps * j.ring * 8);
-  int ask_strip = first_strip, ask_units = count;
+  const int stage_bytes = j.stage_units * int(kUnitBytes);
+  const uint32_t ring = shared + uint32_t(j.ring_at + all_warps * j.stages * stage_bytes);
+  const uint32_t ring_full = barriers + uint32_t(all_warps * j.stages * 8);
+  int copy_strip = first_strip, copy_left = count;
   const uint8_t* from =
       j.packed +
       (int64_t(first_strip + (kSwiglu ? warp / 2 * j.strips : 0)) * j.units + begin) * kUnitBytes;
   int64_t skip = (int64_t(step) * j.units - count) * kUnitBytes;
   // The next copy, into a stage that has been read; by whole warps.
-  const auto ask = [&](int stage) {
-    if (ask_strip >= strip_end) return;
-    const uint32_t bytes = uint32_t(min(j.chunk, ask_units) * int(kUnitBytes));
+  const auto issue_copy = [&](int stage) {
+    if (copy_strip >= strip_end) return;
+    const uint32_t bytes = uint32_t(min(j.stage_units, copy_left) * int(kUnitBytes));
     if (elect_one()) {
       copy_units(ring + uint32_t(stage * stage_bytes), from, bytes,
                  ring_full + uint32_t(8 * stage));
     }
     from += bytes;
-    ask_units -= j.chunk;
-    if (ask_units <= 0) {
+    copy_left -= j.stage_units;
+    if (copy_left <= 0) {
       from += skip;
-      ask_strip += step, ask_units = count;
+      copy_strip += step, copy_left = count;
     }
   };
-  if (lane < j.ring) PhaseBarrier{ring_full + uint32_t(8 * lane)}.init(1);
-  fence_for_wgmma();
+  if (lane < j.stages) Mbarrier{ring_full + uint32_t(8 * lane)}.init(1);
+  fence_proxy_async();
   __syncwarp();
   // Weights may be read ahead of the kernel before; tokens may not. One copy, as what that kernel
   // reads queues behind them.
-  ask(0);
-  TokenReader<T, kTokens> tokens(shared, j, begin, count);
+  issue_copy(0);
+  ActivationLoader<T, kTokens> tokens(shared, j, begin, count);
   const uint32_t group_barriers =
-      barriers + uint32_t(4 * j.groups * j.ring * 8 + group * 2 * j.slots * 8);
-  const Sums<T, kTokens, kSwiglu> sums{
+      barriers + uint32_t(4 * j.groups * j.stages * 8 + group * 2 * j.slots * 8);
+  const ClusterReduction<T, kTokens, kSwiglu> reduction{
       j,
       slice,
       group,
-      t % kGroupThreads,
+      t % kWarpgroupThreads,
       shared + uint32_t(j.slots_at + group * j.slots * j.slot_bytes),
       group_barriers,
       group_barriers + uint32_t(8 * j.slots)};
   if (j.slices_shift > 0) {
-    if (sums.thread < j.slots) {
-      PhaseBarrier{sums.full + uint32_t(8 * sums.thread)}.init(1);
-      PhaseBarrier{sums.freed + uint32_t(8 * sums.thread)}.init(unsigned(j.owners));
-      publish_barriers();
-      if (slice < j.owners && group_strip + sums.thread * step < strip_end) {
-        sums.expect(sums.thread);
+    if (reduction.thread < j.slots) {
+      Mbarrier{reduction.full + uint32_t(8 * reduction.thread)}.init(1);
+      Mbarrier{reduction.empty + uint32_t(8 * reduction.thread)}.init(unsigned(j.owners));
+      mbarrier_init_fence();
+      if (slice < j.owners && group_strip + reduction.thread * step < strip_end) {
+        reduction.expect_partials(reduction.thread);
       }
     }
     __syncwarp();
     // The barriers are there; the fence has made them visible.
     asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
   }
-  enter();
-  const auto ask_rest = [&] {
+  pdl_enter();
+  const auto issue_rest = [&] {
 #pragma unroll 1
-    for (int i = 1; i < j.ring; ++i) ask(i);
+    for (int i = 1; i < j.stages; ++i) issue_copy(i);
   };
-  if (j.whole) {
-    tokens.read(ask_rest);
+  if (j.whole_units) {
+    tokens.read(issue_rest);
   } else {
-    ask_rest();
-    stage_tokens_one_by_one<T, kTokens>(shared, j, begin, count);
+    issue_rest();
+    load_x_one_by_one<T, kTokens>(shared, j, begin, count);
   }
-  fence_for_wgmma();
+  fence_proxy_async();
   __syncthreads();
   if (j.slices_shift > 0) cluster_wait();
 
@@ -219,20 +219,20 @@ __global__ void __launch_bounds__(kLaunchThreads, 1) gemv_wgmma_kernel(Job j) {
     u.a1 = load_chunk(at + 512);
     u.scales = load_word(at + scales_at);
   };
-  const auto next_copy = [&](bool there_is) {
+  const auto next_stage = [&](bool there_is) {
     __syncwarp();
-    ask(stage);
-    if (++stage == j.ring) stage = 0, phase ^= 1;
+    issue_copy(stage);
+    if (++stage == j.stages) stage = 0, phase ^= 1;
     if (!there_is) return;
-    wait_for_copy(ring_full + uint32_t(8 * stage), phase);
+    mbarrier_wait_by_warp(ring_full + uint32_t(8 * stage), phase);
     at = ring + uint32_t(stage * stage_bytes + 16 * lane);
     load();
   };
   if (first_strip < strip_end) {
-    wait_for_copy(ring_full, 0);
+    mbarrier_wait_by_warp(ring_full, 0);
     load();
   }
-  const uint32_t x0 = uint32_t(operand_in_shared(shared, half_bytes(kTokens)));
+  const uint32_t x0 = uint32_t(smem_descriptor(shared, half_bytes(kTokens)));
   float acc[kTokens / 2];
   // Where a strip is behind the end there are products of anything.
   int n = 0, strip = first_strip, tile_strip = group_strip;
@@ -244,7 +244,7 @@ __global__ void __launch_bounds__(kLaunchThreads, 1) gemv_wgmma_kernel(Job j) {
     constexpr uint32_t kStep = unit_bytes(kTokens) / 16;
 #pragma unroll 1
     for (int left = count; left > 0;) {
-      const int units = min(j.chunk, left);
+      const int units = min(j.stage_units, left);
       left -= units;
 #pragma unroll 1
       for (int i = 1; i < units; ++i, x += kStep) {
@@ -254,22 +254,23 @@ __global__ void __launch_bounds__(kLaunchThreads, 1) gemv_wgmma_kernel(Job j) {
         });
       }
       multiply<T, kTokens>(u, x, acc, [&] {
-        if (mine) next_copy(left > 0 || more);
+        if (mine) next_stage(left > 0 || more);
       });
       x += kStep;
     }
     wgmma_wait<0>();
-    pin(acc);
-    sums.send(n, acc);
+    warpgroup_fence_operand(acc);
+    reduction.send_partials(n, acc);
     if (n > 0) {
-      sums.finish(n - 1, strip - step, strip_end, tile_strip + (j.slots - 1) * step < strip_end);
+      reduction.reduce_and_write(n - 1, strip - step, strip_end,
+                                 tile_strip + (j.slots - 1) * step < strip_end);
     }
   }
-  if (n > 0) sums.finish(n - 1, strip - step, strip_end, false);
+  if (n > 0) reduction.reduce_and_write(n - 1, strip - step, strip_end, false);
 }
 #else
 template <class T, int kTokens, bool kSwiglu>
-__global__ void gemv_wgmma_kernel(Job) {}
+__global__ void skinny_gemm_wgmma_kernel(Job) {}
 #endif
 
 int tokens_for(int64_t n) { return n <= 8 ? 8 : n <= 16 ? 16 : n <= 32 ? 32 : 64; }
@@ -277,14 +278,14 @@ int tokens_for(int64_t n) { return n <= 8 ? 8 : n <= 16 ? 16 : n <= 32 ? 32 : 64
 // How many clusters of a size run at the same time, where a block needs a multiprocessor for
 // itself.
 template <class... Params>
-const Cutter::Clusters& resident_clusters(const Context& c, void (*kernel)(Params...)) {
+const SplitKPlanner::Clusters& resident_clusters(const Context& c, void (*kernel)(Params...)) {
   allow_shared(c, kernel);
-  Cutter::Clusters& most = c.limits_of(reinterpret_cast<const void*>(kernel)).clusters;
+  SplitKPlanner::Clusters& most = c.limits_of(reinterpret_cast<const void*>(kernel)).clusters;
   if (most[1] > 0) return most;
   for (unsigned slices = 2; slices <= KernelLimits::kMaxCluster; slices *= 2) {
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3(slices * unsigned(c.sm_count));
-    config.blockDim = dim3(Cutter::kMaxGroups * kGroupThreads);
+    config.blockDim = dim3(SplitKPlanner::kMaxGroups * kWarpgroupThreads);
     config.dynamicSmemBytes = c.shared_per_block;  // no static part
     cudaLaunchAttribute attribute;
     attribute.id = cudaLaunchAttributeClusterDimension;
@@ -299,26 +300,28 @@ const Cutter::Clusters& resident_clusters(const Context& c, void (*kernel)(Param
 
 template <class T, int kTokens, bool kSwiglu>
 void launch_tokens(const Context& c, Job j) {
-  const auto kernel = gemv_wgmma_kernel<T, kTokens, kSwiglu>;
-  const Cut cut =
-      Cutter(kTokens, j.units, c.shared_per_block)
-          .cut(kSwiglu ? 2 * j.strips : j.strips, kSwiglu, resident_clusters(c, kernel));
-  if (cut.slices == 0) throw_internal("no way to cut a product of {} x {} x {}", j.n, j.rows, j.in);
-  while (1 << j.slices_shift < cut.slices) ++j.slices_shift;
-  j.groups = cut.groups, j.chunk = cut.chunk, j.ring = cut.ring, j.slots = cut.slots;
-  j.units_of_slice = Shares(j.units, cut.slices);
-  j.strips_of_cluster = Shares(j.strips, cut.clusters);
-  j.owners = owners_of(kTokens, cut.slices);
-  while (1 << j.eight_shift < eights_of_owner(kTokens, cut.slices)) ++j.eight_shift;
-  j.slot_bytes = slot_bytes(kTokens, cut.slices);
-  j.ring_at = (j.units + cut.slices - 1) / cut.slices * unit_bytes(kTokens);
-  j.slots_at = j.ring_at + j.groups * 4 * j.ring * j.chunk * int(kUnitBytes);
+  const auto kernel = skinny_gemm_wgmma_kernel<T, kTokens, kSwiglu>;
+  const SplitKPlan plan =
+      SplitKPlanner(kTokens, j.units, c.shared_per_block)
+          .plan(kSwiglu ? 2 * j.strips : j.strips, kSwiglu, resident_clusters(c, kernel));
+  if (plan.slices == 0)
+    throw_internal("no way to cut a product of {} x {} x {}", j.n, j.rows, j.in);
+  while (1 << j.slices_shift < plan.slices) ++j.slices_shift;
+  j.groups = plan.groups, j.stage_units = plan.stage_units, j.stages = plan.stages,
+  j.slots = plan.slots;
+  j.units_of_slice = EvenSplit(j.units, plan.slices);
+  j.strips_of_cluster = EvenSplit(j.strips, plan.clusters);
+  j.owners = owners_of(kTokens, plan.slices);
+  while (1 << j.n8_shift < n8_tiles_of_owner(kTokens, plan.slices)) ++j.n8_shift;
+  j.slot_bytes = slot_bytes(kTokens, plan.slices);
+  j.ring_at = (j.units + plan.slices - 1) / plan.slices * unit_bytes(kTokens);
+  j.slots_at = j.ring_at + j.groups * 4 * j.stages * j.stage_units * int(kUnitBytes);
   j.barriers_at = j.slots_at + j.groups * j.slots * j.slot_bytes;
-  const size_t shared = fixed_bytes(kTokens, j.units, cut.slices, j.groups, j.slots) +
-                        ring_bytes(j.groups, j.chunk, j.ring);
+  const size_t shared = fixed_bytes(kTokens, j.units, plan.slices, j.groups, j.slots) +
+                        ring_bytes(j.groups, j.stage_units, j.stages);
   launch(c,
-         {dim3(unsigned(cut.clusters * cut.slices)), dim3(unsigned(cut.groups * kGroupThreads)),
-          shared, unsigned(cut.slices)},
+         {dim3(unsigned(plan.clusters * plan.slices)),
+          dim3(unsigned(plan.groups * kWarpgroupThreads)), shared, unsigned(plan.slices)},
          kernel, j);
 }
 
@@ -329,9 +332,9 @@ bool aligned(const Tensor& t, uintptr_t bytes, int64_t elements) {
 template <bool kSwiglu>
 void run(const Context& c, Tensor out, Tensor act, Tensor x, const LinearWeight& w) {
   Job j;
-  describe(j, out, act, x, w);
-  j.whole = j.aligned && j.in % int(kUnitCols) == 0;
-  j.packs = aligned(out, 4, 2) && (!kSwiglu || aligned(act, 4, 2));
+  fill_args(j, out, act, x, w);
+  j.whole_units = j.aligned && j.in % int(kUnitCols) == 0;
+  j.paired_stores = aligned(out, 4, 2) && (!kSwiglu || aligned(act, 4, 2));
   const auto go = [&](auto t) {
     using T = decltype(t);
     switch (tokens_for(j.n)) {
@@ -350,17 +353,17 @@ void run(const Context& c, Tensor out, Tensor act, Tensor x, const LinearWeight&
 
 }  // namespace
 
-bool gemv_wgmma_fits(const Context& c, int64_t n, const LinearWeight& w) {
-  if (c.capability != 90 || n > kBatchTokens || w.out >= (int64_t(1) << 28)) return false;
-  return Cutter(tokens_for(n), int(units_across(w.in)), c.shared_per_block).fits();
+bool skinny_gemm_wgmma_fits(const Context& c, int64_t n, const LinearWeight& w) {
+  if (c.capability != 90 || n > kSkinnyTokens || w.out >= (int64_t(1) << 28)) return false;
+  return SplitKPlanner(tokens_for(n), int(units_across(w.in)), c.shared_per_block).fits();
 }
 
-void gemv_wgmma(const Context& c, Tensor out, Tensor x, const LinearWeight& w) {
+void skinny_gemm_wgmma(const Context& c, Tensor out, Tensor x, const LinearWeight& w) {
   run<false>(c, out, Tensor{}, x, w);
 }
 
-void gemv_wgmma_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x,
-                       const LinearWeight& w) {
+void skinny_gemm_wgmma_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x,
+                              const LinearWeight& w) {
   run<true>(c, gate_up, act, x, w);
 }
 

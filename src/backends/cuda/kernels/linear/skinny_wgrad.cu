@@ -24,17 +24,18 @@
 namespace nibble::cuda {
 namespace {
 
-constexpr int kGroups = 2, kGroupThreads = 128, kThreads = (1 + kGroups) * kGroupThreads;
+constexpr int kConsumers = 2, kWarpgroupThreads = 128,
+              kThreads = (1 + kConsumers) * kWarpgroupThreads;
 constexpr int kRows = 64, kCols = 256;  // of a tile
 constexpr int kMostStages = 8, kPanels = 2;
-constexpr uint32_t kStripCols = 64;  // a swizzled row of 128 bytes
-constexpr uint32_t kPanelStrips = kCols / kStripCols;
-static_assert(kRows == kStripCols);  // dy of a tile is a strip
+constexpr uint32_t kSlabCols = 64;  // a swizzled row of 128 bytes
+constexpr uint32_t kPanelSlabs = kCols / kSlabCols;
+static_assert(kRows == kSlabCols);  // dy of a tile is a strip
 // A warp's sums on their way out: 16 rows of half a panel, whose banks differ.
 constexpr int kHalf = kCols / 2;
-constexpr uint32_t kPitch = kHalf * 2 + 16, kTurnBytes = 16 * kPitch;
+constexpr uint32_t kPitch = kHalf * 2 + 16, kTransposeBytes = 16 * kPitch;
 constexpr uint32_t kBarrierBytes = 2 * (kMostStages + kPanels) * 8;
-constexpr uint32_t kFixedBytes = 1024 + 64 + 4 * kGroups * kTurnBytes + kBarrierBytes;
+constexpr uint32_t kFixedBytes = 1024 + 64 + 4 * kConsumers * kTransposeBytes + kBarrierBytes;
 
 struct Job {
   const bf16 *x, *dy;
@@ -42,9 +43,9 @@ struct Job {
   double* squares;  // [square_parts]: a block's sum of squares each, then zeros; or null
   int square_parts;
   int64_t x_stride, dy_stride;
-  int n, rows, cols;  // rows % 8 == cols % 8 == 0
-  int tiles, units;   // tiles of a panel; of all panels
-  uint32_t strip;     // bytes of 64 columns of all tokens, which come in sixteens
+  int n, rows, cols;      // rows % 8 == cols % 8 == 0
+  int tiles, work_tiles;  // tiles of a panel; of all panels
+  uint32_t slab;          // bytes of 64 columns of all tokens, which come in sixteens
   int stages;
 };
 
@@ -73,9 +74,9 @@ __device__ __forceinline__ void multiply(float (&d)[128], uint64_t a, uint64_t b
 #undef NIBBLE_A64
 
 // Rows 16 step .. of strips of 64 columns, with the 128-byte swizzle, as an operand along the rows.
-__device__ __forceinline__ uint64_t along_rows(uint32_t strips, uint32_t strip_bytes, int step) {
-  const uint32_t address = strips + uint32_t(step) * 16 * 128;
-  return uint64_t((address & 0x3ffffu) >> 4) | uint64_t(strip_bytes >> 4) << 16 |
+__device__ __forceinline__ uint64_t desc_mn_major(uint32_t slabs, uint32_t slab_bytes, int step) {
+  const uint32_t address = slabs + uint32_t(step) * 16 * 128;
+  return uint64_t((address & 0x3ffffu) >> 4) | uint64_t(slab_bytes >> 4) << 16 |
          uint64_t(1024 >> 4) << 32 | uint64_t(1) << 62;
 }
 
@@ -87,11 +88,11 @@ __device__ __forceinline__ void stmatrix(uint32_t address, uint32_t a, uint32_t 
 }
 
 // One of a ring's places, and how often it was come to.
-struct Turn {
-  int place = 0;
-  unsigned round = 0;
-  __device__ __forceinline__ void next(int places) {
-    if (++place == places) place = 0, ++round;
+struct PipelineState {
+  int index = 0;
+  unsigned phase = 0;
+  __device__ __forceinline__ void next(int count) {
+    if (++index == count) index = 0, ++phase;
   }
 };
 
@@ -100,64 +101,68 @@ struct Memory {
   const Job& j;
   uint32_t base;
   __device__ __forceinline__ uint32_t panel(int i) const {
-    return base + uint32_t(i) * kPanelStrips * j.strip;
+    return base + uint32_t(i) * kPanelSlabs * j.slab;
   }
   __device__ __forceinline__ uint32_t stage(int i) const {
-    return panel(kPanels) + uint32_t(i) * j.strip;
+    return panel(kPanels) + uint32_t(i) * j.slab;
   }
-  __device__ __forceinline__ uint32_t turn(int warp) const {
-    return stage(j.stages) + uint32_t(warp) * kTurnBytes;
+  __device__ __forceinline__ uint32_t transpose_buffer(int warp) const {
+    return stage(j.stages) + uint32_t(warp) * kTransposeBytes;
   }
   // full (0), empty (1); places from kMostStages on are those of panels.
-  __device__ __forceinline__ PhaseBarrier barrier(int which, int place) const {
-    return {turn(4 * kGroups) + uint32_t(which * (kMostStages + kPanels) + place) * 8};
+  __device__ __forceinline__ Mbarrier barrier(int which, int index) const {
+    return {transpose_buffer(4 * kConsumers) +
+            uint32_t(which * (kMostStages + kPanels) + index) * 8};
   }
 };
 
 // The group that fills copies the tokens' columns [first, first + kWide) to strips; what does not
 // exist becomes zero.
 template <int kWide>
-__device__ __forceinline__ void fill(uint32_t strips, uint32_t strip_bytes, const bf16* from,
-                                     int64_t stride, int n, int first, int limit) {
-  constexpr int kChunks = kWide / 8, kTogether = kGroupThreads / kChunks;
-  const int t = int(threadIdx.x) % kGroupThreads, chunk = t % kChunks;
+__device__ __forceinline__ void load_slabs_async(uint32_t slabs, uint32_t slab_bytes,
+                                                 const bf16* from, int64_t stride, int n, int first,
+                                                 int limit) {
+  constexpr int kChunks = kWide / 8, kTogether = kWarpgroupThreads / kChunks;
+  const int t = int(threadIdx.x) % kWarpgroupThreads, chunk = t % kChunks;
   const bool inside = first + 8 * chunk < limit;
   const bf16* const column = from + (inside ? first + 8 * chunk : 0);
-  const uint32_t to = strips + uint32_t(chunk / 8) * strip_bytes;
+  const uint32_t to = slabs + uint32_t(chunk / 8) * slab_bytes;
 #pragma unroll 4
-  for (int row = t / kChunks; row * 128u < strip_bytes; row += kTogether) {
+  for (int row = t / kChunks; row * 128u < slab_bytes; row += kTogether) {
     const bool wanted = inside && row < n;
-    copy_async(to + uint32_t(row * 128 + ((chunk % 8) ^ (row & 7)) * 16),
+    cp_async16(to + uint32_t(row * 128 + ((chunk % 8) ^ (row & 7)) * 16),
                column + (wanted ? row * stride : 0), wanted);
   }
 }
 
-__device__ __forceinline__ void fill_all(const Memory& m, int begin, int end) {
+__device__ __forceinline__ void run_producer(const Memory& m, int begin, int end) {
   const Job& j = m.j;
-  Turn stage, panel, on_its_way;
-  const auto hand_over = [&] {
-    fence_for_wgmma();
-    m.barrier(0, on_its_way.place).arrive();
-    on_its_way.next(j.stages);
+  PipelineState stage, panel, pending;
+  const auto signal_full = [&] {
+    fence_proxy_async();
+    m.barrier(0, pending.index).arrive();
+    pending.next(j.stages);
   };
   int tile = begin % j.tiles, first_col = begin / j.tiles * kCols;
   for (int i = begin; i < end; ++i) {
     if (i == begin || tile == 0) {
-      if (panel.round > 0) m.barrier(1, kMostStages + panel.place).wait(panel.round - 1);
-      fill<kCols>(m.panel(panel.place), j.strip, j.x, j.x_stride, j.n, first_col, j.cols);
+      if (panel.phase > 0) m.barrier(1, kMostStages + panel.index).wait(panel.phase - 1);
+      load_slabs_async<kCols>(m.panel(panel.index), j.slab, j.x, j.x_stride, j.n, first_col,
+                              j.cols);
       panel.next(kPanels);
     }
-    if (stage.round > 0) m.barrier(1, stage.place).wait(stage.round - 1);
-    fill<kRows>(m.stage(stage.place), j.strip, j.dy, j.dy_stride, j.n, tile * kRows, j.rows);
+    if (stage.phase > 0) m.barrier(1, stage.index).wait(stage.phase - 1);
+    load_slabs_async<kRows>(m.stage(stage.index), j.slab, j.dy, j.dy_stride, j.n, tile * kRows,
+                            j.rows);
     stage.next(j.stages);
     if (++tile == j.tiles) tile = 0, first_col += kCols;
     asm volatile("cp.async.commit_group;" ::: "memory");
     if (i == begin) continue;  // one stage stays on its way
     asm volatile("cp.async.wait_group 1;" ::: "memory");
-    hand_over();
+    signal_full();
   }
   asm volatile("cp.async.wait_group 0;" ::: "memory");
-  hand_over();
+  signal_full();
 }
 
 // The sum of squares of two elements, added.
@@ -168,8 +173,9 @@ __device__ __forceinline__ float add_squares(float sum, uint32_t pair) {
 
 // A warp's 16 rows, half of the columns at a time by way of shared memory. Adds the squares of the
 // elements as they are written; those that do not exist are zero.
-__device__ __forceinline__ void write(const Job& j, uint32_t memory, const float (&d)[kCols / 2],
-                                      int row, int col, double& squares) {
+__device__ __forceinline__ void store_tile(const Job& j, uint32_t memory,
+                                           const float (&d)[kCols / 2], int row, int col,
+                                           double& squares) {
   constexpr int kLanes = kHalf / 8, kTogether = 32 / kLanes;
   const int lane = int(threadIdx.x) % 32, own_row = lane / kLanes, chunk = lane % kLanes;
   const uint32_t to = memory + uint32_t(lane % 16) * kPitch + uint32_t(lane / 16) * 16;
@@ -208,72 +214,72 @@ __device__ __forceinline__ void write(const Job& j, uint32_t memory, const float
 __global__ void __launch_bounds__(kThreads, 1) wgrad_kernel(const __grid_constant__ Job j) {
 #if defined(NIBBLE_HAS_WGMMA)
   extern __shared__ unsigned char shared[];
-  __shared__ double of_warp[4 * kGroups];
+  __shared__ double of_warp[4 * kConsumers];
   const Memory m{j, (shared_address(shared) + 1023) / 1024 * 1024};
   if (threadIdx.x == 0) {
     for (int i = 0; i < kMostStages + kPanels; ++i) {
-      m.barrier(0, i).init(kGroupThreads);
-      m.barrier(1, i).init(i < kMostStages ? 4 : 4 * kGroups);
+      m.barrier(0, i).init(kWarpgroupThreads);
+      m.barrier(1, i).init(i < kMostStages ? 4 : 4 * kConsumers);
     }
-    publish_barriers();
+    mbarrier_init_fence();
   }
   __syncthreads();
   // By a shuffle, so that branches around the products are seen to be a warp's, not a lane's.
   const int all_warps = __shfl_sync(0xffffffffu, int(threadIdx.x) / 32, 0);
   const int group = all_warps / 4 - 1, warp = all_warps % 4;
-  const int begin = int(int64_t(j.units) * blockIdx.x / gridDim.x);
-  const int end = int(int64_t(j.units) * (blockIdx.x + 1) / gridDim.x);
-  enter();
+  const int begin = int(int64_t(j.work_tiles) * blockIdx.x / gridDim.x);
+  const int end = int(int64_t(j.work_tiles) * (blockIdx.x + 1) / gridDim.x);
+  pdl_enter();
   if (group < 0) {
-    give_registers<40>();
-    fill_all(m, begin, end);
+    warpgroup_reg_dealloc<40>();
+    run_producer(m, begin, end);
     return;
   }
-  take_registers<232>();
-  Turn stage, panel;
+  warpgroup_reg_alloc<232>();
+  PipelineState stage, panel;
   if (group == 1) stage.next(j.stages);
   int at_panel = begin / j.tiles;
   const int last_panel = (end - 1) / j.tiles;
   const int steps = (j.n + 15) / 16;
-  const bool speaks = threadIdx.x % 32 == 0;
-  const auto go_to = [&](int p) {  // done with all panels before
+  const bool elected = threadIdx.x % 32 == 0;
+  const auto release_panels_before = [&](int p) {  // done with all panels before
     for (; at_panel < p; ++at_panel) {
-      if (speaks) m.barrier(1, kMostStages + panel.place).arrive();
+      if (elected) m.barrier(1, kMostStages + panel.index).arrive();
       panel.next(kPanels);
     }
   };
   double squares = 0;  // of the lane's elements
-  for (int i = begin + group; i < end; i += kGroups) {
+  for (int i = begin + group; i < end; i += kConsumers) {
     const int p = i / j.tiles, row = (i - p * j.tiles) * kRows + warp * 16;
-    go_to(p);
-    m.barrier(0, stage.place).wait(stage.round);
+    release_panels_before(p);
+    m.barrier(0, stage.index).wait(stage.phase);
     float d[kCols / 2];
-    const uint32_t dy = m.stage(stage.place), x = m.panel(panel.place);
+    const uint32_t dy = m.stage(stage.index), x = m.panel(panel.index);
     // One group multiplies at a time, after the other's tile before.
     if (i > begin) asm volatile("bar.sync %0, 256;" ::"r"(2 + group) : "memory");
     wgmma_fence();
 #pragma unroll 1
     for (int s = 0; s < steps; ++s) {
-      multiply(d, along_rows(dy, j.strip, s), along_rows(x, j.strip, s), s > 0);
+      multiply(d, desc_mn_major(dy, j.slab, s), desc_mn_major(x, j.slab, s), s > 0);
     }
     wgmma_commit();
     wgmma_wait<0>();
-    pin(d);
+    warpgroup_fence_operand(d);
     if (i + 1 < end) asm volatile("bar.arrive %0, 256;" ::"r"(3 - group) : "memory");
-    if (speaks) m.barrier(1, stage.place).arrive();
+    if (elected) m.barrier(1, stage.index).arrive();
     stage.next(j.stages), stage.next(j.stages);
-    write(j, m.turn(4 * group + warp), d, row, p * kCols, squares);
+    store_tile(j, m.transpose_buffer(4 * group + warp), d, row, p * kCols, squares);
   }
-  go_to(last_panel);
+  release_panels_before(last_panel);
   if (!j.squares) return;
 #pragma unroll
   for (int o = 16; o > 0; o /= 2) squares += __shfl_xor_sync(0xffffffffu, squares, o);
-  if (speaks) of_warp[4 * group + warp] = squares;
-  asm volatile("bar.sync 1, %0;" ::"n"(kGroups * kGroupThreads) : "memory");
-  const int part = int(threadIdx.x) - kGroupThreads;
+  if (elected) of_warp[4 * group + warp] = squares;
+  asm volatile("bar.sync 1, %0;" ::"n"(kConsumers * kWarpgroupThreads) : "memory");
+  const int part = int(threadIdx.x) - kWarpgroupThreads;
   if (part == 0) {
     squares = 0;
-    for (int i = 0; i < 4 * kGroups; ++i) squares += of_warp[i];
+    for (int i = 0; i < 4 * kConsumers; ++i) squares += of_warp[i];
     j.squares[blockIdx.x] = squares;
   }
   if (blockIdx.x == 0 && part >= int(gridDim.x) && part < j.square_parts) j.squares[part] = 0;
@@ -282,27 +288,28 @@ __global__ void __launch_bounds__(kThreads, 1) wgrad_kernel(const __grid_constan
 
 }  // namespace
 
-bool wgrad_few_fits(const Context& c, const Tensor& dw, const Tensor& x, const GradWrite& write) {
+bool skinny_wgrad_fits(const Context& c, const Tensor& dw, const Tensor& x,
+                       const GradWrite& write) {
   return c.capability == 90 && x.dtype == DType::bf16 && dw.dtype == DType::bf16 &&
-         write.accumulate == Accumulate::no && x.dim(0) <= kWgradFewTokens &&
+         write.accumulate == Accumulate::no && x.dim(0) <= kSkinnyWgradTokens &&
          c.shared_per_block >= (size_t(227) << 10) && dw.dim(0) < 1 << 22 && dw.dim(1) < 1 << 20;
 }
 
-void wgrad_few(const Context& c, Tensor dw, Tensor squares, Tensor dy, Tensor x) {
+void skinny_wgrad(const Context& c, Tensor dw, Tensor squares, Tensor dy, Tensor x) {
   Job j = {};
   j.x = ptr<const bf16>(x), j.dy = ptr<const bf16>(dy), j.dw = ptr<bf16>(dw);
   if (squares) j.squares = ptr<double>(squares), j.square_parts = int(squares.numel());
   j.x_stride = x.row_stride, j.dy_stride = dy.row_stride;
   j.n = int(x.dim(0)), j.rows = int(dw.dim(0)), j.cols = int(dw.dim(1));
-  j.strip = uint32_t(j.n + 15) / 16 * 16 * 128;
-  j.tiles = (j.rows + kRows - 1) / kRows, j.units = (j.cols + kCols - 1) / kCols * j.tiles;
+  j.slab = uint32_t(j.n + 15) / 16 * 16 * 128;
+  j.tiles = (j.rows + kRows - 1) / kRows, j.work_tiles = (j.cols + kCols - 1) / kCols * j.tiles;
   // At least three stages with 128 tokens and 227 KiB.
-  const uint32_t strips = uint32_t(c.shared_per_block - kFixedBytes) / j.strip;
-  j.stages = std::min(kMostStages, int(strips - kPanels * kPanelStrips));
+  const uint32_t slabs = uint32_t(c.shared_per_block - kFixedBytes) / j.slab;
+  j.stages = std::min(kMostStages, int(slabs - kPanels * kPanelSlabs));
   allow_shared(c, wgrad_kernel);
-  const size_t bytes = kFixedBytes + (kPanels * kPanelStrips + size_t(j.stages)) * j.strip;
-  launch(c, {dim3(unsigned(std::min(j.units, c.sm_count))), dim3(kThreads), bytes}, wgrad_kernel,
-         j);
+  const size_t bytes = kFixedBytes + (kPanels * kPanelSlabs + size_t(j.stages)) * j.slab;
+  launch(c, {dim3(unsigned(std::min(j.work_tiles, c.sm_count))), dim3(kThreads), bytes},
+         wgrad_kernel, j);
 }
 
 }  // namespace nibble::cuda

@@ -17,7 +17,7 @@ namespace nibble::cuda {
 // How a list of tiles of `steps` steps is cut: a tile has `pieces` pieces, and every block an equal
 // number of neighbouring ones. (In 32 bits and with few divisions, which take longer than a step
 // otherwise.)
-struct TileList {
+struct StreamKSchedule {
   unsigned tiles = 0, steps = 0, pieces = 1, blocks = 0;
   unsigned base = 0, more = 0;            // a block has base pieces, the first `more` one more
   unsigned step_base = 0, step_more = 0;  // likewise the steps of a piece
@@ -37,11 +37,12 @@ struct TileList {
 };
 
 // The steps of this block's range, tile by tile.
-struct TileWalk {
+struct StreamKIterator {
   int steps, last_tile, last_end;  // where the range ends
   int tile, step, end;             // steps [step, end) of tile are left
 
-  __device__ __forceinline__ explicit TileWalk(const TileList& list) : steps(int(list.steps)) {
+  __device__ __forceinline__ explicit StreamKIterator(const StreamKSchedule& list)
+      : steps(int(list.steps)) {
     const unsigned from = list.first_piece(blockIdx.x), last = list.first_piece(blockIdx.x + 1) - 1;
     const unsigned first_tile = from / list.pieces, end_tile = last / list.pieces;
     tile = int(first_tile), step = int(list.first_step(from - first_tile * list.pieces));
@@ -64,20 +65,21 @@ struct TileWalk {
 // Shares out whole tiles, or cuts each for as many blocks as there are for it, or cuts all steps
 // evenly. What a cut costs is counted in steps: leaving sums and adding them up, once or twice a
 // block. tiles * steps < 2^31.
-inline TileList share_tiles(int64_t tiles, int64_t steps, int64_t most_blocks) {
-  constexpr double kCut = 2;
+inline StreamKSchedule make_stream_k_schedule(int64_t tiles, int64_t steps, int64_t most_blocks) {
+  constexpr double kFixupSteps = 2;
   const auto up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
   int64_t pieces = 1, blocks = std::min(tiles, most_blocks);
   double least = double(up(tiles, most_blocks) * steps);
-  const int64_t of_tile = std::min(most_blocks / tiles, steps);
-  if (of_tile > 1 && double(up(steps, of_tile)) + kCut < least) {
-    pieces = of_tile, blocks = tiles * of_tile, least = double(up(steps, of_tile)) + kCut;
+  const int64_t blocks_per_tile = std::min(most_blocks / tiles, steps);
+  if (blocks_per_tile > 1 && double(up(steps, blocks_per_tile)) + kFixupSteps < least) {
+    pieces = blocks_per_tile, blocks = tiles * blocks_per_tile,
+    least = double(up(steps, blocks_per_tile)) + kFixupSteps;
   }
   if (tiles * steps >= most_blocks &&
-      double(tiles * steps) / double(most_blocks) + 2 * kCut < least) {
+      double(tiles * steps) / double(most_blocks) + 2 * kFixupSteps < least) {
     pieces = steps, blocks = most_blocks;
   }
-  TileList list;
+  StreamKSchedule list;
   list.tiles = unsigned(tiles), list.steps = unsigned(steps);
   list.pieces = unsigned(pieces), list.blocks = unsigned(blocks);
   list.base = unsigned(tiles * pieces / blocks), list.more = unsigned(tiles * pieces % blocks);
@@ -85,34 +87,35 @@ inline TileList share_tiles(int64_t tiles, int64_t steps, int64_t most_blocks) {
   return list;
 }
 
-// The sums of tiles that blocks share: kThreads threads have kGroups groups of eight each. A block
+// The sums of tiles that blocks share: kThreads threads have kN8Tiles groups of eight each. A block
 // has two places, for the first tile of its range and for the last. A tile's counter, that of the
 // first of its blocks, is 0 between launches.
-template <int kThreads, int kGroups>
-struct PartSums {
-  static constexpr size_t kBytes = size_t(2) * kThreads * kGroups * 8 * sizeof(float);
+template <int kThreads, int kN8Tiles>
+struct StreamKPartials {
+  static constexpr size_t kBytes = size_t(2) * kThreads * kN8Tiles * 8 * sizeof(float);
   float4* sums;
   unsigned* counters;
 
-  static __device__ __forceinline__ void together() {
+  static __device__ __forceinline__ void sync_consumers() {
     asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
   }
   // The first or second four of a group.
-  __device__ __forceinline__ float4* at(int block, int which, int group, int half) const {
-    return sums + (((int64_t(block) * 2 + which) * kGroups + group) * 2 + half) * kThreads +
+  __device__ __forceinline__ float4* at(int block, int which, int n8, int half) const {
+    return sums + (((int64_t(block) * 2 + which) * kN8Tiles + n8) * 2 + half) * kThreads +
            threadIdx.x;
   }
   // Which of its places a block has a tile in.
-  static __device__ __forceinline__ int place(const TileList& list, int block, int tile) {
+  static __device__ __forceinline__ int place(const StreamKSchedule& list, int block, int tile) {
     return list.first_piece(unsigned(block)) < unsigned(tile) * list.pieces ? 1 : 0;
   }
   // This block's sums of a tile: v[half][4 group ..], of which the first `groups` are wanted.
-  __device__ __forceinline__ void leave(const TileList& list, int tile, int groups,
-                                        const float (&v)[2][4 * kGroups]) const {
+  __device__ __forceinline__ void store_partials(const StreamKSchedule& list, int tile,
+                                                 int n8_tiles,
+                                                 const float (&v)[2][4 * kN8Tiles]) const {
     const int which = place(list, int(blockIdx.x), tile);
 #pragma unroll
-    for (int g = 0; g < kGroups; ++g) {
-      if (g >= groups) break;
+    for (int g = 0; g < kN8Tiles; ++g) {
+      if (g >= n8_tiles) break;
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         const float* p = v[h] + 4 * g;
@@ -120,40 +123,42 @@ struct PartSums {
       }
     }
     __threadfence();
-    together();
+    sync_consumers();
     if (threadIdx.x == 0) {
       const unsigned first = list.block_of(unsigned(tile) * list.pieces);
       asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counters + first) : "memory");
     }
   }
-  struct Sharers {
+  struct Contributors {
     int first, count;  // blocks of a tile
-    __device__ __forceinline__ bool few() const { return count <= 3; }
+    __device__ __forceinline__ bool first_reduces() const { return count <= 3; }
   };
-  static __device__ __forceinline__ Sharers sharers(const TileList& list, int tile) {
+  static __device__ __forceinline__ Contributors contributors(const StreamKSchedule& list,
+                                                              int tile) {
     const unsigned piece = unsigned(tile) * list.pieces;
     const int first = int(list.block_of(piece));
     return {first, int(list.block_of(piece + list.pieces - 1)) - first + 1};
   }
-  static __device__ __forceinline__ void wait_for(const unsigned* counter, int count) {
+  static __device__ __forceinline__ void wait_for_partials(const unsigned* counter, int count) {
     if (threadIdx.x == 0) {
       unsigned left = 0;
       while (left < unsigned(count)) {
         asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(left) : "l"(counter) : "memory");
       }
     }
-    together();
+    sync_consumers();
   }
   // By the first block of a tile, which has not left its sums v: adds those of the others.
-  __device__ __forceinline__ void add_others(const TileList& list, int tile, int groups,
-                                             float (&v)[2][4 * kGroups]) const {
-    const Sharers s = sharers(list, tile);
-    wait_for(counters + s.first, s.count - 1);
+  __device__ __forceinline__ void reduce_into_first(const StreamKSchedule& list, int tile,
+                                                    int n8_tiles,
+                                                    float (&v)[2][4 * kN8Tiles]) const {
+    const Contributors s = contributors(list, tile);
+    wait_for_partials(counters + s.first, s.count - 1);
     for (int b = s.first + 1; b < s.first + s.count; ++b) {
       const int which = place(list, b, tile);
 #pragma unroll
-      for (int g = 0; g < kGroups; ++g) {
-        if (g >= groups) break;
+      for (int g = 0; g < kN8Tiles; ++g) {
+        if (g >= n8_tiles) break;
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
           const float4 p = __ldcg(at(b, which, g, h));
@@ -166,29 +171,29 @@ struct PartSums {
   }
   // Once all have left theirs: write(group, sums [2][4]) for this block's share of the groups.
   template <class Write>
-  __device__ __forceinline__ void add_up(const TileList& list, int tile, int groups,
-                                         Write&& write) const {
-    const auto [first, count] = sharers(list, tile);
+  __device__ __forceinline__ void reduce_slice(const StreamKSchedule& list, int tile, int n8_tiles,
+                                               Write&& write) const {
+    const auto [first, count] = contributors(list, tile);
     unsigned* const counter = counters + first;
-    wait_for(counter, count);
-    // A block has about kGroups of (group, block) to read, all of them at once: what a load waits
+    wait_for_partials(counter, count);
+    // A block has about kN8Tiles of (group, block) to read, all of them at once: what a load waits
     // for is longer than what it brings.
     const int mine = int(blockIdx.x) - first;
-    const int begin = groups * mine / count, end = groups * (mine + 1) / count;
+    const int begin = n8_tiles * mine / count, end = n8_tiles * (mine + 1) / count;
     float v[2][4] = {};
     int g = begin, b = 0;  // of the next load
     int done = begin, of = 0;
     while (done < end) {
-      float4 p[kGroups][2];
+      float4 p[kN8Tiles][2];
 #pragma unroll
-      for (int k = 0; k < kGroups; ++k) {
+      for (int k = 0; k < kN8Tiles; ++k) {
         if (g >= end) continue;
         const int which = place(list, first + b, tile);
         p[k][0] = __ldcg(at(first + b, which, g, 0)), p[k][1] = __ldcg(at(first + b, which, g, 1));
         if (++b == count) b = 0, ++g;
       }
 #pragma unroll
-      for (int k = 0; k < kGroups; ++k) {
+      for (int k = 0; k < kN8Tiles; ++k) {
         if (done >= end) continue;
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
@@ -202,7 +207,7 @@ struct PartSums {
       }
     }
     // The last to have read sets the counter back.
-    together();
+    sync_consumers();
     if (threadIdx.x == 0 && atomicAdd(counter, 1u) + 1 == 2u * unsigned(count)) *counter = 0;
   }
 };

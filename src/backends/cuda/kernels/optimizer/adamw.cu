@@ -18,42 +18,42 @@ __global__ void __launch_bounds__(kAdamwThreads) adamw_kernel(const __grid_const
         reinterpret_cast<const uint32_t*>(&kTables)[threadIdx.x];
   }
   __syncthreads();
-  wait_for_previous();
-  step_any<M, G, kInt8>(a, tables,
-                        a.begin + (int64_t(blockIdx.x) * kAdamwThreads + threadIdx.x) * kOwn);
+  pdl_wait();
+  generic_step<M, G, kInt8>(
+      a, tables, a.begin + (int64_t(blockIdx.x) * kAdamwThreads + threadIdx.x) * kPerLane);
 }
 
 // fp32 throughout and no copy: norms, which are many and small, so a launch has many of them: 4 us
 // for 40 (one: 3).
-struct PlainTask {
+struct Fp32Task {
   float *master, *m, *v;
   const float* grad;
   int64_t begin, end;
   AdamwTerms<float> terms{AdamwStep{}};
 };
-constexpr unsigned kPlainTasks = 40;
-struct PlainBatch {
-  PlainTask task[kPlainTasks];
+constexpr unsigned kFp32Tasks = 40;
+struct Fp32Batch {
+  Fp32Task task[kFp32Tasks];
 };
-static_assert(sizeof(PlainBatch) <= 4096);  // kernel arguments of every driver
+static_assert(sizeof(Fp32Batch) <= 4096);  // kernel arguments of every driver
 
 // A row of blocks for each task.
 __global__ void __launch_bounds__(kAdamwThreads)
-    adamw_plain_kernel(const __grid_constant__ PlainBatch b) {
-  wait_for_previous();
-  const PlainTask& k = b.task[blockIdx.y];
+    adamw_fp32_kernel(const __grid_constant__ Fp32Batch b) {
+  pdl_wait();
+  const Fp32Task& k = b.task[blockIdx.y];
   for (int64_t i = k.begin + int64_t(blockIdx.x) * kAdamwThreads + threadIdx.x; i < k.end;
        i += int64_t(gridDim.x) * kAdamwThreads) {
     adamw_element(k.terms, k.grad[i], k.m[i], k.v[i], k.master[i]);
   }
 }
 
-void adamw_plain(const Context& c, std::vector<AdamwArgs>& all) {
-  PlainBatch b;
+void adamw_fp32(const Context& c, std::vector<AdamwArgs>& all) {
+  Fp32Batch b;
   unsigned tasks = 0, blocks = 0;
   const auto flush = [&] {
     launch(c, {dim3(std::min(blocks, 4 * unsigned(c.sm_count)), tasks), dim3(kAdamwThreads)},
-           adamw_plain_kernel, b);
+           adamw_fp32_kernel, b);
     tasks = blocks = 0;
   };
   std::erase_if(all, [&](const AdamwArgs& a) {
@@ -61,7 +61,7 @@ void adamw_plain(const Context& c, std::vector<AdamwArgs>& all) {
         a.packed) {
       return false;
     }
-    if (tasks == kPlainTasks) flush();
+    if (tasks == kFp32Tasks) flush();
     b.task[tasks++] = {static_cast<float*>(a.master),
                        reinterpret_cast<float*>(a.m.codes),
                        reinterpret_cast<float*>(a.v.codes),
@@ -84,8 +84,8 @@ void with_state_type(DType t, F&& f) {
   }
 }
 
-void adamw_general(const Context& c, const AdamwArgs& a) {
-  const Grid grid{dim3(blocks_for(a.end - a.begin, kAdamwThreads * kOwn)), dim3(kAdamwThreads)};
+void adamw_generic(const Context& c, const AdamwArgs& a) {
+  const Grid grid{dim3(blocks_for(a.end - a.begin, kAdamwThreads * kPerLane)), dim3(kAdamwThreads)};
   with_state_type(a.type, [&](auto mt) {
     with_state_type(a.grad_type, [&](auto gt) {
       using M = decltype(mt);
@@ -129,9 +129,9 @@ AdamwArgs args_of(const AdamwPlaces& at, const AdamwUpdate& u) {
 // The last counters: two for updates beside the main stream, two for those on it.
 enum class Beside { no, yes };
 void run_all(const Context& c, Beside beside, std::vector<AdamwArgs> all) {
-  adamw_short(c, c.counters() + Context::kOpCounters + (beside == Beside::yes ? 0 : 2), all);
-  adamw_plain(c, all);
-  for (const AdamwArgs& a : all) adamw_general(c, a);
+  adamw_fast(c, c.counters() + Context::kOpCounters + (beside == Beside::yes ? 0 : 2), all);
+  adamw_fp32(c, all);
+  for (const AdamwArgs& a : all) adamw_generic(c, a);
 }
 }  // namespace
 

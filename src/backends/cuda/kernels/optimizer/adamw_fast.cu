@@ -38,51 +38,51 @@ struct alignas(128) Stage {
       kAdamwThreads * 2 * (sizeof(uint4) + sizeof(uint2)) + 2 * kTileBlocks * sizeof(float);
 };
 constexpr uint32_t kStages = 2;
-struct Ring {
+struct Pipeline {
   Stage stage[kStages];
-  uint64_t filled[kStages], emptied[kStages];
+  uint64_t full[kStages], empty[kStages];
 };
 // Multiprocessors are not equally fast: whoever is done claims the next kClaim tiles. A block takes
-// a tile a turn, at most kTurns.
-constexpr uint32_t kTurns = 1024, kClaim = 4;
-struct Claims {
-  uint32_t tile[kTurns / kClaim + 1];  // the first of a claim; kNoTile: none
+// a tile a turn, at most kMaxTiles.
+constexpr uint32_t kMaxTiles = 1024, kClaim = 4;
+struct TileClaims {
+  uint32_t tile[kMaxTiles / kClaim + 1];  // the first of a claim; kNoTile: none
 
   static constexpr uint32_t kNoTile = 0xffffff00;
-  __device__ __forceinline__ uint32_t at(uint32_t turn) const {
-    return tile[turn / kClaim] + turn % kClaim;
+  __device__ __forceinline__ uint32_t at(uint32_t index) const {
+    return tile[index / kClaim] + index % kClaim;
   }
 };
 // Blocks for the general way wait for the end: a call from the loop would cost it registers. A bit
 // for each warp and turn.
-struct Later {
-  uint32_t word[kTurns * kTileBlocks / 32];
+struct DeferredBlocks {
+  uint32_t word[kMaxTiles * kTileBlocks / 32];
   uint32_t any;
 
-  __device__ __forceinline__ void add(uint32_t turn, uint32_t warp) {
-    const uint32_t bit = turn * kTileBlocks + warp;
+  __device__ __forceinline__ void add(uint32_t index, uint32_t warp) {
+    const uint32_t bit = index * kTileBlocks + warp;
     atomicOr(&word[bit / 32], 1u << bit % 32);
     any = 1;
   }
-  __device__ __forceinline__ bool has(uint32_t turn, uint32_t warp) const {
-    const uint32_t bit = turn * kTileBlocks + warp;
+  __device__ __forceinline__ bool has(uint32_t index, uint32_t warp) const {
+    const uint32_t bit = index * kTileBlocks + warp;
     return word[bit / 32] >> bit % 32 & 1u;
   }
 };
 
 // By one thread: sends for tile `id` of the launch, which is a tile of `k` or a later task, or
 // none.
-__device__ __forceinline__ void fill(Ring& ring, uint32_t s, const ShortTask* k, uint32_t id,
-                                     uint32_t tiles) {
-  const uint32_t barrier = shared_address(&ring.filled[s]);
+__device__ __forceinline__ void issue_loads(Pipeline& pipeline, uint32_t s, const FastTask* k,
+                                            uint32_t id, uint32_t tiles) {
+  const uint32_t barrier = shared_address(&pipeline.full[s]);
   while (id < tiles && id >= k->tiles_end) ++k;
   if (id >= tiles || id - k->staged >= k->staged_count) {
-    arrive(barrier);
+    mbarrier_arrive(barrier);
     return;
   }
   const uint32_t tile = id - k->first_tile;
-  Stage& to = ring.stage[s];
-  arrive_expecting(barrier, Stage::kBytes);
+  Stage& to = pipeline.stage[s];
+  mbarrier_arrive_expect_tx(barrier, Stage::kBytes);
   const auto load = [&](auto& part, const void* from) {
     bulk_load(shared_address(&part), static_cast<const std::byte*>(from) + tile * sizeof(part),
               sizeof(part), barrier);
@@ -95,11 +95,11 @@ __device__ __forceinline__ void fill(Ring& ring, uint32_t s, const ShortTask* k,
   load(to.scale_v, k->v_scales);
 }
 
-__device__ __forceinline__ ShortInput staged_input(const Stage& s, uint32_t warp) {
+__device__ __forceinline__ FastInput load_staged(const Stage& s, uint32_t warp) {
   return {s.grad[threadIdx.x], s.master[threadIdx.x], s.m[threadIdx.x],
           s.v[threadIdx.x],    s.scale_m[warp],       s.scale_v[warp]};
 }
-__device__ __forceinline__ ShortInput direct_input(const ShortTask& k, uint32_t block) {
+__device__ __forceinline__ FastInput load_direct(const FastTask& k, uint32_t block) {
   const uint32_t at = block * kLanes + threadIdx.x % kLanes;
   return {static_cast<const uint4*>(k.grad)[at],
           static_cast<const uint4*>(k.master)[at],
@@ -109,8 +109,8 @@ __device__ __forceinline__ ShortInput direct_input(const ShortTask& k, uint32_t 
           k.v_scales[block]};
 }
 
-__device__ __noinline__ void do_general(const ShortTerms& terms_of_all, const ShortTask& k,
-                                        uint32_t block) {
+__device__ __noinline__ void run_generic_step(const FastTerms& terms_of_all, const FastTask& k,
+                                              uint32_t block) {
   AdamwTerms<float> terms = terms_of_all.terms;
   terms.lr = k.lr, terms.decay = k.decay;
   MomentView m(MomentFormat::f32, k.m, 0), v(MomentFormat::f32, k.v, 0);
@@ -135,20 +135,21 @@ __device__ __noinline__ void do_general(const ShortTerms& terms_of_all, const Sh
                     MasterRounding::stochastic,
                     DType::bf16,
                     DType::bf16};
-  step_any<bf16, bf16, true>(a, kTables, (int64_t(block) * kLanes + threadIdx.x % kLanes) * kOwn);
+  generic_step<bf16, bf16, true>(a, kTables,
+                                 (int64_t(block) * kLanes + threadIdx.x % kLanes) * kPerLane);
 }
 
 // A block goes through its tiles.
-struct TileWalk {
-  const Claims& claims;
-  const ShortTask* k;
-  uint32_t id, turn;
+struct TileIterator {
+  const TileClaims& claims;
+  const FastTask* k;
+  uint32_t id, index;
 
-  __device__ __forceinline__ TileWalk(const Claims& all, const ShortTask* tasks)
-      : claims(all), k(tasks), turn(0) {}
+  __device__ __forceinline__ TileIterator(const TileClaims& all, const FastTask* tasks)
+      : claims(all), k(tasks), index(0) {}
   // To the turn's tile and its task; false: there are no more tiles.
   __device__ __forceinline__ bool find(uint32_t tiles) {
-    id = claims.at(turn);
+    id = claims.at(index);
     if (id >= tiles) return false;
     while (id >= k->tiles_end) ++k;
     return true;
@@ -161,86 +162,86 @@ struct TileWalk {
 
 template <bool kPacked, bool kDecay>
 __global__ void __launch_bounds__(kAdamwThreads, kBlocksPerSm)
-    adamw_short_kernel(const __grid_constant__ ShortBatch b) {
-  __shared__ __align__(1024) ShortTables t;
-  __shared__ Ring ring;
-  __shared__ ShortTask tasks[kShortTasks];
-  __shared__ Claims claims;
-  __shared__ Later later;
+    adamw_fast_kernel(const __grid_constant__ FastBatch b) {
+  __shared__ __align__(1024) FastTables t;
+  __shared__ Pipeline pipeline;
+  __shared__ FastTask tasks[kFastTasks];
+  __shared__ TileClaims claims;
+  __shared__ DeferredBlocks deferred;
   const auto copy = [](void* to, const void* from, uint32_t bytes) {
     for (uint32_t i = threadIdx.x; i < bytes / 16; i += kAdamwThreads) {
       static_cast<uint4*>(to)[i] = static_cast<const uint4*>(from)[i];
     }
   };
-  copy(&t, &kShortTables, sizeof t);
+  copy(&t, &kFastTables, sizeof t);
   copy(tasks, b.task, sizeof tasks);
-  static_assert(kTurns / kClaim == kAdamwThreads);
-  later.word[threadIdx.x] = later.any = 0;
+  static_assert(kMaxTiles / kClaim == kAdamwThreads);
+  deferred.word[threadIdx.x] = deferred.any = 0;
   const uint32_t own = blockIdx.x + threadIdx.x * gridDim.x;  // without claims
   claims.tile[threadIdx.x] =
-      threadIdx.x == 0 || (!kBulkCopies && own < b.tiles) ? own * kClaim : Claims::kNoTile;
-  claims.tile[kTurns / kClaim] = Claims::kNoTile;
-  if (kBulkCopies && threadIdx.x == 0) {
+      threadIdx.x == 0 || (!kHasBulkCopy && own < b.tiles) ? own * kClaim : TileClaims::kNoTile;
+  claims.tile[kMaxTiles / kClaim] = TileClaims::kNoTile;
+  if (kHasBulkCopy && threadIdx.x == 0) {
     for (uint32_t s = 0; s < kStages; ++s) {
-      init_barrier(shared_address(&ring.filled[s]), 1);
-      init_barrier(shared_address(&ring.emptied[s]), kTileBlocks);
+      mbarrier_init(shared_address(&pipeline.full[s]), 1);
+      mbarrier_init(shared_address(&pipeline.empty[s]), kTileBlocks);
     }
-    publish_barriers();
+    mbarrier_init_fence();
   }
-  wait_for_previous();
+  pdl_wait();
   __syncthreads();
   const uint32_t lane = threadIdx.x % kLanes, warp = threadIdx.x / kLanes;
-  if (kBulkCopies) {
+  if (kHasBulkCopy) {
     if (threadIdx.x == 0) {
 #pragma unroll 1
-      for (uint32_t s = 0; s < kStages; ++s) fill(ring, s, tasks, claims.at(s), b.tiles);
+      for (uint32_t s = 0; s < kStages; ++s) issue_loads(pipeline, s, tasks, claims.at(s), b.tiles);
     }
-    for (TileWalk w(claims, tasks);; ++w.turn) {
+    for (TileIterator w(claims, tasks);; ++w.index) {
       // What was emptied in the last turn is filled for the next one, by a warp after another.
-      const uint32_t s = w.turn % kStages, bit = w.turn / kStages % 2;
-      if (w.turn > 0 && threadIdx.x == w.turn % kTileBlocks * kLanes) {
-        const uint32_t last = w.turn - 1;
-        wait_barrier(shared_address(&ring.emptied[last % kStages]), last / kStages % 2);
-        fill(ring, last % kStages, w.k, claims.at(last + kStages), b.tiles);
+      const uint32_t s = w.index % kStages, bit = w.index / kStages % 2;
+      if (w.index > 0 && threadIdx.x == w.index % kTileBlocks * kLanes) {
+        const uint32_t last = w.index - 1;
+        mbarrier_wait_parity(shared_address(&pipeline.empty[last % kStages]), last / kStages % 2);
+        issue_loads(pipeline, last % kStages, w.k, claims.at(last + kStages), b.tiles);
       }
       __syncwarp();
-      wait_barrier(shared_address(&ring.filled[s]), bit);
+      mbarrier_wait_parity(shared_address(&pipeline.full[s]), bit);
       if (!w.find(b.tiles)) break;
-      const ShortInput x = staged_input(ring.stage[s], warp);
+      const FastInput x = load_staged(pipeline.stage[s], warp);
       __syncwarp();
-      if (lane == 0) arrive(shared_address(&ring.emptied[s]));
-      if (w.staged() && !step_short<kPacked, kDecay>(b.terms, *w.k, t, w.block(warp), x) &&
+      if (lane == 0) mbarrier_arrive(shared_address(&pipeline.empty[s]));
+      if (w.staged() && !fast_step<kPacked, kDecay>(b.terms, *w.k, t, w.block(warp), x) &&
           lane == 0) {
-        later.add(w.turn, warp);
+        deferred.add(w.index, warp);
       }
       // Before this warp empties the next tile, so before a tile of the claim is sent for.
-      if (threadIdx.x == w.turn / kClaim % kTileBlocks * kLanes && w.turn % kClaim == 0 &&
-          w.turn + kClaim < kTurns) {
-        claims.tile[w.turn / kClaim + 1] = (gridDim.x + atomicAdd(b.claimed, 1u)) * kClaim;
+      if (threadIdx.x == w.index / kClaim % kTileBlocks * kLanes && w.index % kClaim == 0 &&
+          w.index + kClaim < kMaxTiles) {
+        claims.tile[w.index / kClaim + 1] = (gridDim.x + atomicAdd(b.claimed, 1u)) * kClaim;
       }
     }
   }
   // The ends of parameters, and what cannot be staged.
-  if (!kBulkCopies || !b.all_staged) {
-    for (TileWalk w(claims, tasks); w.find(b.tiles); ++w.turn) {
+  if (!kHasBulkCopy || !b.all_staged) {
+    for (TileIterator w(claims, tasks); w.find(b.tiles); ++w.index) {
       const uint32_t block = w.block(warp);
-      if ((kBulkCopies && w.staged()) || block < w.k->first_block ||
+      if ((kHasBulkCopy && w.staged()) || block < w.k->first_block ||
           int64_t(block) * kMomentBlock >= w.k->end) {
         continue;
       }
       if (block >= w.k->whole_end ||
-          !step_short<kPacked, kDecay>(b.terms, *w.k, t, block, direct_input(*w.k, block))) {
-        if (lane == 0) later.add(w.turn, warp);
+          !fast_step<kPacked, kDecay>(b.terms, *w.k, t, block, load_direct(*w.k, block))) {
+        if (lane == 0) deferred.add(w.index, warp);
       }
     }
   }
   __syncwarp();
-  if (later.any) {
-    for (TileWalk w(claims, tasks); w.find(b.tiles); ++w.turn) {
-      if (later.has(w.turn, warp)) do_general(b.terms, *w.k, w.block(warp));
+  if (deferred.any) {
+    for (TileIterator w(claims, tasks); w.find(b.tiles); ++w.index) {
+      if (deferred.has(w.index, warp)) run_generic_step(b.terms, *w.k, w.block(warp));
     }
   }
-  if (!kBulkCopies) return;
+  if (!kHasBulkCopy) return;
   __syncthreads();  // no more claims: the last block leaves the counters as they were
   if (threadIdx.x == 0 && atomicAdd(b.claimed + 1, 1u) == gridDim.x - 1) {
     b.claimed[0] = b.claimed[1] = 0;
@@ -248,7 +249,7 @@ __global__ void __launch_bounds__(kAdamwThreads, kBlocksPerSm)
 }
 
 // Whether the kernel can do a step of these terms, and what it needs.
-bool short_terms(const AdamwArgs& a, ShortTerms* s, ShortTask* k) {
+bool fast_terms(const AdamwArgs& a, FastTerms* s, FastTask* k) {
   const AdamwTerms<float>& t = a.terms;
   const auto within = [](double x, double low, double high) { return x >= low && x <= high; };
   // Bounds that keep the scaled moments in range, and what is flushed to 0 far below eps.
@@ -256,7 +257,7 @@ bool short_terms(const AdamwArgs& a, ShortTerms* s, ShortTask* k) {
       !within(t.beta2, 0, 1) || !within(t.rest2, 0x1p-20, 1) ||
       !within(t.inverse_bias1, 1, 0x1p20) || !within(t.inverse_bias2, 1, 0x1p20) ||
       !within(t.lr, 0x1p-60, 0x1p10) || !within(t.decay, 0, 0x1p10) ||
-      !within(t.grad_scale, 0x1p-30, 0x1p10) || a.end / kOwn >= int64_t(1) << 31) {
+      !within(t.grad_scale, 0x1p-30, 0x1p10) || a.end / kPerLane >= int64_t(1) << 31) {
     return false;
   }
   const double first = double(t.rest1) * double(t.grad_scale);
@@ -304,21 +305,21 @@ bool short_terms(const AdamwArgs& a, ShortTerms* s, ShortTask* k) {
 // The launches of one kind of task: full ones at once, the last one at the end.
 class Launches {
  public:
-  Launches(const Context& c, unsigned* claimed, void (*kernel)(ShortBatch))
+  Launches(const Context& c, unsigned* claimed, void (*kernel)(FastBatch))
       : c_(c),
         kernel_(kernel),
         blocks_(uint32_t(c.sm_count) * kBlocksPerSm),
-        most_tiles_(blocks_ * (kTurns / 2)) {
+        most_tiles_(blocks_ * (kMaxTiles / 2)) {
     b_.claimed = claimed;
     b_.all_staged = true;
   }
-  void add(const ShortTerms& terms, ShortTask k) {
+  void add(const FastTerms& terms, FastTask k) {
     // Terms of all: numbers without gaps, so bytes tell whether they are the same.
     if (b_.tasks > 0 && std::memcmp(&terms, &b_.terms, sizeof terms) != 0) flush();
     b_.terms = terms;
     const uint32_t end = blocks_for(k.end, kMomentBlock * int64_t(kTileBlocks));
     for (uint32_t tile = k.first_block / kTileBlocks; tile < end;) {
-      if (b_.tasks == kShortTasks || b_.tiles == most_tiles_) flush();
+      if (b_.tasks == kFastTasks || b_.tiles == most_tiles_) flush();
       const uint32_t count = std::min(end - tile, most_tiles_ - b_.tiles);
       add_tiles(k, tile, count);
       tile += count;
@@ -332,7 +333,7 @@ class Launches {
   }
 
  private:
-  void add_tiles(ShortTask k, uint32_t tile, uint32_t count) {
+  void add_tiles(FastTask k, uint32_t tile, uint32_t count) {
     const uint32_t begin = std::max(k.staged, tile);
     const uint32_t end = std::min(k.staged + k.staged_count, tile + count);
     k.first_tile = b_.tiles - tile;
@@ -344,23 +345,23 @@ class Launches {
   }
 
   const Context& c_;
-  void (*kernel_)(ShortBatch);
+  void (*kernel_)(FastBatch);
   const uint32_t blocks_, most_tiles_;
-  ShortBatch b_{};
+  FastBatch b_{};
 };
 }  // namespace
 
-void adamw_short(const Context& c, unsigned* counters, std::vector<AdamwArgs>& all) {
-  Launches kinds[2][2] = {{{c, counters, adamw_short_kernel<false, false>},
-                           {c, counters, adamw_short_kernel<false, true>}},
-                          {{c, counters, adamw_short_kernel<true, false>},
-                           {c, counters, adamw_short_kernel<true, true>}}};
+void adamw_fast(const Context& c, unsigned* counters, std::vector<AdamwArgs>& all) {
+  Launches kinds[2][2] = {{{c, counters, adamw_fast_kernel<false, false>},
+                           {c, counters, adamw_fast_kernel<false, true>}},
+                          {{c, counters, adamw_fast_kernel<true, false>},
+                           {c, counters, adamw_fast_kernel<true, true>}}};
   std::erase_if(all, [&](const AdamwArgs& a) {
-    ShortTerms terms{};
-    ShortTask task{};
+    FastTerms terms{};
+    FastTask task{};
     if (a.format != MomentFormat::int8 || a.type != DType::bf16 || a.grad_type != DType::bf16 ||
         !a.aligned || a.from_quantised || a.rounding != MasterRounding::stochastic ||
-        !short_terms(a, &terms, &task)) {
+        !fast_terms(a, &terms, &task)) {
       return false;
     }
     kinds[a.packed != nullptr][task.shrink != 0].add(terms, task);

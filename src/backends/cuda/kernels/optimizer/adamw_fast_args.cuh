@@ -65,7 +65,7 @@ struct BitRange {
 };
 
 // Moments are kept as m / first_out and v / second_out: then a gradient needs no factor.
-struct ShortTerms {
+struct FastTerms {
   float first_in, second_in;    // beta1 / first_out, beta2 / second_out
   float first_out, second_out;  // rest1 * grad_scale, rest2 * grad_scale^2
   BitRange first, second;       // of a block's maxima
@@ -74,7 +74,7 @@ struct ShortTerms {
   uint64_t seed = 0;
 };
 // A parameter, or a range of one. In parts of 16 bytes, which are read at once.
-struct alignas(16) ShortTask {
+struct alignas(16) FastTask {
   // Tiles of kTileBlocks moment blocks, counted through all tasks of the launch: this one's are
   // [.., tiles_end), and tile 0 of the parameter would be first_tile. Those of whole blocks that
   // can be copied in bulk are [staged, staged + staged_count).
@@ -96,32 +96,32 @@ struct alignas(16) ShortTask {
   uint64_t stream;
 };
 constexpr uint32_t kTileBlocks = kAdamwThreads / kLanes;  // one a warp
-constexpr uint32_t kShortTasks = 23;
+constexpr uint32_t kFastTasks = 23;
 
-struct ShortBatch {
-  ShortTerms terms;
+struct FastBatch {
+  FastTerms terms;
   unsigned* claimed;  // two counters, 0 between launches: claims, and blocks that have ended
   uint32_t tasks, tiles;
   bool all_staged;
-  ShortTask task[kShortTasks];
+  FastTask task[kFastTasks];
 };
-static_assert(sizeof(ShortBatch) <= 4096);  // kernel arguments of every driver
+static_assert(sizeof(FastBatch) <= 4096);  // kernel arguments of every driver
 
-struct alignas(16) ShortTables {
+struct alignas(16) FastTables {
   float m[256], v[256];  // values of the codes
   DynamicCells cells;
   float4
       integer;  // 2^23, whose low bits count; from here, as the compiler would make it eight times
 
-  constexpr ShortTables() : m(), v(), cells(), integer{0x1p23f, 0, 0, 0} {
+  constexpr FastTables() : m(), v(), cells(), integer{0x1p23f, 0, 0, 0} {
     for (int i = 0; i < 256; ++i) {
       m[i] = dynamic_value(kDynamicMap, uint8_t(i));
       v[i] = log_value(kLogMap, uint8_t(i));
     }
   }
 };
-static_assert(sizeof(ShortTables) % 16 == 0);
-__device__ const ShortTables kShortTables;  // not constant memory: lanes read different words
+static_assert(sizeof(FastTables) % 16 == 0);
+__device__ const FastTables kFastTables;  // not constant memory: lanes read different words
 
 }  // namespace
 }  // namespace nibble::cuda

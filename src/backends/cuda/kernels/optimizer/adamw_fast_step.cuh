@@ -7,7 +7,7 @@ namespace nibble::cuda {
 namespace {
 
 // What a lane reads.
-struct ShortInput {
+struct FastInput {
   uint4 grad, master;
   uint2 m, v;
   float scale_m, scale_v;
@@ -48,9 +48,8 @@ __device__ __forceinline__ float looked_up(uint32_t quarter, const uint2& x, int
   return y;
 }
 
-// cell_code by addresses: `cells` is that of ShortTables::cells, kFirstCell words before.
-__device__ __forceinline__ uint32_t short_cell_code(uint32_t cells, float magnitude,
-                                                    float inverse) {
+// cell_code by addresses: `cells` is that of FastTables::cells, kFirstCell words before.
+__device__ __forceinline__ uint32_t fast_cell_code(uint32_t cells, float magnitude, float inverse) {
   const float x = fmaf(magnitude, inverse, kCellOrigin);
   uint32_t word;  // shift and product apart: the compiler would make three operations of them
   asm("{.reg .u32 cell, at;\n"
@@ -67,8 +66,8 @@ __device__ __forceinline__ uint32_t short_cell_code(uint32_t cells, float magnit
 }
 
 // The NVFP4 copy of eight weights below 2.
-__device__ __forceinline__ void requantize_short(const ShortTask& s, uint32_t at,
-                                                 const uint32_t (&w)[4], uint32_t different) {
+__device__ __forceinline__ void fast_requantize(const FastTask& s, uint32_t at,
+                                                const uint32_t (&w)[4], uint32_t different) {
   const bool changed = (different | __shfl_xor_sync(~0u, different, 1)) != 0;
   if (!__any_sync(~0u, changed)) return;
   const QuantisedHalf q = four_over_six_pairs(w, pair_block_amax(w));
@@ -93,17 +92,16 @@ __device__ __forceinline__ bool any_large(const uint32_t (&w)[4]) {
 
 // A warp's moment block. False: it is one for the general way, and nothing was written.
 template <bool kPacked, bool kDecay>
-__device__ __forceinline__ bool step_short(const ShortTerms& c, const ShortTask& s,
-                                           const ShortTables& t, uint32_t block,
-                                           const ShortInput& x) {
+__device__ __forceinline__ bool fast_step(const FastTerms& c, const FastTask& s,
+                                          const FastTables& t, uint32_t block, const FastInput& x) {
   const uint32_t lane = threadIdx.x % kLanes, at = block * kLanes + lane;
   const uint32_t g[4] = {x.grad.x, x.grad.y, x.grad.z, x.grad.w};
   const uint32_t w[4] = {x.master.x, x.master.y, x.master.z, x.master.w};
   const float in_m = x.scale_m * c.first_in, in_v = fabsf(x.scale_v) * c.second_in;
   const uint32_t quarter = uint32_t(__cvta_generic_to_shared(t.m)) / 4;
-  float m[kOwn], v[kOwn], top_m = 0, top_v = 0;
+  float m[kPerLane], v[kPerLane], top_m = 0, top_v = 0;
 #pragma unroll
-  for (int i = 0; i < kOwn; ++i) {
+  for (int i = 0; i < kPerLane; ++i) {
     const float gi = i % 2 ? high_product(g[i / 2]) : low_float(g[i / 2]);
     m[i] = fmaf(looked_up<0>(quarter, x.m, i), in_m, gi);
     v[i] = fmaf(gi, gi, looked_up<sizeof(t.m)>(quarter, x.v, i) * in_v);
@@ -121,13 +119,13 @@ __device__ __forceinline__ bool step_short(const ShortTerms& c, const ShortTask&
     }
   }
 
-  uint32_t words[4], code[kOwn], next[4], different = 0;
+  uint32_t words[4], code[kPerLane], next[4], different = 0;
   philox(c.keys, s.philox, at, words);
   const uint32_t integer = __float_as_uint(t.integer.x);
   // All zero: infinity less a finite origin, which is the largest code.
   const float origin = amax_v == 0 ? 0.0f : LogRounding::origin(approximate_log2(amax_v));
 #pragma unroll
-  for (int i = 0; i < kOwn; i += 2) {
+  for (int i = 0; i < kPerLane; i += 2) {
     uint32_t u[2];
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
@@ -158,10 +156,10 @@ __device__ __forceinline__ bool step_short(const ShortTerms& c, const ShortTask&
 
   const float inverse_m = amax_m == 0 ? 0.0f : approximate_inverse(amax_m);
   const uint32_t cells = uint32_t(__cvta_generic_to_shared(t.cells.word)) - kFirstCell * 4;
-  uint32_t top[kOwn];  // the signs
+  uint32_t top[kPerLane];  // the signs
 #pragma unroll
-  for (int i = 0; i < kOwn; ++i) {
-    code[i] = short_cell_code(cells, fabsf(m[i]), inverse_m);
+  for (int i = 0; i < kPerLane; ++i) {
+    code[i] = fast_cell_code(cells, fabsf(m[i]), inverse_m);
     top[i] = __float_as_uint(m[i]);
   }
   const auto with_signs = [](uint32_t codes, uint32_t signs) {
@@ -170,7 +168,7 @@ __device__ __forceinline__ bool step_short(const ShortTerms& c, const ShortTask&
   __stwb(reinterpret_cast<uint2*>(s.m) + at,
          make_uint2(with_signs(four_bytes<0>(code), four_bytes<3>(top)),
                     with_signs(four_bytes<0>(code + 4), four_bytes<3>(top + 4))));
-  if (kPacked) requantize_short(s, at, next, different);
+  if (kPacked) fast_requantize(s, at, next, different);
   return true;
 }
 

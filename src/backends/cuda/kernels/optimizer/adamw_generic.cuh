@@ -14,7 +14,7 @@
 
 namespace nibble::cuda {
 
-constexpr int kAdamwThreads = 256, kOwn = 8, kLanes = int(kMomentBlock) / kOwn;
+constexpr int kAdamwThreads = 256, kPerLane = 8, kLanes = int(kMomentBlock) / kPerLane;
 static_assert(kLanes == 32);
 
 struct AdamwArgs {
@@ -36,7 +36,7 @@ inline bool aligned16(const void* p) { return reinterpret_cast<uintptr_t>(p) % 1
 
 // Each does what it can of `all` and takes it out.
 // adamw_fast.cu: bf16 masters and gradients, int8 moments, where its proofs hold.
-void adamw_short(const Context& c, unsigned* counters, std::vector<AdamwArgs>& all);
+void adamw_fast(const Context& c, unsigned* counters, std::vector<AdamwArgs>& all);
 
 namespace {  // each translation unit has its own device code
 
@@ -49,27 +49,27 @@ __constant__ Tables kTables;
 
 template <class T, class V>
 __device__ __forceinline__ void load8(const T* p, int count, bool aligned, V&& take) {
-  if (count == kOwn && aligned) {
-    constexpr int W = std::min(kOwn, 16 / int(sizeof(T)));
+  if (count == kPerLane && aligned) {
+    constexpr int W = std::min(kPerLane, 16 / int(sizeof(T)));
 #pragma unroll
-    for (int k = 0; k < kOwn; k += W) {
+    for (int k = 0; k < kPerLane; k += W) {
       const Pack<T, W> raw = *reinterpret_cast<const Pack<T, W>*>(p + k);
 #pragma unroll
       for (int i = 0; i < W; ++i) take(k + i, raw.v[i]);
     }
   } else {
 #pragma unroll
-    for (int i = 0; i < kOwn; ++i) {
+    for (int i = 0; i < kPerLane; ++i) {
       if (i < count) take(i, p[i]);
     }
   }
 }
 template <class T, class V>
 __device__ __forceinline__ void store8(T* p, int count, bool aligned, V&& give) {
-  if (count == kOwn && aligned) {
-    constexpr int W = std::min(kOwn, 16 / int(sizeof(T)));
+  if (count == kPerLane && aligned) {
+    constexpr int W = std::min(kPerLane, 16 / int(sizeof(T)));
 #pragma unroll
-    for (int k = 0; k < kOwn; k += W) {
+    for (int k = 0; k < kPerLane; k += W) {
       Pack<T, W> raw;
 #pragma unroll
       for (int i = 0; i < W; ++i) raw.v[i] = give(k + i);
@@ -77,15 +77,15 @@ __device__ __forceinline__ void store8(T* p, int count, bool aligned, V&& give) 
     }
   } else {
 #pragma unroll
-    for (int i = 0; i < kOwn; ++i) {
+    for (int i = 0; i < kPerLane; ++i) {
       if (i < count) p[i] = give(i);
     }
   }
 }
 
 __device__ __forceinline__ void random_words(uint64_t seed, uint64_t stream, int64_t element,
-                                             uint32_t (&words)[kOwn]) {
-  static_assert(kOwn == 8);
+                                             uint32_t (&words)[kPerLane]) {
+  static_assert(kPerLane == 8);
   const auto four = philox(seed, stream, uint64_t(element) / 8);
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -95,10 +95,10 @@ __device__ __forceinline__ void random_words(uint64_t seed, uint64_t stream, int
 }
 
 // The largest magnitude of a moment block; NaN when there is one.
-__device__ __forceinline__ float block_amax(const float (&x)[kOwn]) {
+__device__ __forceinline__ float block_amax(const float (&x)[kPerLane]) {
   uint32_t top = 0;
 #pragma unroll
-  for (int i = 0; i < kOwn; ++i) top = max(top, __float_as_uint(x[i]) & 0x7fffffffu);
+  for (int i = 0; i < kPerLane; ++i) top = max(top, __float_as_uint(x[i]) & 0x7fffffffu);
 #pragma unroll
   for (int o = kLanes / 2; o > 0; o /= 2) top = max(top, __shfl_xor_sync(~0u, top, o));
   return __uint_as_float(top);
@@ -106,7 +106,7 @@ __device__ __forceinline__ float block_amax(const float (&x)[kOwn]) {
 
 template <Moment kMoment>
 __device__ __forceinline__ void decode_int8(const Tables& t, const MomentView& x, int64_t element,
-                                            int count, bool aligned, float (&out)[kOwn]) {
+                                            int count, bool aligned, float (&out)[kPerLane]) {
   const float scale = x.scales[element / kMomentBlock];
   load8(x.codes + element, count, aligned, [&](int i, uint8_t code) {
     out[i] = (kMoment == Moment::first ? dynamic_value(t.dynamic, code) : log_value(t.log, code)) *
@@ -116,8 +116,8 @@ __device__ __forceinline__ void decode_int8(const Tables& t, const MomentView& x
 template <Moment kMoment>
 __device__ __forceinline__ void encode_int8(const Tables& t, const MomentView& x, int64_t element,
                                             int count, bool aligned, bool leader,
-                                            const float (&in)[kOwn],
-                                            const uint32_t (&words)[kOwn]) {
+                                            const float (&in)[kPerLane],
+                                            const uint32_t (&words)[kPerLane]) {
   const float scale = int8_moment_scale(block_amax(in)), inverse = inverse_or_zero(scale);
   if (leader && count > 0) x.scales[element / kMomentBlock] = scale;
   store8(x.codes + element, count, aligned, [&](int i) {
@@ -130,10 +130,10 @@ __device__ __forceinline__ void encode_int8(const Tables& t, const MomentView& x
 // The other formats; rarely chosen, so their kernel decides at run time.
 template <Moment kMoment>
 __device__ __forceinline__ void decode_other(MomentFormat format, const MomentView& x,
-                                             int64_t element, int count, float (&out)[kOwn]) {
+                                             int64_t element, int count, float (&out)[kPerLane]) {
   const float scale = x.scales ? x.scales[element / kMomentBlock] : 1.0f;
 #pragma unroll
-  for (int i = 0; i < kOwn; ++i) {
+  for (int i = 0; i < kPerLane; ++i) {
     if (i >= count) continue;
     const int64_t e = element + i;
     if (format == MomentFormat::f32) {
@@ -153,14 +153,14 @@ __device__ __forceinline__ void decode_other(MomentFormat format, const MomentVi
 
 template <Moment kMoment>
 __device__ __forceinline__ void encode_nvfp4(const MomentView& x, int64_t element, int count,
-                                             bool leader, const float (&in)[kOwn],
-                                             const uint32_t (&words)[kOwn]) {
+                                             bool leader, const float (&in)[kPerLane],
+                                             const uint32_t (&words)[kPerLane]) {
   constexpr bool kFirst = kMoment == Moment::first;
-  float y[kOwn];
+  float y[kPerLane];
 #pragma unroll
-  for (int i = 0; i < kOwn; ++i) y[i] = kFirst ? in[i] : i < count ? sqrtf(in[i]) : 0.0f;
+  for (int i = 0; i < kPerLane; ++i) y[i] = kFirst ? in[i] : i < count ? sqrtf(in[i]) : 0.0f;
   const float scale = nvfp4_moment_scale(block_amax(y), kFirst ? FLT_MIN : kRootScaleFloor);
-  uint32_t top = __float_as_uint(moment_amax(y, kOwn));
+  uint32_t top = __float_as_uint(moment_amax(y, kPerLane));
   top = max(top, __shfl_xor_sync(0xffffffffu, top, 1));  // two lanes share a small scale
   if (count == 0) return;
   if (leader) x.scales[element / kMomentBlock] = scale;
@@ -169,7 +169,7 @@ __device__ __forceinline__ void encode_nvfp4(const MomentView& x, int64_t elemen
   if (element % 16 == 0) x.small_scales[element / 16] = small;
   const float s = e4m3_value(small) * scale;
 #pragma unroll
-  for (int i = 0; i < kOwn; ++i) {
+  for (int i = 0; i < kPerLane; ++i) {
     if (i >= count) continue;
     const float r = amax == 0 ? 0.0f : y[i] / s;
     const uint8_t code = kFirst ? e2m1_encode(r) : e2m1_stochastic(r, words[i] >> 16);
@@ -181,8 +181,8 @@ __device__ __forceinline__ void encode_nvfp4(const MomentView& x, int64_t elemen
 template <Moment kMoment>
 __device__ __forceinline__ void encode_other(MomentFormat format, const MomentView& x,
                                              int64_t element, int count, bool leader,
-                                             const float (&in)[kOwn],
-                                             const uint32_t (&words)[kOwn]) {
+                                             const float (&in)[kPerLane],
+                                             const uint32_t (&words)[kPerLane]) {
   constexpr bool kFirst = kMoment == Moment::first;
   if (format == MomentFormat::nvfp4) {
     encode_nvfp4<kMoment>(x, element, count, leader, in, words);
@@ -193,7 +193,7 @@ __device__ __forceinline__ void encode_other(MomentFormat format, const MomentVi
     x.scales[element / kMomentBlock] = scale;
   }
 #pragma unroll
-  for (int i = 0; i < kOwn; ++i) {
+  for (int i = 0; i < kPerLane; ++i) {
     if (i >= count) continue;
     if (format == MomentFormat::f32) {
       reinterpret_cast<float*>(x.codes)[element + i] = in[i];
@@ -226,9 +226,9 @@ __device__ __forceinline__ BlockPlace place_of(const AdamwArgs& a, int64_t eleme
 __device__ __noinline__ void requantize_by_rule(const AdamwArgs& a, int64_t element, bool changed,
                                                 const float* own) {
   float w[16];
-  for (int i = 0; i < kOwn; ++i) {
+  for (int i = 0; i < kPerLane; ++i) {
     w[i] = own[i];
-    w[i + kOwn] = __shfl_xor_sync(0xffffffffu, own[i], 1);
+    w[i + kPerLane] = __shfl_xor_sync(0xffffffffu, own[i], 1);
   }
   if (!changed || element % 16 != 0) return;
   float g;
@@ -241,30 +241,30 @@ __device__ __noinline__ void requantize_by_rule(const AdamwArgs& a, int64_t elem
 }
 
 // All lanes take part; `changed` is that of the block.
-template <bool kShort>
+template <bool kShortMantissa>
 __device__ __forceinline__ void requantize(const AdamwArgs& a, int64_t element, bool changed,
-                                           const float (&w)[kOwn]) {
+                                           const float (&w)[kPerLane]) {
   float g = 1;
   BlockPlace at = {};
   if (changed) at = place_of(a, element, &g);
-  const QuantisedHalf q = four_over_six_half<kShort>(w, g);
+  const QuantisedHalf q = four_over_six_half<kShortMantissa>(w, g);
   if (!changed) return;
-  const int half = int(element / kOwn % 2);
+  const int half = int(element / kPerLane % 2);
   *reinterpret_cast<uint32_t*>(a.packed + at.codes + 4 * half) = q.word;
   if (half == 0) a.packed[at.scale] = q.scale;
 }
 
 // The eight elements of a lane, any types and formats.
 template <class M, class G, bool kInt8>
-__device__ __forceinline__ void step_any(const AdamwArgs& a, const Tables& tables,
-                                         int64_t element) {
+__device__ __forceinline__ void generic_step(const AdamwArgs& a, const Tables& tables,
+                                             int64_t element) {
   // Lanes past the end stay: the block's maximum is found together.
-  const int count = int(max(int64_t(0), min(int64_t(kOwn), a.end - element)));
+  const int count = int(max(int64_t(0), min(int64_t(kPerLane), a.end - element)));
   const bool leader = threadIdx.x % kLanes == 0;
   M* master = static_cast<M*>(a.master) + element;
   const G* grad = static_cast<const G*>(a.grad) + element;
 
-  float m[kOwn] = {}, v[kOwn] = {}, w[kOwn] = {}, g[kOwn] = {};
+  float m[kPerLane] = {}, v[kPerLane] = {}, w[kPerLane] = {}, g[kPerLane] = {};
   if (count > 0) {
     load8(grad, count, a.aligned, [&](int i, G x) { g[i] = to_f32(x); });
     load8(master, count, a.aligned, [&](int i, M x) { w[i] = to_f32(x); });
@@ -276,23 +276,23 @@ __device__ __forceinline__ void step_any(const AdamwArgs& a, const Tables& table
       decode_other<Moment::second>(a.format, a.v, element, count, v);
     }
   }
-  uint32_t words[kOwn];
+  uint32_t words[kPerLane];
   if (kInt8 || sizeof(M) == 2) random_words(a.seed, a.stream, element, words);
   bool changed = false;
-  float from[kOwn];
+  float from[kPerLane];
 #pragma unroll
-  for (int i = 0; i < kOwn; ++i) from[i] = w[i];
-  if (a.from_quantised && count == kOwn) {
+  for (int i = 0; i < kPerLane; ++i) from[i] = w[i];
+  if (a.from_quantised && count == kPerLane) {
     float scale;
     uint8_t byte;
     const uint64_t codes =
         read_block(a.packed, place_of(a, element, &scale), &byte) >> (element % 16 * 4);
     const float s = e4m3_value(byte) * scale;
 #pragma unroll
-    for (int i = 0; i < kOwn; ++i) from[i] = e2m1_value(uint8_t(codes >> (4 * i) & 15)) * s;
+    for (int i = 0; i < kPerLane; ++i) from[i] = e2m1_value(uint8_t(codes >> (4 * i) & 15)) * s;
   }
 #pragma unroll
-  for (int i = 0; i < kOwn; ++i) {
+  for (int i = 0; i < kPerLane; ++i) {
     if (i >= count) continue;
     float next = from[i];
     adamw_element(a.terms, g[i], m[i], v[i], next);

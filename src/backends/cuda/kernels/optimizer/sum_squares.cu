@@ -78,7 +78,7 @@ __device__ __forceinline__ double piece_squares(const T* x, int64_t begin, int64
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) squares_kernel(const __grid_constant__ SquaresBatch b) {
-  enter();
+  pdl_enter();
   uint32_t id = 0;  // the task whose piece this is: the first one that ends behind it
   for (uint32_t end = b.tasks - 1; id < end;) {
     const uint32_t middle = (id + end) / 2;

@@ -69,7 +69,7 @@ struct PanelOut {
     T* further = out + 4 * two_rows;
 #pragma unroll
     for (int k = 0; k < 4; ++k, out += two_rows, further += two_rows) {
-      const float2 scale = scales_of(__byte_perm(l.scales[k], 0, 0x20));
+      const float2 scale = e4m3x2_to_float2(__byte_perm(l.scales[k], 0, 0x20));
       if (kWhole || 2 * k < rows_left) {
         *reinterpret_cast<uint4*>(out) = dequantize8<T>(l.codes[k], scale.x);
       }
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(kThreads) dequantize_kernel(PanelOut<T> p, int
   const int lane = int(threadIdx.x) % 32, word = lane % 16, odd = lane / 16;
   const UnitOfLane l = load_unit(p.unit(unit), word, odd);
   // Only weights have been read so far; `out` is scratch that the kernel before may still read.
-  enter();
+  pdl_enter();
   p.write(unit, l, word, odd);
 }
 
@@ -106,7 +106,7 @@ PanelOut<T> panel_out(Tensor out, const void* packed, int64_t in, int64_t row_be
 template <class T>
 __global__ void scale_columns_kernel(T* out, int64_t stride, const float* sums, int64_t sums_stride,
                                      const float* row_scale, int64_t n, int64_t cols) {
-  enter();
+  pdl_enter();
   const int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= n * cols) return;
   out[i / cols * stride + i % cols] =

@@ -19,7 +19,7 @@ constexpr size_t kStageBytes = size_t(32) << 20;
 // A thread a block of 16 columns.
 __global__ void pack_kernel(uint8_t* packed, int64_t in, int64_t row_begin, int64_t rows,
                             const uint64_t* codes, const uint8_t* scales) {
-  wait_for_previous();
+  pdl_wait();
   const int64_t blocks = in / 16, i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= rows * blocks) return;
   write_block(packed, block_place(in, row_begin + i / blocks, i % blocks), codes[i], scales[i]);
@@ -27,7 +27,7 @@ __global__ void pack_kernel(uint8_t* packed, int64_t in, int64_t row_begin, int6
 
 __global__ void unpack_kernel(const uint8_t* packed, int64_t in, int64_t row_begin, int64_t rows,
                               uint64_t* codes, uint8_t* scales) {
-  enter();
+  pdl_enter();
   const int64_t blocks = in / 16, i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= rows * blocks) return;
   codes[i] = read_block(packed, block_place(in, row_begin + i / blocks, i % blocks), scales + i);
