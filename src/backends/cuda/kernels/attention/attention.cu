@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Attention: the choice of a kernel, and the one for any type, width and layout. A block takes one
-// head of one token; its warps take the blocks of 32 keys in turn, counted from the sequence's
-// first, each with a running maximum and sum, and are merged in order. Only keys the token sees
-// are ever read.
+// Attention forward: dispatch over the kernels of this folder (attention() at the end), and the
+// fallback for any type, head width and layout, in fp32.
+//
+// out [N, Hq, D] = softmax(q k^T / sqrt(D)) v over the keys a token sees, lse [N, Hq] its
+// log-sum-exp. Fallback: grid (tokens, query heads), four warps a block; a warp takes blocks of 32
+// keys in turn (one a lane), counted from the sequence's first, with an online softmax; warps are
+// combined in order. Only keys the token sees are ever read. Heads wider than 256 take several
+// passes.
 #include <cmath>
 
 #include "backends/cuda/device/dependent_launch.cuh"
@@ -49,7 +53,7 @@ __global__ void __launch_bounds__(kRowThreads) attention_rows_kernel(RowArgs<T, 
       if (lane < count) {
         score = a.scale * lane_dot<W>(q, a.k.at(slot, kv_head, a.width), a.width);
       }
-      // A NaN among the scores is no maximum, but it is in the sum.
+      // fmaxf drops a NaN, but the sum keeps it.
       const float new_max = fmaxf(row_max, warp_reduce<Max>(score));
       const float factor = expf(row_max - new_max);
       const float p = lane < count ? expf(score - new_max) : 0.0f;
@@ -63,7 +67,7 @@ __global__ void __launch_bounds__(kRowThreads) attention_rows_kernel(RowArgs<T, 
     __syncthreads();
     float all = maxima[0], row_sum = 0;
     for (int w = 1; w < kRowWarps; ++w) all = fmaxf(all, maxima[w]);
-    // A warp without keys has the maximum -inf: its weight is 0.
+    // A warp without keys has row maximum -inf: its weight is 0.
     for (int w = 0; w < kRowWarps; ++w) row_sum += sums[w] * expf(maxima[w] - all);
     merge_warps(a.out.at(token, head, a.width), acc, expf(row_max - all), 1.0f / row_sum, partial,
                 first, a.width);

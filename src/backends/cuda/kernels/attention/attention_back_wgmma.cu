@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: MIT
-// Gradient of attention with the warpgroup products of compute capability 9.0: bf16, heads of 128.
-// Two kinds of blocks: for the queries' gradient, which walk over tiles of keys, and for those of
-// keys and values, which walk over tiles of queries of all heads that share the key head. A launch
-// has both while they are few, so that one kind fills the gaps of the other. So few tokens that
-// they are one tile are too few blocks even so: then the heads are shared out to the blocks of a
-// cluster, whose sums are added in the order of the heads.
+// Attention backward with wgmma: compute capability 9.0, bf16, heads of 128. First choice of
+// attention_back().
 //
-// A block keeps 128 rows, 64 for each of two groups of four warps that multiply; a third group has
-// tiles of 64 rows of the other side copied. The products with one tile's weights run while the
-// next tile's are computed.
+// Two kinds of blocks: dq (resident: 128 queries and dout of one head; streamed: key and value
+// tiles) and dk/dv (resident: 128 keys and values; streamed: query and dout tiles of all heads of
+// the group). One launch has both kinds while they are few, so that one fills the idle SMs of the
+// other. When all tokens are one tile, even that is too few blocks: then a dk/dv tile is a cluster
+// whose blocks divide the heads of the group, and dk, dv are reduced through DSMEM in the order of
+// the heads (attention_dsmem_reduce.cuh).
+//
+// Warp-specialised: a producer warpgroup loads streamed tiles of 64 rows (TMA; ragged last tiles by
+// cp.async) into four stages with full and empty mbarriers; two consumer warpgroups own 64 resident
+// rows each. In dq blocks, dS K of one tile runs while the scores of the next are computed.
 //
 // Measured on an H200, in TFLOP/s beside attention_back_flash.cu: 2048 tokens 384 (156), 8 x 2048
-// 370-405 (212); with copies by the threads (cp.async) 302 and 332. Scores and their gradient are
-// computed twice, once for either kind: seven products for the five that are counted, so tensor
-// cores run at two thirds of what a product of 8192^3 reaches. Tried without gain: kept rows in
-// registers, exponentials beside the second product.
+// 370-405 (212); with cp.async instead of TMA 302 and 332. Scores and dP are computed twice, once
+// in either kind: seven products for the five that are counted, so tensor cores run at two thirds
+// of what a GEMM of 8192^3 reaches. Tried without gain: resident rows in registers, exponentials
+// beside the second product.
 #include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/tma.cuh"
 #include "backends/cuda/kernels/attention/attention_back_args.cuh"
@@ -29,7 +32,7 @@ namespace {
 
 constexpr int kConsumers = 2, kThreads = (1 + kConsumers) * kWarpgroupThreads;
 constexpr int kRows = 64, kResidentRows = kConsumers * kRows, kTile = 64, kStages = 4;
-// One is given back only when the next is begun.
+// A stage is released only after the scores of the next have been issued.
 static_assert(kStages >= 2);
 using ResidentTile = WgmmaTile<kResidentRows>;
 using StreamedTile = WgmmaTile<kTile>;
@@ -44,7 +47,8 @@ struct BackMaps {
 
 #if defined(NIBBLE_HAS_WGMMA)
 
-// Where everything lies in shared memory.
+// Map of shared memory: two resident tiles, stages of two streamed tiles, lse and delta of each
+// stage.
 struct Memory {
   uint32_t base;
   PipelineBarriers<kStages> barriers;
@@ -59,18 +63,18 @@ struct Memory {
   __device__ __forceinline__ Mbarrier resident_full() const {
     return {barriers.first + 2 * kStages * 8};
   }
-  // Log-sums (0) and deltas (1) of the stage's queries.
+  // lse (0) and delta (1) of the stage's queries.
   __device__ __forceinline__ uint32_t stats(int t, int which) const {
     return base + 2 * ResidentTile::kBytes + kStages * 2 * StreamedTile::kBytes +
            uint32_t((t % kStages * 2 + which) * kTile) * 4;
   }
 };
 
-// Rows of heads, as the threads and as copies beside them see them.
+// Rows of heads as TMA and as the threads address them.
 struct Source {
   const CUtensorMap* map;
   Heads<const bf16> rows;
-  // By one thread; reported to the barrier.
+  // TMA, by one thread; completes on the barrier.
   template <int kTileRows>
   __device__ __forceinline__ void copy(const WgmmaTile<kTileRows>& tile, int64_t first, int head,
                                        uint32_t barrier) const {
@@ -80,7 +84,7 @@ struct Source {
                          barrier);
     }
   }
-  // By the group, as far as `limit`; zero behind it.
+  // cp.async by the producer warpgroup, up to `limit`; zero behind it.
   template <int kTileRows>
   __device__ __forceinline__ void load_ragged_rows(const WgmmaTile<kTileRows>& tile, int64_t first,
                                                    int head, int limit) const {
@@ -88,9 +92,9 @@ struct Source {
   }
 };
 
-// The group that fills: rows [first, first + limit) of a head of both into two tiles. Whole tiles
-// are copied beside the threads; rows behind a sequence's end are another's, so that a last tile
-// is not.
+// Producer: rows [first, first + limit) of a head of x and y into two tiles. Whole tiles by TMA; in
+// a last, ragged tile the rows behind the sequence's end belong to another sequence and must be
+// zero, so the threads copy it.
 template <int kTileRows>
 __device__ __forceinline__ void load_two_tiles(const WgmmaTile<kTileRows>& x_tile,
                                                const WgmmaTile<kTileRows>& y_tile, const Source& x,
@@ -110,7 +114,7 @@ __device__ __forceinline__ void load_two_tiles(const WgmmaTile<kTileRows>& x_til
   there.arrive();
 }
 
-// sums = rows of `kept` from `row` on times rows of `passing`, over their columns.
+// sums = resident rows from `row` on times streamed rows, over the 128 columns.
 __device__ __forceinline__ void product(float (&sums)[32], const ResidentTile& resident, int row,
                                         const StreamedTile& streamed) {
 #pragma unroll
@@ -119,7 +123,7 @@ __device__ __forceinline__ void product(float (&sums)[32], const ResidentTile& r
   }
 }
 
-// A of a product over 64 rows.
+// Scores or dS as the A operand of the second product (64 x 64, bf16).
 struct AFragments {
   uint32_t a[kTile / 16][4];
   __device__ __forceinline__ void pack(const float (&w)[32]) {
@@ -145,7 +149,7 @@ __device__ __forceinline__ float2 load_pair(uint32_t from) {
   return v;
 }
 
-// Sets up barriers and registers; group -1 fills, the others multiply.
+// Initialises the barriers. Warpgroup -1 is the producer, the others consume.
 __device__ __forceinline__ Memory prepare(unsigned char* shared, uint64_t* barrier_words) {
   const Memory m{(shared_address(shared) + 1023) / 1024 * 1024, {shared_address(barrier_words)}};
   if (threadIdx.x == 0) {
@@ -160,12 +164,12 @@ __device__ __forceinline__ Memory prepare(unsigned char* shared, uint64_t* barri
   return m;
 }
 
-// The gradient of a tile of queries of one head.
+// dq of 128 queries of one head.
 __device__ __forceinline__ void back_queries(const BackArgs& a, const BackMaps& maps,
                                              const Memory& m, const Tile& tile, int head) {
   const auto [group, warp, r, c] = WarpgroupRole();
   const Sequence s = a.sequences.p[tile.sequence];
-  // Late queries see the most keys and go first.
+  // Long rows first: late queries see the most keys.
   const int first = (tile.tiles - 1 - tile.tile) * kResidentRows,
             count = min(kResidentRows, s.q_len - first);
   const int kv_head = head / a.group;
@@ -204,7 +208,7 @@ __device__ __forceinline__ void back_queries(const BackArgs& a, const BackMaps& 
     product(ds, m.resident(1), row, m.stage(t, 1));
     wgmma_commit();
   };
-  // Of the block's tiles, those that the group's queries see; a group without queries sees none.
+  // Key tiles that this warpgroup's queries see; none if it has no queries.
   const int seen = row < count ? (first + min(row + kRows, count) + kTile - 1) / kTile : 0;
   AFragments factors;
   const auto compute_ds = [&](int t) {
@@ -251,8 +255,8 @@ __device__ __forceinline__ void back_queries(const BackArgs& a, const BackMaps& 
                                  group);
 }
 
-// The gradients of a tile of keys and values, where kClusterBlocks > 1 with the heads of block
-// `rank` of so many.
+// dk and dv of 128 keys of one key head. With kClusterBlocks > 1, over the heads of cluster rank
+// `rank` only, then reduced.
 template <int kClusterBlocks>
 __device__ __forceinline__ void back_keys(const BackArgs& a, const BackMaps& maps, const Memory& m,
                                           const Tile& tile, int kv_head, int rank) {
@@ -260,7 +264,7 @@ __device__ __forceinline__ void back_keys(const BackArgs& a, const BackMaps& map
   const Sequence s = a.sequences.p[tile.sequence];
   const int first = tile.tile * kResidentRows, count = min(kResidentRows, s.q_len - first);
   const int64_t token = int64_t(s.q_begin) + first;
-  // The tiles of queries from the keys' own on, of each head in turn.
+  // Query tiles from the diagonal on, of each head in turn.
   const int tiles = (s.q_len - first + kTile - 1) / kTile,
             turns = tiles * (a.group / kClusterBlocks);
 
@@ -268,7 +272,7 @@ __device__ __forceinline__ void back_keys(const BackArgs& a, const BackMaps& map
     warpgroup_reg_dealloc<24>();
     const Source q{&maps.q, a.q}, dout{&maps.dout, a.dout}, k{&maps.k, a.k}, v{&maps.v, a.v};
     load_two_tiles(m.resident(0), m.resident(1), k, v, token, kv_head, count, m.resident_full());
-    // A thread brings one word of statistics, fetched while the stage before is waited for.
+    // A thread loads one word of lse or delta a stage, prefetched while it waits for the stage.
     const int which = int(threadIdx.x) / kTile, j = int(threadIdx.x) % kTile;
     const int stat_stride = which ? a.q_heads : int(a.lse_stride);
     const float* const stats = (which ? a.delta : a.lse) + (token + j) * stat_stride;
@@ -303,7 +307,7 @@ __device__ __forceinline__ void back_keys(const BackArgs& a, const BackMaps& map
   };
   AFragments weights, gradients;
   m.resident_full().wait(0);
-  // The first of a head's tiles holds queries that no key of the second group is seen by.
+  // The first tile of a head holds queries that see no key of the second warpgroup.
   const int unseen = row < count ? row / kTile : tiles;
   for (int i = 0, t = 0; i < turns; ++i, t = t + 1 == tiles ? 0 : t + 1) {
     if (t < unseen) {
@@ -329,7 +333,7 @@ __device__ __forceinline__ void back_keys(const BackArgs& a, const BackMaps& map
     }
     weights.pack(p);
     gradients.pack(ds);
-    // Nothing of the next tile meanwhile: registers are not enough. The other group fills the gap.
+    // No overlap with the next tile here, for lack of registers; the other warpgroup fills the gap.
     wgmma_fence();
     accumulate(dv, weights, m.stage(i, 1));
     accumulate(dk, gradients, m.stage(i, 0));
@@ -348,7 +352,7 @@ __device__ __forceinline__ void back_keys(const BackArgs& a, const BackMaps& map
                                    group);
     return;
   }
-  // Both groups have read all tiles.
+  // Both warpgroups have read all tiles: their memory becomes that of the partial sums.
   asm volatile("bar.sync 3, %0;" ::"n"(kConsumers * kWarpgroupThreads) : "memory");
   const DsmemReduction<kConsumers> sums{m.base};
   sums.store(0, dk), sums.store(1, dv);
@@ -364,15 +368,15 @@ __device__ __forceinline__ void back_keys(const BackArgs& a, const BackMaps& map
           1, q, 1.0f, a.dv.at(token + key, kv_head, kWidth), a.dv.stride, count - key);
     }
   }
-  // No block ends while others read its sums.
+  // A block may not exit while others read its shared memory.
   cluster_arrive();
   cluster_wait();
 }
 
 #endif
 
-// Blocks x: kClusterBlocks for each key head, then one for each query head, or one of these kinds;
-// y: a tile.
+// Grid x: kClusterBlocks blocks a key head, then one block a query head, or only one of these
+// kinds; y: a tile of 128 rows.
 enum class Kind { both, keys, queries };
 template <Kind kKind, int kClusterBlocks>
 __global__ void __launch_bounds__(kThreads, 1)
@@ -428,7 +432,7 @@ bool attention_back_wgmma(const Context& c, const AttentionBackCall& a, const fl
     run<Kind::both, 2>(c, args, maps, tiles);
   } else if (int64_t(tiles) * a.kv_heads() <= 2 * c.sm_count) {
     run<Kind::both, 1>(c, args, maps, tiles);
-  } else {  // many of a kind fill the GPU alone
+  } else {  // each kind alone fills the GPU
     run<Kind::keys, 1>(c, args, maps, tiles);
     run<Kind::queries, 1>(c, args, maps, tiles);
   }

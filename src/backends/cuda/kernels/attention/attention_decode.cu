@@ -1,8 +1,16 @@
 // SPDX-License-Identifier: MIT
-// Attention for few queries a sequence and long caches: a block is one team
-// (attention_split_kv.cuh). The sums of one token are those of decode/token_kernel.cu. Keys, not
-// query heads, are the rows of A: with the heads there, of which at most 8 of 16 are used, 4
-// sequences on an H200 decoded about 4 % fewer tokens a second.
+// Attention for few queries a sequence and long caches (Flash-Decoding): split-KV with the last
+// block combining. 16-bit or f8_e4m3 cache, heads of 64 or 128, at most eight query heads a key
+// head; chosen for up to eight queries a sequence on average where attention_decode_many.cu does
+// not apply.
+//
+// Grid (splits, key heads, tokens), a block is one warpgroup of attention_split_kv.cuh. Each split
+// writes unnormalised output, row maximum and row sum to scratch and counts itself (atomic,
+// acq_rel); the last one combines all splits in order. One token's sums have the order of
+// decode/token_kernel.cu.
+//
+// Keys, not query heads, are the M dimension of the mma: with the heads there, of which at most 8
+// of 16 rows are used, 4 sequences on an H200 decoded about 4 % fewer tokens a second.
 #include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/kernels/attention/attention_split_kv.cuh"
 #include "backends/cuda/launch.h"
@@ -14,7 +22,7 @@ using namespace split_kv;
 
 constexpr int64_t kMaxMeanQueries = 8;  // a sequence, on average
 
-// Column d of head g of a share: to be merged, or the result where there is one share alone.
+// Column d of head g of a split: a partial, or the result where there is one split.
 template <int D, class T, class K>
 __device__ __forceinline__ void store_split(const DecodeArgs<T, K>& a, int64_t token, int kv_head,
                                             int split, int active_splits, int g, int d,
@@ -51,7 +59,7 @@ __global__ void __launch_bounds__(kThreads) decode_kernel(DecodeArgs<T, K> a) {
                        {row_max, row_sum, sum});
       });
   if (range.active_splits == 1) return;
-  // The share is written before it is counted; the block that is done last merges.
+  // Partials are written before the count; the last block combines.
   __shared__ bool last;
   if (threadIdx.x == 0) {
     unsigned* const done = a.done + token * a.kv_heads + kv_head;

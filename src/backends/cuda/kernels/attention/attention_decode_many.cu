@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: MIT
-// Attention for one or few queries each of many sequences: so many (token, key head) pairs that
-// nothing has to be cut. A block takes one pair with all its query heads, so keys and values are
-// read once; its four warps take 16 keys in turn, each with a running softmax, and are merged in
-// order.
+// Attention for one or few queries each of many sequences: so many (token, key head) pairs, at
+// least one an SM, that the keys need not be split. Heads of 128, 16-bit cache of q's type, at most
+// eight query heads a key head. First choice of attention().
 //
-// Bound by memory. What decides is that keys are asked for in whole rows: on an H200 the copies of
-// 32 x 512 keys alone take 16.8 us so (4.0 TB/s), and 22.7 in the pieces of 64 bytes that
-// attention_decode.cu asks for; two stages instead of three take 21.9.
+// Grid (key heads, tokens); a block of four warps takes all query heads of the key head (GQA), so
+// keys and values are read once. Warps take 16 keys in turn, three cp.async stages each, with an
+// online softmax, and are combined in order.
 //
-// Together with split_heads it is one launch (split_heads_attention): the block normalises and
-// rotates its own heads, puts the new key and value into the cache and into its last tile, and asks
-// for the older keys before the projection has ended. Apart, both took 24.1 us of a layer of 32
-// sequences of 512 keys, 22.9 where only the keys were asked for early.
+// Bound by memory. What decides is that keys are loaded in whole rows: on an H200 the copies of 32
+// x 512 keys alone take 16.8 us so (4.0 TB/s), and 22.7 in the pieces of 64 bytes that
+// attention_decode.cu loads; two stages instead of three take 21.9.
 //
-// Keys, and then the columns of the values, are the rows of A; the query heads, at most eight, are
-// the columns of B. Lane = 4 r + c.
+// Together with split_heads it is one launch (split_heads_attention): the block applies QK-norm and RoPE to its own heads, writes the new key
+// and value to the cache and into its last tile, and prefetches the older keys before the
+// projection has ended (PDL). Apart, both took 24.1 us of a layer of 32 sequences of 512 keys, 22.9
+// where only the keys were prefetched.
+//
+// mma roles: keys (then columns of the values) are M, the query heads are N. Lane = 4 r + c.
 #include <cmath>
 
 #include "backends/cuda/device/bulk_copy.cuh"
@@ -29,16 +31,17 @@ namespace {
 
 constexpr int64_t kMaxMeanQueries = 8;  // a sequence, on average
 constexpr int kWarps = 4, kThreads = 32 * kWarps;
-constexpr int kKeys = 16;                // a warp takes at a time
-constexpr int kStages = 3;               // of such keys on their way; two blocks fit
-constexpr int kStep = kKeys * kWarps;    // of the block
+constexpr int kKeys = 16;                // of a warp's stage
+constexpr int kStages = 3;               // per warp; two blocks fit on an SM
+constexpr int kStep = kKeys * kWarps;    // keys of a step of the block
 constexpr int kGroup = 8;                // query heads a key head, at most
 constexpr int D = 128, kChunks = D / 8;  // of a head
 constexpr int kTileBytes = kKeys * D * 2, kStageBytes = 2 * kTileBytes;
 constexpr int kSumStride = D + 1;  // between heads, so that the lanes' banks differ
 constexpr size_t kShared = size_t(kWarps) * kStages * kStageBytes;
 constexpr int kHeadBytes = D * 2;
-constexpr size_t kHeadsShared = size_t(kGroup + 2) * kHeadBytes + 16;  // behind it, with the heads
+constexpr size_t kHeadsShared =
+    size_t(kGroup + 2) * kHeadBytes + 16;  // q, k, v heads and a barrier
 static_assert(kShared >= size_t(kWarps) * kGroup * (kSumStride * sizeof(float) + sizeof(float2)));
 
 template <class T>
@@ -51,7 +54,7 @@ struct ManyArgs {
   float scale;  // with log2 e
 };
 
-// What split_heads is told.
+// Arguments of the fused split_heads.
 template <class T>
 struct NewHeads {
   const T* qkv;
@@ -67,15 +70,15 @@ struct NewHeads {
   }
 };
 
-// One warp's running softmax of heads 2 c and 2 c + 1; sums[m]: of those heads, columns 16 m + r
-// (0, 1) and 16 m + r + 8 (2, 3). total: of the lane's keys alone.
+// A warp's online softmax of heads 2 c and 2 c + 1; sums[m]: of those heads, columns 16 m + r (0,
+// 1) and 16 m + r + 8 (2, 3). row_sum: of this lane's keys alone.
 struct OnlineSoftmax {
   float sums[D / 16][4] = {};
   float row_max[2] = {-INFINITY, -INFINITY}, row_sum[2] = {0, 0};
 };
 
-// Asks for `count` (at most 16) rows of keys or values, each by half a warp; the others become
-// zero.
+// Starts copying `count` (at most 16) rows of keys or values, two rows a warp at a time; the others
+// become zero.
 template <class T>
 __device__ __forceinline__ void load_rows_async(uint32_t tile, const T* from, int64_t stride,
                                                 int count) {
@@ -115,7 +118,7 @@ __device__ __forceinline__ void attend(OnlineSoftmax& run, const uint32_t (&q)[D
     run.row_sum[h] = fmaf(run.row_sum[h], factor[h], p[h] + p[2 + h]);
     run.row_max[h] = row_max;
   }
-  // From (key, heads) to (head, keys).
+  // P from D layout (key, heads) to B layout (head, keys).
   const uint32_t low = movmatrix_transpose(pack_pair<T>(p[0], p[1]));
   const uint32_t high = movmatrix_transpose(pack_pair<T>(p[2], p[3]));
 #pragma unroll
@@ -150,7 +153,7 @@ __device__ __forceinline__ Sequence find_sequence(const Sequences& s, int64_t to
   return found;
 }
 
-// A head as split_heads makes it, in place in shared memory, and in the cache.
+// One head as split_heads makes it, in place in shared memory, and in the cache.
 template <class T>
 __device__ __forceinline__ void norm_and_rotate_head(T* head, const HeadFactors& f, bool norm,
                                                      float eps, T* cached) {
@@ -174,7 +177,7 @@ struct BlockHeads {
   __device__ __forceinline__ uint32_t full_barrier() const {
     return shared_address(memory + (kGroup + 2) * kHeadBytes);
   }
-  // One thread's.
+  // Bulk copies, issued by one thread.
   __device__ __forceinline__ void load_async(const NewHeads<T>& n, int64_t token,
                                              int kv_head) const {
     const T* const row = n.qkv + token * n.qkv_stride;
@@ -241,7 +244,7 @@ __global__ void __launch_bounds__(kThreads, 2) attention_many_kernel(ManyArgs<T>
     for (int i = 0; i < kStages; ++i)
       load_async(stages + uint32_t(i * kStageBytes), kKeys * warp + i * kStep);
   };
-  // Queries before keys, or by bulk copies: loads are answered in order.
+  // Query loads before those of keys, or as bulk copies: loads return in order.
   uint32_t q[D / 16][2];
   const BlockHeads<T> own{memory + kShared, a.group};
   const auto load_query_fragments = [&](const T* queries) {
@@ -257,14 +260,14 @@ __global__ void __launch_bounds__(kThreads, 2) attention_many_kernel(ManyArgs<T>
       mbarrier_init(own.full_barrier(), 1);
       mbarrier_init_fence();
     }
-    // All of this was there before the projection.
+    // None of this is written by the projection: may be read before pdl_wait.
     const AnyFloats table = n.table_of(token);
     const HeadFactors for_queries(n.q_norm, table), for_key(n.k_norm, table);
     const int64_t slot = n.slots[token];
     load_first_stages();
     pdl_enter();
     if (threadIdx.x == 0) own.load_async(n, token, kv_head);
-    __syncthreads();  // the barrier is there
+    __syncthreads();  // the barrier is initialised
     own.norm_and_rotate(n, for_queries, for_key, slot * a.k.stride + kv_head * D,
                         slot * a.v.stride + kv_head * D);
     __syncthreads();
@@ -285,7 +288,7 @@ __global__ void __launch_bounds__(kThreads, 2) attention_many_kernel(ManyArgs<T>
     load_async(stage, key + kStages * kStep);
     stage = stage + kStageBytes == stages + kStages * kStageBytes ? stages : stage + kStageBytes;
   }
-  // What is still on its way are the empty groups behind the end.
+  // Only empty cp.async groups are left in flight.
   __syncthreads();  // the memory of keys and values becomes that of the sums
   float* const sums = reinterpret_cast<float*>(memory);  // [kWarps][kGroup][kSumStride]
   float2* const stats = reinterpret_cast<float2*>(sums + kWarps * kGroup * kSumStride);

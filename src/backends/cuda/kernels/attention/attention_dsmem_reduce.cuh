@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Sums of attention blocks of a cluster, added in the order of the blocks by way of each other's
-// shared memory; each block writes its part of the columns.
+// Reduction of dk and dv over the blocks of a cluster through distributed shared memory, in the
+// order of the blocks (deterministic); each block writes its part of the columns.
 #pragma once
 #include "backends/cuda/device/cluster.cuh"
 #include "backends/cuda/kernels/attention/attention_warpgroups.cuh"
@@ -9,8 +9,8 @@ namespace nibble::cuda {
 
 #if defined(NIBBLE_HAS_WGMMA)
 
-// Two sets of sums (which: 0, 1) of each thread of kConsumers groups that multiply, 64 rows of 128
-// columns a group. The first group of a block is the one that fills.
+// Two accumulators (which: 0 dk, 1 dv) of each consumer thread, 64 rows of 128 columns a warpgroup.
+// The block's first warpgroup is the producer.
 template <int kConsumers>
 struct DsmemReduction {
   static constexpr int kReaders = kConsumers * kWarpgroupThreads, kQuads = kWidth / 8;
@@ -28,7 +28,8 @@ struct DsmemReduction {
                   __float_as_uint(v[3]));
     }
   }
-  // Quads [first, first + kCount) of the lane's rows: `to` is its first row, and 8 further.
+  // Reduces quads (groups of 8 columns) [first, first + kCount) of the lane's two rows; `to` is the
+  // first of them, the other is 8 further.
   template <int kClusterBlocks, int kCount>
   __device__ __forceinline__ void reduce_and_write(int which, int first, float scale, bf16* to,
                                                    int64_t stride, int rows) const {

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Attention for many queries a sequence: tiles of 128 or 64 queries of one head against tiles of 64
-// keys, with a running softmax in fp32 and both products on the tensor cores. Weights are rounded
-// to the activations' type for the second product; their sum is taken before that. Tiles that no
-// query sees are never read. Within a tile, values of keys a query may not see are multiplied by
-// zero: a NaN among them shows in the tile's earlier queries.
+// FlashAttention-2 forward on mma.sync: many queries a sequence (prefill, training) in bf16 or f16,
+// cache of that type or f8_e4m3, heads of 64 or 128. Chosen after attention_wgmma.cu.
+//
+// Grid (query heads, tiles of 128 or 64 queries), four warps; key and value tiles of 64,
+// double-buffered by cp.async; online softmax in fp32. P is rounded to the activations' type for
+// the second product; its row sum is taken before that. Tiles that no query sees are never read.
+// Within a tile, values of masked keys are multiplied by zero: a NaN among them shows in the tile's
+// earlier queries.
 #include <cmath>
 
 #include "backends/cuda/device/dependent_launch.cuh"
@@ -16,8 +19,8 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kKeys = 64;
-// A warp takes kMTiles times 16 queries: two where there is enough to do, because every fragment of
-// keys and values then serves twice; one where the multiprocessors would be idle otherwise.
+// A warp takes kMTiles m16 tiles of queries: two where there is enough work, because every key and
+// value fragment then serves twice; one where SMs would be idle otherwise.
 template <int kMTiles>
 constexpr int kQueries = kThreads / 32 * kMTiles * 16;
 template <int kMTiles, int D>
@@ -34,7 +37,7 @@ struct FlashArgs {
   float scale;  // with log2 e
 };
 
-// scores = q . k^T for a warp's queries from `row` on.
+// scores = q k^T for a warp's queries.
 template <class T, int kMTiles, int D>
 __device__ __forceinline__ void score(float (&scores)[kMTiles][kKeys / 8][4],
                                       const SharedTile<D>& q, const SharedTile<D>& k) {
@@ -73,7 +76,7 @@ __global__ void __launch_bounds__(kThreads, 2) flash_kernel(FlashArgs<T, K> a) {
   const Tile tile = find_tile(a.sequences, kRows, int(blockIdx.y));
   if (tile.sequence < 0) return;
   const Sequence s = a.sequences.p[tile.sequence];
-  // Late queries see the most keys and go first.
+  // Long rows first: late queries see the most keys.
   const int first = (tile.tiles - 1 - tile.tile) * kRows, count = min(kRows, s.q_len - first);
   const int head = int(blockIdx.x), kv_head = head / a.group;
   const int before = s.kv_len - s.q_len + 1;  // keys that query 0 sees
@@ -98,8 +101,8 @@ __global__ void __launch_bounds__(kThreads, 2) flash_kernel(FlashArgs<T, K> a) {
   fetch_tile<T, T, D, kThreads, kRows>(q_tile, q, a.q.stride, count);
   fetch(0);
 
-  // Row i of the warp sees min(all_see + i, any_sees) keys; rows that are not there see what the
-  // last one sees.
+  // Causal mask: row i of the warp sees min(all_see + i, any_sees) keys; rows behind the end see
+  // what the last one sees.
   const int row = warp * kMTiles * 16;
   const SharedTile<D> q_rows = q_tile.from_row(row);
   const int all_see = before + first + min(row, count - 1);
@@ -226,7 +229,7 @@ void flash(const Context& c, const AttentionCall& call) {
 
 template <class T, class K, int D>
 void flash(const Context& c, const AttentionCall& call) {
-  // Two blocks fit on a multiprocessor.
+  // Two blocks are resident per SM.
   const int64_t tiles = tile_limit(call.tokens(), call.sequences.dim(0), kQueries<2>);
   if (tiles * call.q_heads() >= 2 * c.sm_count) {
     flash<T, K, 2, D>(c, call);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Tensor-core products of 16-bit tiles in shared memory: mma.sync m16n8k16 with its fragments,
-// copies that run behind the arithmetic, and a layout of tiles without bank conflicts.
+// Building blocks of attention with mma.sync m16n8k16: fragments, cp.async, swizzled tiles in
+// shared memory, the combine of warps.
 //
 // Fragments, for lane = 4 r + c: A holds rows r, r + 8, columns 2c, 2c + 1 (+ 8); B column r, rows
-// 2c, 2c + 1 (+ 8); the sums rows r, r + 8, columns 2c, 2c + 1. So the sums of one product, packed,
-// are the A of the next.
+// 2c, 2c + 1 (+ 8); D rows r, r + 8, columns 2c, 2c + 1. So the D of one product, packed to 16
+// bits, is the A of the next.
 #pragma once
 #include "backends/cuda/device/shared_memory.cuh"
 #include "backends/cuda/kernels/attention/attention_common.cuh"
@@ -62,8 +62,8 @@ __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint3
   }
 }
 
-// What kWarps warps have of one head and column after their keys, brought together in order: stats
-// (largest score, sum of weights) and sums lie `heads` entries apart, sums of `stride` elements.
+// Combines the online softmax of kWarps warps for one head and column, in order: stats (row
+// maximum, row sum) and sums lie `heads` entries apart, sums of `stride` elements.
 struct CombinedWarps {
   float row_max, row_sum, sum;
 };
@@ -83,7 +83,7 @@ __device__ __forceinline__ CombinedWarps combine_warps(const float2* stats, cons
   return all;
 }
 
-// Over the lanes of equal c, which hold different keys.
+// Reduction over the lanes of equal c, which hold different keys.
 template <class Op>
 __device__ __forceinline__ float across_keys(float v) {
 #pragma unroll
@@ -91,7 +91,7 @@ __device__ __forceinline__ float across_keys(float v) {
   return v;
 }
 
-// 16 bytes from global memory, or zeros, without waiting for them.
+// cp.async of 16 bytes, or zeros.
 __device__ __forceinline__ void cp_async16(uint32_t to, const void* from, bool wanted) {
   const int bytes = wanted ? 16 : 0;
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
@@ -106,10 +106,10 @@ __device__ __forceinline__ void cp_async_wait_all() {
   asm volatile("cp.async.commit_group;\ncp.async.wait_group 0;" ::: "memory");
 }
 
-// A tile [rows][D] of 16-bit elements in shared memory, aligned to 256 bytes; the 16-byte chunks of
-// a row are permuted by the row's number, so that the eight rows ldmatrix reads at once lie in
+// A tile [rows][D] of 16-bit elements in shared memory, aligned to 256 bytes, XOR-swizzled: 16-byte
+// chunks of a row are permuted by the row's number, so that the eight rows of an ldmatrix lie in
 // different banks. Rows and steps given to the loads are constants, rows multiples of 16: an
-// address is then one exclusive or away from the lane's first.
+// address is then one XOR away from the lane's first.
 template <int D>
 struct SharedTile {
   static constexpr int kChunks = D / 8;
@@ -154,8 +154,8 @@ __device__ __forceinline__ uint32_t widen_pair(uint32_t two) {
   }
 }
 
-// Starts copying kRows rows of a tile; rows from `limit` on become zero and are not read. Cached
-// e4m3 is widened on the way, and then it is there on return.
+// Starts cp.async of kRows rows of a tile; rows from `limit` on become zero and are not read. An
+// f8_e4m3 cache is widened by the threads, synchronously.
 template <class T, class K, int D, int kThreads, int kRows>
 __device__ __forceinline__ void fetch_tile(const SharedTile<D>& tile, const K* from, int64_t stride,
                                            int limit) {
@@ -188,9 +188,9 @@ __device__ __forceinline__ void fetch_tile(const SharedTile<D>& tile, const K* f
   }
 }
 
-// Sums of 16 rows (a warp's own) as rows of T in `tile`, from `row` on, then to global memory in
-// chunks of 16 bytes; only the first `limit` rows exist there. The warp must be done with what the
-// tile held.
+// Epilogue of one warp: 16 rows of sums as T by way of `tile` (from `row` on) to global memory, in
+// 16-byte chunks; only the first `limit` rows exist there. The warp must be done reading its rows
+// of the tile.
 template <class T, int D>
 __device__ __forceinline__ void store_rows(const SharedTile<D>& tile, int row,
                                            const float (&sums)[D / 8][4], float low, float high,

@@ -1,42 +1,44 @@
 // SPDX-License-Identifier: MIT
-// How attention_wgmma.cu shares out its work: units of 128 queries of one head, which blocks claim
-// one after the other from a list of all sequences and heads. Results do not depend on who claims
-// what.
+// The tile scheduler of attention_wgmma.cu, a persistent kernel: work tiles of 128 queries of one
+// head, over all sequences and heads, claimed dynamically (atomic counter). Results do not depend
+// on who claims what.
 #pragma once
 #include "backends/cuda/kernels/attention/attention_common.cuh"
 
 namespace nibble::cuda {
 
-// Up to 64 neighbouring queries.
+// Up to 64 consecutive queries, for one consumer warpgroup.
 struct QueryBlock {
   static constexpr int kRows = 64, kKeys = 128;
   int row, count;
-  int sees;  // keys that the first one sees
+  int sees;  // keys that the first query sees
   __device__ __forceinline__ int keys() const { return count > 0 ? sees + count - 1 : 0; }
   __device__ __forceinline__ int tiles() const { return (keys() + kKeys - 1) / kKeys; }
 };
 
-// Two parts of a sequence, for the two groups of a block.
+// A work tile: a query block for each of the two consumer warpgroups, of the same sequence and
+// head.
 struct WorkTile {
   QueryBlock blocks[2];
-  int head, tiles;     // of 128 keys
-  int kv_begin, keys;  // only where it was found
+  int head, tiles;     // key tiles of 128
+  int kv_begin, keys;  // known to the producer only
 };
 
-// From the longest of a sequence to the shortest, so that the last ones to be claimed are short.
+// Work tiles in order of length within a sequence (longest first), so that the last ones claimed
+// are short.
 struct TileScheduler {
   Sequences sequences;
   int heads;
-  // The parts of a unit are the first and the last that are left of a sequence instead of
-  // neighbours: where every block has one unit at most, all have about as much to do.
+  // Pair the first and the last remaining query block of a sequence instead of neighbours: when
+  // every thread block has one work tile at most, this balances the causal mask.
   bool balanced;
-  unsigned* counters;  // 0 between launches: claims, and blocks that have ended
+  unsigned* counters;  // zero between launches: claims, finished blocks
 
-  // For whole warps; false: there are no more.
+  // Decodes work tile `index`, for whole warps; false: there are no more.
   __device__ __forceinline__ bool find(int index, WorkTile& u) const {
     constexpr int kRows = QueryBlock::kRows;
     const int lane = int(threadIdx.x) % 32;
-    int at = index / heads;  // of the units of a head
+    int at = index / heads;  // number within a head
     u.head = index - at * heads;
     for (int first = 0; first < sequences.count; first += 32) {
       Sequence s = {};
@@ -71,15 +73,15 @@ struct TileScheduler {
     return false;
   }
 
-  // By one thread of a block, whose first unit is that of its number: the next one, and that there
-  // are no more. The last block leaves the counters as they were.
+  // By one thread of a block (whose first work tile is blockIdx.x): claims the next; ends, where
+  // the last block resets the counters.
   __device__ __forceinline__ int claim() const { return int(gridDim.x + atomicAdd(counters, 1u)); }
   __device__ __forceinline__ void finish_block() const {
     if (atomicAdd(counters + 1, 1u) + 1 == gridDim.x) counters[0] = counters[1] = 0;
   }
 };
 
-// In shared memory: what the group that finds a unit tells the others, two at a time.
+// The work tile in shared memory, written by the producer for the consumers, double-buffered.
 struct WorkTileMailbox {
   int words[2][8];
   __device__ __forceinline__ void put(int k, const WorkTile& u) {
@@ -90,9 +92,9 @@ struct WorkTileMailbox {
     }
     w[6] = u.head, w[7] = u.tiles;
   }
-  // tiles 0: there are no more.
+  // tiles == 0: no more work.
   __device__ __forceinline__ WorkTile get(int k) const {
-    // By shuffles, so that branches around products are seen to be a warp's.
+    // Broadcast by shuffle, so that the compiler sees branches around wgmma as warp-uniform.
     const int word = words[k % 2][threadIdx.x % 8];
     const auto get = [&](int i) { return __shfl_sync(0xffffffffu, word, i); };
     return {{{get(0), get(1), get(2)}, {get(3), get(4), get(5)}}, get(6), get(7), 0, 0};

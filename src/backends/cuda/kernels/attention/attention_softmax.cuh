@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What attention_wgmma.cu does with the 64 queries of a group of four warps in registers. Lane
-// (r, c) of a warp has rows 16 warp + r and 8 further of products: columns 8 n + 2 c and the next.
+// Register work of a consumer warpgroup of attention_wgmma.cu on its 64 queries: online softmax,
+// causal mask, query fragments, epilogue. Accumulator layout of wgmma: lane (r, c) of a warp has
+// rows 16 warp + r and 8 further, columns 8 n + 2 c and 8 n + 2 c + 1.
 #pragma once
 #include "backends/cuda/kernels/attention/attention_scheduler.cuh"
 #include "backends/cuda/kernels/attention/attention_warpgroups.cuh"
@@ -9,12 +10,12 @@ namespace nibble::cuda {
 
 #if defined(NIBBLE_HAS_WGMMA)
 
-// Their running softmax and sums.
+// Output accumulator, row maxima and row sums of the lane's two rows.
 struct SoftmaxTile {
   float sums[64], row_max[2], row_sum[2];
 };
 
-// Scores become weights of the next product; returns the factors of the sums so far.
+// Scores to P in place; factor: the rescaling of the accumulator.
 __device__ __forceinline__ void online_softmax(float (&p)[64], SoftmaxTile& rows, float scale,
                                                float (&factor)[2]) {
 #pragma unroll
@@ -57,7 +58,7 @@ __device__ __forceinline__ void mask(float (&p)[64], const QueryBlock& block, in
   }
 }
 
-// The group's queries as the left operand of products.
+// The queries as A fragments in registers (wgmma RS form).
 struct QueryFragments {
   uint32_t words[kWidth / 16][4];
 };
@@ -75,8 +76,8 @@ __device__ __forceinline__ void load_query_fragments(QueryFragments& queries,
   }
 }
 
-// The group's rows, straight to their places: four lanes exchange what they have of four chunks of
-// 16 bytes, so that each has one.
+// Epilogue straight from registers: the four lanes of a quad transpose four 16-byte chunks by
+// shuffles, so that each stores one.
 __device__ __forceinline__ void write(Heads<bf16> out, LseView lse, const SoftmaxTile& rows,
                                       const QueryBlock& block, int head, int warp) {
   const int lane = int(threadIdx.x) % 32, r = lane / 4, c = lane % 4;

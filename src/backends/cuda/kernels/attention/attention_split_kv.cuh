@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Attention for few queries a sequence and long caches: the work of one share of the keys. A team
-// of four warps takes one token, one key head with all its query heads (so keys and values are read
-// once) and a share of the keys; the team that is done last merges the shares in order. The number
-// of shares comes from tensor shapes, their size from the lengths in device memory.
+// Split-KV attention (Flash-Decoding) for few queries and long caches: the work of one split. A
+// warpgroup takes one token, one key head with all its query heads (GQA: keys and values are read
+// once) and one range of keys; splits are combined in order. Used by attention_decode.cu and
+// decode/token_attention.cuh, with the same bits. The number of splits comes from tensor shapes (so
+// that launches can be recorded), their length from the sequence lengths in device memory.
 //
-// Keys, and then the columns of the values, are the rows of A; the query heads, at most eight, are
-// the columns of B. Fragments come from global memory in pieces of 16 bytes: a product does not
-// care in which order it takes the columns, so a lane's share of them is what lies together. They
-// wait in shared memory, where each lane reads only what it has asked for itself. Lane = 4 r + c.
+// mma.m16n8k16 roles: keys, then columns of the values, are M; the query heads, at most eight, are
+// N. Fragments are loaded from global memory in 16-byte pieces: a dot product does not care about
+// the order of its columns, so a lane takes those that lie together (LaneLayout). cp.async stages
+// in shared memory are private to a lane, which reads only what it has copied: no barrier. Lane = 4
+// r + c.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -17,12 +19,12 @@
 
 namespace nibble::cuda::split_kv {
 
-constexpr int kWarps = 4;  // of a team
+constexpr int kWarps = 4;  // one warpgroup
 constexpr int kThreads = 32 * kWarps;
-constexpr int kKeys = 16;       // a warp takes at a time
-constexpr int kStages = 3;      // of such keys on their way, in a block of its own
+constexpr int kKeys = 16;       // of a warp's stage
+constexpr int kStages = 3;      // per warp, in attention_decode.cu
 constexpr int kGroup = 8;       // query heads a key head, at most
-constexpr int kMaxSplits = 64;  // two a lane in the merge
+constexpr int kMaxSplits = 64;  // two a lane in the combine
 
 template <class T, class K>
 struct DecodeArgs {
@@ -32,13 +34,13 @@ struct DecodeArgs {
   Heads<const K> k, v;
   Sequences sequences;
   float* sums;     // [tokens, Hkv, splits, group, D]
-  float2* stats;   // [tokens, Hkv, splits, group]: largest score, sum of weights
-  unsigned* done;  // [tokens, Hkv]: shares that have been written; zero before and after
+  float2* stats;   // [tokens, Hkv, splits, group]: row maximum, row sum
+  unsigned* done;  // [tokens, Hkv]: splits written; zero between launches
   int kv_heads, group, splits;
   float scale;  // with log2 e
 };
 
-// Keys of one share; all but the last are full.
+// Keys of a split, a multiple of the step; only the last split is shorter.
 __device__ __forceinline__ int keys_per_split(int visible, int splits) {
   constexpr int kStep = kKeys * kWarps;
   return ((visible + splits - 1) / splits + kStep - 1) / kStep * kStep;
@@ -49,7 +51,8 @@ struct alignas(kBytes) AlignedWords {
   uint32_t w[kBytes / 4];
 };
 
-// How a row of D elements of K is dealt out to `kLanes` lanes: pieces of E elements.
+// How a row of D elements of K is divided among `kLanes` lanes: pieces of kElements consecutive
+// elements.
 template <class K, int D, int kLanes>
 struct LaneLayout {
   static constexpr int kFit = 16 / int(sizeof(K));
@@ -59,7 +62,7 @@ struct LaneLayout {
   using Piece = AlignedWords<kBytes>;
 };
 
-// A row of keys (or a column of queries), all D elements, from this lane's share of it.
+// The mma fragments of a key row (or query column) from this lane's pieces.
 template <class T, class K, int D>
 __device__ __forceinline__ void column_fragments(uint32_t (&f)[D / 16][2],
                                                  const typename LaneLayout<K, D, 4>::Piece* raw) {
@@ -78,15 +81,15 @@ __device__ __forceinline__ void column_fragments(uint32_t (&f)[D / 16][2],
   }
 }
 
-// One warp's running softmax of heads 2 c and 2 c + 1. sums[m]: of those heads, elements m (0, 1)
-// and m + D / 16 (2, 3) of the lane's share of a value row.
+// A warp's online softmax of heads 2 c and 2 c + 1. sums[m]: of those heads, elements m (0, 1) and
+// m + D / 16 (2, 3) of this lane's pieces of a value row.
 template <int D>
 struct OnlineSoftmax {
   float sums[D / 16][4] = {};
   float row_max[2] = {-INFINITY, -INFINITY}, row_sum[2] = {0, 0};
 };
 
-// What a warp holds of 16 keys and values: pieces of lane 0, of lane 1, ...
+// A stage: 16 keys and values of a warp; piece by piece, lane 0, lane 1, ...
 template <class K, int D>
 struct Stage {
   using KL = LaneLayout<K, D, 4>;
@@ -113,7 +116,7 @@ __device__ __forceinline__ void copy_piece(std::byte* to, const void* from, bool
   }
 }
 
-// Asks for keys and values. Those that are not there become zero, and nothing is read.
+// cp.async of a stage; keys behind `count` become zero and are not read.
 template <class T, class K, int D>
 __device__ __forceinline__ void load_kv_async(std::byte* stage, const DecodeArgs<T, K>& a,
                                               int64_t slot, int kv_head, int count) {
@@ -145,7 +148,8 @@ __device__ __forceinline__ void load_kv_async(std::byte* stage, const DecodeArgs
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-// Puts one key and its value, which came after the request, into a stage of 16 as number `index`.
+// Overwrites entry `index` of a stage with a key and value that were computed after the copy was
+// issued.
 template <class K, int D>
 __device__ __forceinline__ void insert_key(std::byte* stage, int index, const K* key,
                                            const K* value) {
@@ -173,7 +177,7 @@ __device__ __forceinline__ void insert_key(std::byte* stage, int index, const K*
   }
 }
 
-// Element n of this lane's share of a value row, of two neighbouring keys, as a pair.
+// Element n of this lane's pieces of a value row, of two neighbouring keys, as a pair.
 template <class T, class K, int D>
 __device__ __forceinline__ uint32_t value_pair(
     const typename Stage<K, D>::VL::Piece (&values)[4][Stage<K, D>::VL::kPieces], int half, int n) {
@@ -233,7 +237,7 @@ __device__ __forceinline__ void attend(OnlineSoftmax<D>& run, const uint32_t (&q
     run.row_sum[h] = fmaf(run.row_sum[h], factor[h], across_keys<Sum>(low + high));
     run.row_max[h] = row_max;
   }
-  // From (key, heads) to (head, keys).
+  // P from D layout (key, heads) to B layout (head, keys).
   const uint32_t weights[2] = {movmatrix_transpose(pack_pair<T>(scores[0], scores[1])),
                                movmatrix_transpose(pack_pair<T>(scores[2], scores[3]))};
 #pragma unroll
@@ -248,7 +252,8 @@ __device__ __forceinline__ void attend(OnlineSoftmax<D>& run, const uint32_t (&q
   }
 }
 
-// The shares of one head of a token, by one warp; they may come from other blocks.
+// Combines the splits of one head of a token in order, by one warp; they may come from other
+// blocks.
 template <class T, class K, int D>
 __device__ __forceinline__ void combine_splits(const DecodeArgs<T, K>& a, int64_t token,
                                                int kv_head, int64_t first_partial, int g,
@@ -287,7 +292,7 @@ __device__ __forceinline__ void combine_splits(const DecodeArgs<T, K>& a, int64_
   if (lane == 0) a.lse.set(token, head, (row_max + log2f(row_sum)) * kLn2);
 }
 
-// Between the sums of two heads, so that the lanes' banks differ.
+// Row pitch of the sums, padded against bank conflicts.
 template <int D>
 constexpr int kSumStride = D + 1;
 
@@ -297,7 +302,7 @@ constexpr size_t shared_bytes() {
                   size_t(kWarps) * kGroup * (kSumStride<D> * sizeof(float) + sizeof(float2)) + 16);
 }
 
-// One share: keys begin .. end of those the token sees.
+// One split: keys begin .. end of those the token sees.
 struct KvSplit {
   int64_t token;
   int kv_head, split, active_splits;
@@ -316,7 +321,8 @@ struct KvSplit {
 
 constexpr int kStep = kKeys * kWarps;
 
-// A block that is one team. In a larger block a team has its own number and barrier.
+// The warpgroup of a block that has no other. In a larger block it has its own thread number and
+// named barrier.
 struct WholeBlock {
   __device__ __forceinline__ int thread() const { return int(threadIdx.x); }
   __device__ __forceinline__ void sync() const { __syncthreads(); }
@@ -328,7 +334,7 @@ __device__ __forceinline__ void load_split_keys_async(const DecodeArgs<T, K>& a,
   load_kv_async<T, K, D>(stage, a, s.kv_begin + key, s.kv_head, min(kKeys, s.end - key));
 }
 
-// Asks for the first keys of a share: kDepth times 16 a warp.
+// Prologue: fills kDepth stages a warp.
 template <class T, class K, int D, int kDepth, class Warpgroup>
 __device__ __forceinline__ void prefetch_split(const DecodeArgs<T, K>& a, const KvSplit& s,
                                                const Warpgroup& warpgroup, std::byte* memory) {
@@ -341,11 +347,11 @@ __device__ __forceinline__ void prefetch_split(const DecodeArgs<T, K>& a, const 
   }
 }
 
-// The rest of it. queries: the key head's. fresh(stage, key) is called before keys key .. key +
-// kKeys are used, by the lanes that hold them. give(head, column, sum, largest, total) gets the
-// share's weighted sum of a column of the values, its largest score and its sum of weights; the
-// threads of a warp get neighbouring columns of one head. Returns behind a barrier of the team
-// after which give() has been called by all.
+// Mainloop and combine of the warps. queries: those of the key head. patch(stage, key) is called
+// before keys key .. key + kKeys are used, by the lanes that hold them. emit(head, column, sum,
+// row_max, row_sum) gets the unnormalised output of a column and the split's softmax statistics;
+// the threads of a warp get neighbouring columns of one head. Ends with a barrier of the warpgroup
+// behind all emit().
 template <class T, class K, int D, int kDepth, class Warpgroup, class Patch, class Emit>
 __device__ __forceinline__ void attend_split(const DecodeArgs<T, K>& a, const KvSplit& s,
                                              const Warpgroup& warpgroup, std::byte* memory,
@@ -357,7 +363,7 @@ __device__ __forceinline__ void attend_split(const DecodeArgs<T, K>& a, const Kv
   std::byte* const stages = memory + warp * kDepth * S::kBytes;
   uint32_t q[D / 16][2];
   {
-    // The columns in the order in which the keys come.
+    // Query columns in the order of LaneLayout.
     using KL = LaneLayout<K, D, 4>;
     const T* p = queries + r * D + c * KL::kElements;
 #pragma unroll
@@ -379,7 +385,7 @@ __device__ __forceinline__ void attend_split(const DecodeArgs<T, K>& a, const Kv
     load_split_keys_async<T, K, D>(a, s, stages + stage * S::kBytes, key + kDepth * kStep);
     stage = stage + 1 == kDepth ? 0 : stage + 1;
   }
-  // What is still on its way are the empty groups behind the end.
+  // Only empty cp.async groups are left in flight.
   warpgroup.sync();  // the memory of keys and values becomes that of the sums
   float* const sums = reinterpret_cast<float*>(memory);  // [kWarps][kGroup][D]
   float2* const stats = reinterpret_cast<float2*>(sums + kWarps * kGroup * kSumStride<D>);
@@ -393,7 +399,7 @@ __device__ __forceinline__ void attend_split(const DecodeArgs<T, K>& a, const Kv
   for (int m = 0; m < D / 16; ++m) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      // Element n of the lane's share: see `request`.
+      // The column of element n of this lane's pieces (load_kv_async).
       const int n = m + i / 2 * (D / 16), head = 2 * c + i % 2;
       const int column = (n / VL::kElements * 8 + r) * VL::kElements + n % VL::kElements;
       sums[(warp * kGroup + head) * kSumStride<D> + column] = run.sums[m][i];
@@ -409,17 +415,17 @@ __device__ __forceinline__ void attend_split(const DecodeArgs<T, K>& a, const Kv
   warpgroup.sync();
 }
 
-// Teams that fit on a multiprocessor; a second round of them would be mostly empty.
+// Resident blocks per SM; a second wave would be mostly empty.
 template <class K, int D>
 constexpr int kBlocksPerSm = shared_bytes<K, D>() > (64 << 10) ? 2 : 3;
 
-// Into how many shares the keys of one key head are cut, at most.
+// The most splits of a key head: one wave of blocks.
 template <class K, int D>
 int splits_for(int sm_count, int64_t key_heads) {
   return int(std::clamp<int64_t>(kBlocksPerSm<K, D> * sm_count / key_heads, 1, kMaxSplits));
 }
 
-// Where there are several shares, three teams a multiprocessor of group * (D + 2) floats.
+// With several splits: three blocks an SM, group * (D + 2) floats each.
 static_assert(size_t(3) * 1024 * kGroup * 130 * sizeof(float) < Context::kScratchBytes);
 static_assert(size_t(3) * 1024 / 2 <= Context::kOpCounters);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// How the copies of device/tma.cuh see queries, keys and values: [rows, heads, 128] of
-// bf16, taken in boxes of `box_rows` rows by 64 columns of one head, which come to lie as one half
-// of a WgmmaTile (device/wgmma_tiles.cuh).
+// TMA descriptors (CUtensorMap) of queries, keys and values: [rows, heads, 128] bf16, in boxes of
+// `box_rows` rows by 64 columns of one head, 128-byte swizzle: one half of a WgmmaTile
+// (device/wgmma_tiles.cuh).
 #pragma once
 #include <cuda.h>
 
@@ -10,7 +10,7 @@
 
 namespace nibble::cuda {
 
-// The driver's function; null: an older driver.
+// cuTensorMapEncodeTiled; null with an older driver.
 inline auto tensor_map_encoder() {
   using Encode =
       CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,
@@ -26,7 +26,7 @@ inline auto tensor_map_encoder() {
   return encode;
 }
 
-// False: there is no such map (heads_aligned must hold, too).
+// False: no such map can be made (heads_aligned must hold, too).
 inline bool map_heads(CUtensorMap& map, const Tensor& t, unsigned box_rows) {
   const auto encode = tensor_map_encoder();
   const cuuint64_t sizes[3] = {cuuint64_t(t.dim(2)), cuuint64_t(t.dim(1)), cuuint64_t(t.dim(0))};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the attention kernels with warpgroup products share: one group of four warps fills tiles,
-// the others multiply.
+// What the warp-specialised attention kernels (wgmma) share: one producer warpgroup, the others are
+// consumers; full and empty barriers; tile loads and the epilogue.
 #pragma once
 #include "backends/cuda/device/wgmma_tiles.cuh"
 #include "backends/cuda/kernels/attention/attention_mma.cuh"
@@ -9,19 +9,19 @@ namespace nibble::cuda {
 
 constexpr int kWarpgroupThreads = 128, kWidth = 128;
 
-// A thread's place: group -1 fills, the others multiply. Lane = 4 r + c of warp `warp` of its
-// group.
+// Role of a thread: warpgroup -1 is the producer, 0 .. are consumers. Lane = 4 r + c of warp `warp`
+// of its warpgroup.
 struct WarpgroupRole {
   int group, warp, r, c;
   __device__ __forceinline__ WarpgroupRole() {
-    // By a shuffle, so that branches around the products are seen to be a warp's, not a lane's.
+    // Broadcast by shuffle, so that the compiler sees branches around wgmma as warp-uniform.
     const int all_warps = __shfl_sync(0xffffffffu, int(threadIdx.x) / 32, 0);
     group = all_warps / 4 - 1, warp = all_warps % 4;
     r = int(threadIdx.x) % 32 / 4, c = int(threadIdx.x) % 4;
   }
 };
 
-// Of the stage of tile t: it is there; all have read it.
+// mbarriers of the stage of tile t: filled by the producer, released by all consumers.
 template <int kStages>
 struct PipelineBarriers {
   uint32_t first;
@@ -33,8 +33,7 @@ struct PipelineBarriers {
   }
 };
 
-// A group of four warps copies rows of 128 elements, which are there when its copies are done;
-// those from `limit` on become zero.
+// cp.async of rows of 128 elements by one warpgroup; rows from `limit` on become zero.
 template <int kTileRows>
 __device__ __forceinline__ void load_rows_async(const WgmmaTile<kTileRows>& tile, const bf16* from,
                                                 int64_t stride, int limit) {
@@ -47,13 +46,13 @@ __device__ __forceinline__ void load_rows_async(const WgmmaTile<kTileRows>& tile
   for (int i = 0; i < kTileRows; i += kTogether) {
     cp_async16(to + uint32_t(i) * 128, row, first + i < limit);
     row += kTogether * stride;
-    asm volatile("" : "+l"(row));  // not all addresses at once: the group has few registers
+    asm volatile("" : "+l"(row));  // not all addresses at once: the producer has few registers
   }
 }
 
-// A group's 64 rows of sums, from `row` of the tile on, by way of their place in the tile, which
-// the group alone has read: lane (r, c) of warp w has rows 16 w + r (times `low`) and 8 further
-// (`high`). Only the first `limit` rows exist. group: of those that multiply.
+// Epilogue of a consumer warpgroup: its 64 rows of sums, by way of its rows of the tile (from `row`
+// on), which no other warpgroup reads. Lane (r, c) of warp w has rows 16 w + r (times `low`) and 8
+// further (`high`). Only the first `limit` rows exist.
 template <int kTileRows>
 __device__ __forceinline__ void store_tile_rows(const WgmmaTile<kTileRows>& tile, int row,
                                                 const float (&sums)[64], float low, float high,

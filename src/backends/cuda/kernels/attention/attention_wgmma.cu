@@ -1,27 +1,30 @@
 // SPDX-License-Identifier: MIT
-// Attention for many queries a sequence with the warpgroup products of compute capability 9.0:
-// bf16, heads of 128. A block takes units of 128 queries of one head; one thread asks for tiles of
-// 128 keys and values (TMA), two groups of 64 queries each multiply. The scores of one tile become
-// weights (maxima, exponentials) while the values of the one before are multiplied.
+// FlashAttention-3 style forward with wgmma and TMA: many queries a sequence, compute capability
+// 9.0, bf16, heads of 128. Chosen for prefill and training after the two decode kernels have
+// declined.
+//
+// Persistent, warp-specialised: grid min(work tiles, SMs); a work tile is 128 queries of one head
+// (attention_scheduler.cuh). A producer warpgroup, of which one thread issues the TMA loads of
+// 128-key tiles into three stages (ragged last tiles by cp.async of all its threads); two consumer
+// warpgroups with 64 queries each. Within a warpgroup, the softmax of tile t + 1 overlaps P V of
+// tile t; between them, ping-pong named barriers order the wgmmas so that one's softmax runs beside
+// the other's products. The next work tile's loads are in flight while this one ends; queries are
+// held in registers, which frees their shared memory for the next ones.
 //
 // The arithmetic is that of attention_flash.cu, in tiles of 128 keys instead of 64 (a NaN among
-// values of keys a query may not see shows in the tile's earlier queries).
+// values of masked keys shows in the tile's earlier queries).
 //
-// The two groups' products take turns, so that one's softmax runs beside the other's products.
-// Blocks stay and claim one unit after the other, so that the next unit's tiles are on their way
-// while this one ends; queries are held in registers, which leaves their place to the next ones.
+// On an H200 2048 tokens take 60.6 us (567 TFLOP/s), 8192 870, 8 x 2048 481, 512 tokens 10.1. Not
+// persistent (one work tile a block): 69, 920, 563 and 11.2; with cp.async by a producer warpgroup
+// instead of TMA, whose instructions and L1 traffic stand in the consumers' way, 94, 1,270, 721 and
+// 12.9.
 //
-// On an H200 2048 tokens take 60.6 us (567 TFLOP/s), 8192 870, 8 x 2048 481, 512 tokens 10.1. With
-// a block a unit 69, 920, 563 and 11.2; with tiles copied by a group of warps (cp.async), whose
-// instructions and whose place in L1 stand in the others' way, 94, 1,270, 721 and 12.9.
-//
-// What bounds it: a group's tile is a chain of 2,700 clocks (products issued and waited for 1,200,
-// maxima 300, exponentials 900, the turn 200), in which the tensor cores work 2,048 for both
-// groups. Tried and dropped: the values' product waited for only after the exponentials (63.6; 8192
-// tokens 830), a quarter or a third of the exponentials as polynomials (65), factors of sums only
-// where a maximum moves by more than 8, maxima of both rows first (no gain). An FP8 cache, which
-// has to be widened by the warps that fill, was slower than in attention_flash.cu and is left to
-// it.
+// What bounds it: a tile of a warpgroup is a chain of 2,700 clocks (wgmma issue and wait 1,200,
+// maxima 300, exponentials 900, ping-pong 200), in which the tensor cores work 2,048 for both
+// warpgroups. Tried and dropped: waiting for P V only after the exponentials (63.6; 8192 tokens
+// 830), a quarter or a third of the exponentials as polynomials (65), rescaling only where a
+// maximum moves by more than 8, maxima of both rows first (no gain). An f8_e4m3 cache, which the
+// producer has to widen, was slower than in attention_flash.cu and is left to it.
 #include <cmath>
 
 #include "backends/cuda/device/dependent_launch.cuh"
@@ -36,7 +39,7 @@ namespace {
 
 constexpr int kConsumers = 2, kThreads = (1 + kConsumers) * kWarpgroupThreads;
 constexpr int kRows = QueryBlock::kRows, kQueries = kConsumers * kRows, kKeys = QueryBlock::kKeys;
-// One stage is on its way, and one is given back only when the scores of the next are begun.
+// Three stages: one in flight, and one is released only after the scores of the next were issued.
 constexpr int kStages = 3;
 using QueryTile = WgmmaTile<kQueries>;
 using KeyTile = WgmmaTile<kKeys>;
@@ -54,16 +57,16 @@ struct WgmmaArgs {
 
 #if defined(NIBBLE_HAS_WGMMA)
 
-// What a group of queries needs to know of its place.
+// What a consumer warpgroup knows of its work tile.
 struct ConsumerState {
   QueryBlock block;
-  int tiles, last;   // of the unit; the number of the last one that the group sees
-  int group, stage;  // the number of the unit's first stage
-  bool ping_pong;    // both groups have queries, and about as many tiles
+  int tiles, last;   // of the work tile; the last one that this warpgroup sees
+  int group, stage;  // stage counter of the work tile's first tile
+  bool ping_pong;    // both warpgroups have queries, and about as many tiles
 };
 
-// The groups' products take turns: one multiplies while the other's scores become weights. Both
-// take tiles - 1 turns, whether they see the last tile or not.
+// Ping-pong: one warpgroup issues wgmmas while the other does its softmax. Both take tiles - 1
+// turns, whether they see the last tile or not. Named barriers 3 and 4.
 __device__ __forceinline__ void ping_pong_wait(const ConsumerState& at) {
   if (at.ping_pong) {
     asm volatile("bar.sync %0, %1;" ::"r"(3 + at.group), "n"(kConsumers * kWarpgroupThreads)
@@ -77,7 +80,7 @@ __device__ __forceinline__ void ping_pong_signal(const ConsumerState& at) {
   }
 }
 
-// All tiles for one group of queries.
+// Mainloop of a consumer warpgroup over the key tiles of a work tile.
 template <class Stage>
 __device__ __forceinline__ void attend(SoftmaxTile& rows, const QueryFragments& queries,
                                        const ConsumerState& at, float scale, int warp,
@@ -97,7 +100,7 @@ __device__ __forceinline__ void attend(SoftmaxTile& rows, const QueryFragments& 
 #pragma unroll 1
     for (int t = first; t < at.tiles; ++t) {
       wait_for(t);
-      __syncwarp();  // no lane is a phase behind the one that gives the stage back
+      __syncwarp();  // no lane is a phase behind the one that releases the stage
       release(t);
     }
   };
@@ -129,10 +132,10 @@ __device__ __forceinline__ void attend(SoftmaxTile& rows, const QueryFragments& 
       }
     }
   };
-  const auto signal_after = [&](int t) {  // the second group's last turn is followed by none
+  const auto signal_after = [&](int t) {  // none follows the second warpgroup's last turn
     if (at.group == 0 || t + 2 < at.tiles) ping_pong_signal(at);
   };
-  if (at.group == 1 && at.tiles > 1) ping_pong_signal(at);  // the first group's turn
+  if (at.group == 1 && at.tiles > 1) ping_pong_signal(at);  // the first warpgroup's turn
   float factor[2];
   score(0);
   wgmma_wait<0>();
@@ -153,7 +156,7 @@ __device__ __forceinline__ void attend(SoftmaxTile& rows, const QueryFragments& 
     score(t + 1);
     multiply(t);
     signal_after(t);
-    wgmma_wait<1>();  // the scores are there; the values are multiplied meanwhile
+    wgmma_wait<1>();  // scores are ready; P V still runs
     softmax_tile(t + 1, factor);
     warpgroup_fence_operand(p);
     wgmma_wait<0>();
@@ -204,7 +207,7 @@ __global__ void __launch_bounds__(kThreads, 1) wgmma_kernel(const __grid_constan
   }
   __syncthreads();
 
-  int first_stage = 0;  // of the unit
+  int first_stage = 0;  // of the work tile
   if (group < 0) {
     warpgroup_reg_dealloc<40>();
     const auto wait_empty = [&](int n) {
@@ -251,7 +254,7 @@ __global__ void __launch_bounds__(kThreads, 1) wgmma_kernel(const __grid_constan
       const int last = first_stage + whole, row = whole * kKeys;
       first_stage += u.tiles;
       if (whole == u.tiles) continue;
-      // Keys that nobody sees are zero, whatever lies in their place.
+      // The ragged last tile: keys behind the end are zero, whatever lies in their memory.
       wait_empty(last);
       load_rows_async(stage(last, 0), a.k.at(int64_t(u.kv_begin) + row, kv_head, kWidth),
                       a.k.stride, u.keys - row);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-// QK-norm, rotation and the way into the cache, each on its own; split_heads.cu has them in one.
+// RoPE table, RoPE, QK-norm with RoPE, and the append to the KV cache, as ops of their own;
+// split_heads.cu fuses the last three. One warp per head (at most kHeadWidth wide where
+// normalised), eight warps a block.
 #include <cmath>
 
 #include "backends/cuda/device/dependent_launch.cuh"
@@ -38,7 +40,7 @@ struct HeadArgs {
   float eps, sign;
 };
 
-// A head of 128, with the bits of split_heads.cu; both halves of the warp do the same.
+// A head of 128, with the bits of split_heads.cu; both half-warps do the same.
 template <class T>
 __device__ __forceinline__ void head_of_128(T* out, int64_t index, const T* x, int64_t token,
                                             const HeadArgs& h) {
