@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Products of 16-bit floats by cuBLASLt with fp32 accumulation, and the plans it made for them: its
-// heuristics are asked once a shape, and again for others to try where a shape is used often.
+// GEMMs of 16-bit floats by cuBLASLt with fp32 accumulation, and the cache of its plans: heuristics
+// are asked once a shape, and again for autotuning where a shape is used often.
 #pragma once
 #include <map>
 #include <memory>
@@ -51,12 +51,13 @@ class GemmPlans {
   };
   // DeviceError where cuBLASLt has no kernel.
   Plan& plan_for(const GemmShape& shape, size_t workspace_bytes);
-  // Counts a call of a plan; the trials that choose its kernel, once it is used often.
+  // Counts a call of a plan; the autotuner of its algorithm, once it is used often.
   GemmAutotuner* autotuner_of(Plan& plan, size_t workspace_bytes);
 
  private:
   static constexpr size_t kMost = 1024;  // prompts of every length, and it would grow for ever
-  // More than the layers of a prompt: one that does not come again is not slowed down by trials.
+  // More than the layers of a prompt: a shape that does not come again is not slowed down by
+  // tuning.
   static constexpr int kCallsBeforeAutotune = 80;
   // The heuristics' answers, best first; how many there are.
   int ask(const Plan& plan, size_t workspace_bytes,

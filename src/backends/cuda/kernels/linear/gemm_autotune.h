@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Which of several kernels for a product is fastest, found out by use: calls take them in turns,
-// each measured by events, until every one has had its samples. Nothing is computed twice and
-// the host does not wait. The candidates must give the same bits; then it does not show which one
-// was taken.
+// Online autotuning of cuBLASLt algorithms: calls of a shape take the candidates in turn, each
+// timed by events, until every one has its samples. Nothing is computed twice and the host never
+// waits. Candidates must give the same bits, so that the choice does not show.
 //
 // Why: cuBLASLt's first choice is up to 12 % slower than the best of its eight (9728 x 2560 weights
 // with 4096 tokens on an H200; over all products of a layer 2-3 %), by no rule that could be found
@@ -29,8 +28,8 @@ class GemmAutotuner {
   GemmAutotuner(const GemmAutotuner&) = delete;
   GemmAutotuner& operator=(const GemmAutotuner&) = delete;
 
-  // One call: multiply(algorithm) enqueues it and returns a status. At the end of the trials
-  // `chosen` becomes the best; a candidate that does not work ends them without a choice.
+  // One call: multiply(algorithm) enqueues it and returns a status. When all samples are in,
+  // `chosen` becomes the best; a candidate that fails ends the tuning without a choice.
   template <class Multiply>
   auto run(cudaStream_t stream, Algorithm& chosen, Multiply&& multiply) {
     if (taken_ == samples_.size()) {

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: MIT
-// Packed NVFP4 weights times one token (device/gemv_units.cuh), one product a launch.
+// GEMV, y [rows] = W x with packed NVFP4 weights and one token, bf16 or f16, one product a launch
+// (device/gemv_units.cuh); with SwiGLU fused for gate_up. Chosen by linear() for one token.
 //
-// A block owns 16 rows (with swiglu 16 of the gate and 16 of the up half); its warps share the
-// columns, and their sums are added in order. There are two kernels because sums have an order: on
-// compute capability 9.0, where a recorded token may be one launch, a product alone must have the
-// bits of that launch (gemv_split_k_kernel); everywhere else gemv_kernel cuts the columns for as
-// many warps as are best. On an H200 a graph of launches decodes 680 tokens a second with the
-// latter, 633 with the former.
+// Grid: one block a strip of 16 rows (with SwiGLU 16 of gate and 16 of up); its warps split K,
+// partial sums are added in order in shared memory. Weights go straight to registers, five units in
+// flight a warp, the first of them before pdl_wait. Bound by the latency of a launch's start and
+// end: the products of a Qwen3-4B layer take 27 us on an H200 for bytes that need 14 at the rate of
+// a copy (docs/adr/0012).
+//
+// Two kernels because sums have an order: on compute capability 9.0, where a recorded token may be
+// one launch (decode/token_kernel.cu), a product alone must have the bits of that launch
+// (gemv_split_k_kernel); everywhere else gemv_kernel splits K over as many warps as are best. On an
+// H200 a graph of launches decodes 680 tokens a second with the latter, 633 with the former.
 #include <algorithm>
 
 #include "backends/cuda/device/dependent_launch.cuh"
@@ -17,7 +22,7 @@
 namespace nibble::cuda {
 namespace {
 
-// Of a strip that is taken in parts; warps of its block, and of two that share a multiprocessor.
+// Split-K parts of a strip; warps of a block; warps of two resident blocks.
 constexpr int kMaxParts = 64, kMaxWarps = 10, kResidentWarps = 2 * kMaxWarps;
 
 struct Job {
@@ -30,13 +35,15 @@ struct Job {
   bool aligned;  // x may be read 16 bytes at a time
 };
 
-// The cut into parts comes with it: to divide takes long, and weights would be asked for late.
+// The split-K table travels with the arguments: divisions on the device would delay the first
+// weight loads.
 struct SplitKJob : Job {
-  int tasks;                      // parts of a block's one or two strips
+  int tasks;                      // parts of the block's one or two strips
   uint16_t begin[kMaxParts + 1];  // of the parts of a strip, in units
 };
 
-// One row of a strip; value(half) is its sum, scale its row's and, with swiglu, the up row's.
+// Epilogue of one row; value(half) is its sum, scale that of its row and, with SwiGLU, of the up
+// row.
 template <class T, bool kSwiglu, class Value>
 __device__ __forceinline__ void epilogue(const Job& j, int row, const float (&scale)[2],
                                          Value&& value) {
@@ -55,7 +62,7 @@ __device__ __forceinline__ void epilogue(const Job& j, int row, const float (&sc
   }
 }
 
-// The scales of the row that a thread will finish.
+// Prefetches the row scales of the row that this thread will store.
 template <bool kSwiglu>
 __device__ __forceinline__ void load_scales(const Job& j, int row, int t, float (&scale)[2]) {
   if (j.row_scale && t < int(kUnitRows) && row < j.rows) {
@@ -75,13 +82,13 @@ __global__ void __launch_bounds__(kWarps*(kSwiglu ? 64 : 32)) gemv_kernel(Job j)
   const int first = j.units * warp / kWarps, last = j.units * (warp + 1) / kWarps;
   const int weight_strip = strip + half * (j.rows / 2 / int(kUnitRows));
   const uint8_t* w = j.packed + int64_t(weight_strip) * j.units * kUnitBytes;
-  // Weights may be read ahead of the kernel before; the token may not.
+  // Prologue: weights may be prefetched before pdl_wait; x may not.
   Unit units[kUnitsInFlight];
 #pragma unroll
   for (int i = 0; i < kUnitsInFlight; ++i) {
     if (first + i < last) units[i].load(w + int64_t(first + i) * kUnitBytes, lane);
   }
-  const int row = strip * int(kUnitRows) + t;  // of the thread that will finish it
+  const int row = strip * int(kUnitRows) + t;  // that this thread will store
   float scale[2] = {1, 1};
   load_scales<kSwiglu>(j, row, t, scale);
   pdl_enter();
@@ -115,8 +122,9 @@ __global__ void __launch_bounds__(kWarps*(kSwiglu ? 64 : 32)) gemv_kernel(Job j)
   }
 }
 
-// The same with the parts, and so the sums, of decode/token_kernel.cu; warps take parts in turn.
-// Task `task` of a block: with swiglu the parts of the gate strip, then those of the up strip.
+// gemv_split_k_kernel: the split-K parts, hence the order of sums, of decode/token_kernel.cu; warps
+// take parts in turn. Task `task` of a block: with SwiGLU the parts of the gate strip, then those
+// of the up strip.
 template <bool kSwiglu>
 __device__ __forceinline__ UnitRange task_of(const SplitKJob& j, int task) {
   UnitRange r;
@@ -132,14 +140,14 @@ __device__ __forceinline__ UnitRange task_of(const SplitKJob& j, int task) {
 template <class T, bool kSwiglu>
 __global__ void __launch_bounds__(32 * kMaxWarps, 2) gemv_split_k_kernel(SplitKJob j) {
   constexpr int kHalves = kSwiglu ? 2 : 1;
-  extern __shared__ uint4 shared[];  // the token, then the sums
+  extern __shared__ uint4 shared[];  // x, then the partial sums
   __shared__ uint4 zeros[2];
   const int t = int(threadIdx.x), lane = t % 32, warp = t / 32, warps = int(blockDim.x) / 32;
-  // Weights may be read ahead of the kernel before; the token may not.
+  // Prologue: weights may be prefetched before pdl_wait; x may not.
   Unit units[kUnitsInFlight];
   UnitRange part = task_of<kSwiglu>(j, warp);
   load_units(units, part, lane);
-  const int row = int(blockIdx.x) * int(kUnitRows) + t;  // of the thread that will finish it
+  const int row = int(blockIdx.x) * int(kUnitRows) + t;  // that this thread will store
   float scale[2] = {1, 1};
   load_scales<kSwiglu>(j, row, t, scale);
   pdl_enter();
@@ -165,7 +173,8 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 2) gemv_split_k_kernel(SplitKJ
   }
 }
 
-// So many warps that all blocks run at once, where few enough do, with about equal work.
+// As many warps as keep all blocks resident in one wave, where few enough do, with about equal
+// work.
 template <class T, bool kSwiglu>
 void run_split_k(const Context& c, const Job& job, int64_t strips, size_t shared) {
   SplitKJob j = {job, 0, {}};
@@ -180,7 +189,7 @@ void run_split_k(const Context& c, const Job& job, int64_t strips, size_t shared
   launch(c, {dim3(unsigned(strips)), dim3(unsigned(32 * warps)), shared}, kernel, j);
 }
 
-// The token, and behind it the sums of parts.
+// Shared memory: x, and behind it the partial sums.
 size_t shared_bytes(const Context& c, int64_t units, int halves) {
   const int tasks = c.token_kernel ? halves * StripSplitK(int(units)).part_count() : 0;
   return size_t(units * kUnitCols) * 2 + size_t(tasks * kUnitRows) * sizeof(float);
@@ -203,9 +212,9 @@ void run(const Context& c, Tensor out, Tensor act, Tensor x, const LinearWeight&
     allow_shared(c, kernel);
     launch(c, {dim3(unsigned(strips)), dim3(unsigned(32 * warps)), shared}, kernel, j);
   };
-  // Few strips get more warps each, so that enough bytes are on their way; where fewer let all
-  // blocks of the fused product (five a multiprocessor) run at once, it gets two. It has the bits
-  // of the other: the same warps along K.
+  // Few strips get more warps each, so that enough bytes are in flight; where two warps let all
+  // blocks of the fused product (five an SM) be resident, it gets two. The bits are those of the
+  // plain product: the same warps along K.
   const int64_t per_sm = (strips_of(w.out) + c.sm_count - 1) / c.sm_count;
   const int warps = per_sm <= 2 ? 8 : per_sm > 5 && per_sm <= 10 ? 2 : 4;
   const auto with_warps = [&](auto t) {

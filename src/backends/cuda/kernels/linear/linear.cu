@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The linear layer: rounds the activations where W4A4 is asked for, then chooses the product.
+// The linear layer: rounds activations where W4A4 is asked for, then dispatches by number of tokens
+// n (docs/cuda.md has the table): 1 gemv.cu; 2-64 skinny_gemm_wgmma.cu or skinny_gemm_mma.cu;
+// 65-256 mixed_gemm.cu on compute capability 9.0; more: panels of weights dequantised into scratch
+// memory and cuBLASLt; anything else linear_general.cu.
 #include "backends/cuda/kernels/linear/linear.h"
 
 #include <algorithm>
@@ -10,7 +13,7 @@
 namespace nibble::cuda {
 namespace {
 
-// Rows and columns that begin at multiples of `multiple`, in equal parts of at most `most`.
+// `total` in equal parts of at most `most`, rounded up to `multiple`.
 int64_t equal_parts(int64_t total, int64_t most, int64_t multiple) {
   const int64_t parts = (total + most - 1) / most;
   return ((total + parts - 1) / parts + multiple - 1) / multiple * multiple;
@@ -22,7 +25,7 @@ bool blas_fits(const Tensor& out, const Tensor& x, const LinearWeight& w) {
          (w.is_packed() || (w.dense.dtype == x.dtype && blas_aligned(w.dense)));
 }
 
-// One panel of the weight's rows, 16 bits an element, times all tokens.
+// One panel (rows of the weight as 16-bit floats) times all tokens.
 void panel_product(const Context& c, Tensor out, Tensor x, Tensor panel, const float* row_scale) {
   if (!row_scale) {
     blas_gemm(c, out, x, panel);
@@ -61,8 +64,7 @@ void blas_product(const Context& c, Tensor out, Tensor x, const LinearWeight& w)
   }
 }
 
-// Packed weights that are read straight from their own layout: 16 bits, few tokens or a kernel for
-// many.
+// The kernel for a product; all but the first read the packed layout directly.
 enum class Path { blas_or_general, gemv, skinny_mma, skinny_wgmma, mixed_gemm };
 Path path_for(const Context& c, const Tensor& out, const Tensor& x, const LinearWeight& w) {
   if (!w.is_packed() || !is_half(x)) return Path::blas_or_general;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Gradients of the linear layer: through cuBLASLt in 16 bits, by a plain fp32 kernel otherwise.
+// Gradients of the linear layer, dispatch: dx = dy W by mixed_gemm_dgrad.cu (65-256 tokens), panels
+// with cuBLASLt, or the fp32 fallback; dw = dy^T x by skinny_wgrad.cu (up to 128 tokens), cuBLASLt,
+// or the fallback. The fallback is here: 64 x 64 tiles, 256 threads, fp32 FMA along K in chunks of
+// 256 added in order.
 #include <algorithm>
 
 #include "backends/cuda/device/dependent_launch.cuh"
@@ -13,8 +16,7 @@
 namespace nibble::cuda {
 namespace {
 
-// --- The plain kernel: out [I, J] = sum over k of left(i, k) * right(k, j), in fp32 ---
-// Fused multiply-adds along K in chunks of kChunk, the chunks added in order.
+// --- The fallback: out [I, J] = sum over k of left(i, k) * right(k, j), in fp32 ---
 constexpr int kTile = 64, kTileK = 16, kThreads = 256, kChunk = 256;
 
 // left is dy: [I, K] for the gradient of x, [K, I] for that of the weight.
@@ -122,7 +124,7 @@ __global__ void write_gradient_kernel(D* dw, const float* sums, int64_t n, GradW
 
 constexpr int64_t kManyRows = 32768;
 
-// Types and places of a weight's gradient that cuBLASLt and skinny_wgrad.cu take.
+// Types and alignment of a weight's gradient that cuBLASLt and skinny_wgrad.cu take.
 bool blas_takes(const Tensor& dw, const Tensor& dy, const Tensor& x) {
   return is_half(x) && x.dim(0) > 0 && dw.dim(1) % 8 == 0 && dw.dim(0) % 8 == 0 &&
          blas_aligned(x) && blas_aligned(dy) && blas_aligned(dw) && dw.contiguous();

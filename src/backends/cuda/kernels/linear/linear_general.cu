@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The product for every case without a faster kernel: fp32 arithmetic on values of any type. An
-// output is fused multiply-adds along K in chunks of kChunk, the chunks added in order, so it does
-// not depend on N, on the tile or on where it lies.
+// Fallback GEMM, out [n, rows] = x W^T in fp32 FMA for any types, shapes and packed weights: for
+// correctness, not speed. Tiles of 64 outputs x 16 or 64 tokens, 256 threads, K steps of 16 through
+// shared memory. An output is FMAs along K in chunks of kChunk, the chunks added in order, so it
+// does not depend on n, the tile or the position (batch invariant).
 #include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/packed_layout.cuh"
 #include "backends/cuda/device/types.cuh"
@@ -14,8 +15,7 @@ namespace {
 constexpr int kTileOut = 64, kTileK = 16, kThreads = 256;
 constexpr int kChunk = 256;
 
-// A matrix whose type is known at run time: this kernel is for correctness, not for speed, and one
-// body serves all types.
+// A matrix whose type is known at run time: one body serves all types.
 struct View {
   AnyFloats values;
   int64_t stride = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Packed NVFP4 weights times many tokens (mixed_gemm.cuh): a warp multiplies two strips of 16
-// rows.
+// Mixed-input GEMM forward, out [n, rows] = x W^T with packed NVFP4 weights and bf16 tokens: the
+// weight side of mixed_gemm.cuh. M is the weight's rows: a consumer warp multiplies two strips of
+// 16 rows; K runs over the columns, one unit (128) a step.
 #include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/kernels/linear/mixed_gemm.cuh"
 #include "backends/cuda/kernels/linear/skinny_gemm_args.cuh"
@@ -19,7 +20,7 @@ struct Job : SkinnyGemmArgs {
 
 #if defined(NIBBLE_HAS_WGMMA)
 
-// T: of the results, bf16 or float.
+// T: output type, bf16 or float.
 template <class T, int kTokens>
 struct Mainloop {
   using Layout = XLayout<Columns::packed, kTokens>;
@@ -29,12 +30,12 @@ struct Mainloop {
   uint32_t memory;
   static constexpr int kWeightBuffers = 2;
   Unit units[kWeightBuffers][2];  // of the two strips
-  const uint8_t* from[2];         // where the next are
+  const uint8_t* from[2];         // of the next step
 
   __device__ __forceinline__ Mainloop(const Job<kTokens>& j, int group, int warp, uint32_t memory)
       : j(j), group(group), warp(warp), lane(int(threadIdx.x) % 32), memory(memory) {}
 
-  // A strip of the warp; those from j.strips on do not exist.
+  // Strip m of this warp; those from j.strips on do not exist.
   __device__ __forceinline__ int strip(int tile, int m) const {
     return tile / j.tokens.token_tiles * kTileStrips + 8 * group + 4 * m + warp;
   }
@@ -52,7 +53,7 @@ struct Mainloop {
         u.clear();
         continue;
       }
-      // Other blocks read the same weights for other tokens: not streamed past the cache.
+      // Cached loads: other blocks read the same weights for other tokens.
       u.a0 = __ldg(reinterpret_cast<const uint4*>(from[m]) + lane);
       u.a1 = __ldg(reinterpret_cast<const uint4*>(from[m] + 512) + lane);
       u.scales = __ldg(reinterpret_cast<const uint32_t*>(from[m] + kUnitCodeBytes) + lane);
@@ -61,7 +62,7 @@ struct Mainloop {
   }
   __device__ __forceinline__ void load(const StreamKIterator& at) { load<0>(at, true); }
 
-  // One word of rows g and g + 8 of a strip as left operands of two products.
+  // A fragments of two k16 steps from one word of rows g and g + 8.
   static __device__ __forceinline__ void decode(uint32_t (&a)[4], uint32_t (&b)[4], const Unit& u,
                                                 int w, const uint32_t (&scale)[2],
                                                 const uint32_t (&scale8)[2]) {
@@ -73,7 +74,8 @@ struct Mainloop {
       b[i] = multiply_pair<bf16>(b[i], scale8[w / 2]);
     }
   }
-  // Both strips are decoded together: two warps a scheduler do not hide the latency of one.
+  // Both strips are decoded together for instruction-level parallelism: two warps a scheduler do
+  // not hide the latency of one.
   template <int kWhich, class Issued>
   __device__ __forceinline__ void step(Accumulators& acc, uint32_t x, const StreamKIterator& next,
                                        Issued&& on_issued) {
@@ -106,7 +108,7 @@ struct Mainloop {
     }
   }
 
-  // Rows g and g + 8 of strip m: their scales, or 1.
+  // Row scales of rows g and g + 8, or 1.
   __device__ __forceinline__ float2 row_scales(int row) const {
     float2 s = make_float2(1, 1);
     if (j.row_scale) {
@@ -122,7 +124,7 @@ struct Mainloop {
   static __device__ __forceinline__ uint32_t rounded(const float* v, float scale) {
     return pack_pair<bf16>(whole(v[0], scale), whole(v[1], scale));
   }
-  // Rows g and g + 8 of two tokens; eight lanes have neighbouring rows, a sector.
+  // fp32 outputs: rows g and g + 8 of two tokens; eight lanes have neighbouring rows, a sector.
   __device__ __forceinline__ void write_whole(int tile, int n8, int row, float2 s,
                                               const float* v) const {
     const int token = j.tokens.first_token(tile) + 8 * n8 + lane % 4 * 2;
@@ -147,7 +149,8 @@ struct Mainloop {
       }
     }
   }
-  // 32 tokens at a time by way of shared memory, in pieces of eight rows of a token.
+  // bf16 epilogue: 32 tokens at a time through the transpose buffer (stmatrix), stored in 16-byte
+  // pieces of eight rows of a token.
   __device__ __forceinline__ void write_rounded(int tile, const Accumulators& acc) const {
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
@@ -159,7 +162,7 @@ struct Mainloop {
 #pragma unroll
       for (int t = 0; t < kTokens / 32; ++t) {
         const float* v = acc[m] + 16 * t;
-        __syncwarp();  // what was there has been read
+        __syncwarp();  // the buffer has been read
 #pragma unroll
         for (int k = 0; k < 2; ++k, v += 8) {
           stmatrix_transposed(to + uint32_t(k) * 256, rounded(v, s.x), rounded(v + 2, s.y),

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: MIT
-// What the products of packed NVFP4 weights with many tokens share (mixed_gemm.cu forward,
-// mixed_gemm_dgrad.cu for the gradient of the tokens): the warpgroup products of compute
-// capability 9.0 with weights that become exact bf16 operands in registers, once for 128 tokens, so
-// that they are never written out dequantised.
+// Mixed-input GEMM (NVFP4 weights x bf16 tokens) with wgmma for 65 to 256 tokens, compute
+// capability 9.0: what mixed_gemm.cu (forward) and mixed_gemm_dgrad.cu (dx) share. Weights are
+// decoded to exact bf16 A fragments in registers (RS form), once per tile of tokens, and never
+// written out dequantised. Beyond 256 tokens panels are dequantised for cuBLASLt (linear.cu).
 //
-// A block takes tiles of 256 outputs by 128 tokens, or 96, shared out evenly (stream_k.cuh).
-// One group of four warps brings 128 columns of the tokens at a time to a ring in shared memory;
-// two groups multiply, 128 outputs each, and decode their next operands while products run.
+// Tiles of 256 outputs x 128 (or 96) tokens, K steps of 128, stream-K over at most one block an SM
+// (stream_k.cuh). Warp-specialised: a producer warpgroup loads 128 columns of the tokens a step
+// into four stages (registers to shared memory, to permute columns; full and empty mbarriers); two
+// consumer warpgroups take 128 outputs each and decode their next operands while wgmmas run.
 //
 // Measured on an H200, microseconds beside dequantised panels with cuBLASLt (linear.cu), n = 96:
 // qkv 6144 x 2560 16.3 (21.8), o 2560 x 4096 13.3 (18.2), gate and up 19456 x 2560 32.2 (70.8),
 // down 2560 x 9728 18.8 (36.1), head 151936 x 2560 156 (563); n = 512: 43 (36), 30 (25), 108 (110),
 // 59 (56). What bounds it: two warps a scheduler decode, each instruction waiting for the one
-// before it, so a step takes 1.5 times what its products take (60-69 % of the peak of bf16 with
-// thousands of tokens, where cuBLASLt has 80); with few tokens, sums of cut tiles: 13 MB of them
-// are written and read where a tile is cut for 13 blocks, 5 to 6 us.
+// before it, so a step takes 1.5 times what its wgmmas take (60-69 % of the bf16 peak with
+// thousands of tokens, where cuBLASLt has 80); with few tokens, the stream-K fixup: 13 MB of
+// partials are written and read where a tile is split over 13 blocks, 5 to 6 us.
 #pragma once
 #include <algorithm>
 
@@ -32,26 +33,26 @@ namespace nibble::cuda::mixed {
 constexpr int kConsumers = 2, kWarpgroupThreads = 128,
               kConsumerThreads = kConsumers * kWarpgroupThreads;
 constexpr int kThreads = kConsumerThreads + kWarpgroupThreads;
-constexpr int kOutputs = 256;   // of a tile, which has kTokens tokens: 96 or 128
-constexpr int kStepCols = 128;  // of the tokens, in a step
+constexpr int kOutputs = 256;   // rows of a tile (M); its tokens (N): kTokens, 96 or 128
+constexpr int kStepCols = 128;  // K of a step
 constexpr int kStages = 4;
 template <int kTokens>
 using Partials = StreamKPartials<kConsumerThreads, kTokens / 8>;
 template <int kTokens>
-using Accumulators = float[2][kTokens / 2];  // of a thread: two halves of its group's outputs
+using Accumulators = float[2][kTokens / 2];  // of a thread: two m64 tiles of its warpgroup
 
-// The order of a step's columns in shared memory, where a chunk is eight of them for all tokens,
-// and chunks 2 k, 2 k + 1 are what a product multiplies: the columns' own order, or that of the
-// packed layout, where the four pairs of eight columns are in four chunks, beside those of the
-// three other lanes of a row. The gaps keep what a warp writes at once in different banks.
+// Layout of a stage: core matrices of 8 columns ("chunk") for all tokens; chunks 2 k, 2 k + 1 form
+// a k16 step. Columns are in plain order, or in that of the packed layout, where the four pairs of
+// eight columns go to four chunks, beside those of the quad's three other lanes. Padding against
+// bank conflicts of the producer's stores.
 enum class Columns { plain, packed };
 template <Columns kColumns, int kTokens>
 struct XLayout {
   static constexpr uint32_t kBytes = kTokens * 16 + (kColumns == Columns::plain ? 16 : 0);
   static constexpr uint32_t kFour = 4 * kBytes + (kColumns == Columns::packed ? 32 : 0);
 
-  // Right operand of the product with chunks 4 four + 2 half .. of the stage at `address`: as
-  // smem_descriptor has it, whose high half does not change.
+  // B descriptor of chunks 4 four + 2 half .. of a stage; as smem_descriptor, whose high half is
+  // constant.
   static __device__ __forceinline__ uint64_t operand(uint32_t stage, int four, int half) {
     const uint32_t low = stage / 16 + uint32_t(four) * (kFour / 16) +
                          uint32_t(half) * (2 * kBytes / 16) + (kBytes / 16 << 16);
@@ -62,16 +63,17 @@ template <int kTokens>
 constexpr uint32_t kStageBytes = (4 * XLayout<Columns::plain, kTokens>::kFour + 127) / 128 * 128;
 static_assert(kStageBytes<96> >= 4 * XLayout<Columns::packed, 96>::kFour &&
               kStageBytes<128> >= 4 * XLayout<Columns::packed, 128>::kFour);
-// For a warp to turn 16 rows of 32 tokens in: two halves of eight rows, whose banks differ.
+// Transpose buffer of a warp's epilogue, 16 rows x 32 tokens: two halves of eight rows, padded
+// against bank conflicts.
 constexpr uint32_t kTransposeHalf = 32 * 16 + 64, kTransposeBytes = 2 * kTransposeHalf;
 template <int kTokens>
 constexpr size_t kSharedBytes =
     kStages* kStageBytes<kTokens> + 4 * kConsumers* kTransposeBytes + 128;
 
-// The tokens and how the work is cut.
+// The B operand and the stream-K schedule.
 template <int kTokens>
 struct Tokens {
-  static constexpr int kN8Tiles = kTokens / 8;  // groups of tokens
+  static constexpr int kN8Tiles = kTokens / 8;  // of a tile
   const bf16* x = nullptr;                      // [n, cols]
   int64_t stride = 0;
   int n = 0, cols = 0;  // cols % 8 == 0
@@ -82,7 +84,7 @@ struct Tokens {
   __device__ __forceinline__ int first_token(int tile) const {
     return tile % token_tiles * kTokens;
   }
-  // Groups of tokens of a tile that exist.
+  // n8 tiles of a tile that hold tokens.
   __device__ __forceinline__ int n8_tiles(int tile) const {
     return min(kN8Tiles, (n - first_token(tile) + 7) / 8);
   }
@@ -90,7 +92,7 @@ struct Tokens {
 
 #if defined(NIBBLE_HAS_WGMMA)
 
-// Stages of the ring, counted over all tiles, and the memory of the warps behind it.
+// Shared memory: the stages, numbered over all tiles, the transpose buffers, the barriers.
 template <int kTokens>
 struct SmemPipeline {
   uint32_t base;
@@ -118,20 +120,20 @@ struct SmemPipeline {
   }
 };
 
-// The tokens of all steps, by the group that does not multiply. A warp reads two tokens at once, a
-// lane eight columns of one; half a step is on its way while the other half is written.
+// The producer warpgroup. A warp reads two tokens at once, a lane eight columns of one; half a step
+// is in flight while the other half is stored.
 template <Columns kColumns, int kTokens>
 struct Producer {
   static constexpr int kRounds = kTokens / 8, kHalf = kRounds / 2;
   using Layout = XLayout<kColumns, kTokens>;
   const Tokens<kTokens>& j;
-  int row, chunk;  // this lane's of eight tokens and of a step
-  uint32_t to;     // where it writes in a stage
+  int row, chunk;  // token (of eight) and 8-column chunk of this lane
+  uint32_t to;     // offset in a stage
 
   __device__ __forceinline__ explicit Producer(const Tokens<kTokens>& j) : j(j) {
     const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32 % 4;
     row = 2 * warp + lane / 16, chunk = lane % 16;
-    // Eight columns are one chunk, or word chunk / 4 of four.
+    // Eight columns are one chunk (plain), or word chunk / 4 of four chunks (packed).
     const int place = kColumns == Columns::plain ? chunk : chunk % 4;
     to = uint32_t(row) * 16 + (kColumns == Columns::plain
                                    ? uint32_t(place) * Layout::kBytes
@@ -179,27 +181,26 @@ struct Producer {
   }
 };
 
-// Registers of a block of 384 threads start at 168 each; what the multipliers take must be what the
-// others give, or they wait for it for ever.
+// setmaxnreg: 384 threads start with 168 registers each; what consumers take must be what the
+// producer gives up, or they wait for ever.
 constexpr int kProducerRegisters = 88, kConsumerRegisters = 208;
 static_assert(65536 / kThreads / 8 * 8 == 168 &&
               2 * (kConsumerRegisters - 168) == 168 - kProducerRegisters);
 
-// A block's work. Mainloop is a kernel's part in it, one a warp that multiplies:
-//   load(at): asks for the weights of the first step;
-//   step<which>(acc, stage, next, on_issued): multiplies, asks for the weights of step `next`
-//   unless
-//     that is the end, calls on_issued() when no product of an earlier step is left. `which`: 0 or
-//     1 in turn where Mainloop has kWeightBuffers == 2 sets of registers for weights, as those of
-//     the next step would have to be moved otherwise, and a move waits for them;
-//   write(tile, acc): the outputs of a whole tile;
-//   write(tile, eight, sums [2][4]): of eight tokens, from sums acc[half][4 eight ..].
+// The body of a block. Mainloop is the kernel's weight side, one object per consumer warp:
+//   load(at): loads the weights of the first step;
+//   step<which>(acc, stage, next, on_issued): multiplies, loads the weights of step `next` unless
+//     that is the end, calls on_issued() when no wgmma of an earlier step is in flight (its stage
+//     can be released). `which`: 0 or 1 in turn where kWeightBuffers == 2, i.e. weights are double-
+//     buffered in registers; a register move instead would wait for the loads;
+//   write(tile, acc): epilogue of a whole tile;
+//   write(tile, n8, sums [2][4]): epilogue of one n8 tile of tokens, after a fixup.
 template <class Mainloop, Columns kColumns, int kTokens, class Job>
 __device__ __forceinline__ void run_block(const Job& job, std::byte* memory) {
   const Tokens<kTokens>& j = job.tokens;
   const SmemPipeline<kTokens> pipeline{shared_address(memory)};
   pipeline.init();
-  // By a shuffle, so that branches around the products are seen to be a warp's, not a lane's.
+  // Broadcast by shuffle, so that the compiler sees branches around wgmma as warp-uniform.
   const int warp = __shfl_sync(0xffffffffu, int(threadIdx.x) / 32, 0);
   if (warp / 4 == kConsumers) {
     warpgroup_reg_dealloc<kProducerRegisters>();
@@ -211,11 +212,12 @@ __device__ __forceinline__ void run_block(const Job& job, std::byte* memory) {
   const int lane = int(threadIdx.x) % 32;
   Mainloop tile(job, warp / 4, warp % 4, pipeline.transpose_buffer(warp));
   StreamKIterator walk(j.list);
-  tile.load(walk);  // weights may be read ahead of the kernel before
+  tile.load(walk);  // weights may be prefetched before pdl_wait
   pdl_enter();
   Accumulators<kTokens> acc;
-  int first_partial = -1, last_partial = -1;  // tiles
-  unsigned i = 0;                             // steps so far
+  int first_partial = -1,
+      last_partial = -1;  // tiles that begin before, end behind this block's range
+  unsigned i = 0;         // steps so far, over all tiles
   while (!walk.done()) {
     const StreamKIterator piece = walk;
 #pragma unroll
@@ -261,8 +263,7 @@ __device__ __forceinline__ void run_block(const Job& job, std::byte* memory) {
 }
 #endif
 
-// More tokens than the kernels for few take, fewer than pay for dequantised weights; everything
-// aligned.
+// 65 .. kMixedGemmTokens tokens, everything aligned.
 inline bool mixed_fits(const Context& c, const Tensor& out, const Tensor& x) {
   return c.capability == 90 && x.dtype == DType::bf16 &&
          (out.dtype == DType::bf16 || out.dtype == DType::f32) && blas_aligned(out) &&
@@ -271,7 +272,7 @@ inline bool mixed_fits(const Context& c, const Tensor& out, const Tensor& x) {
          size_t(c.sm_count) * Partials<128>::kBytes <= kPanelBytes &&
          size_t(c.sm_count) <= Context::kOpCounters;
 }
-// Tiles are of 96 tokens where there are no more of them than of 128: fewer sums.
+// 96-token tiles where there are no more of them than of 128: fewer accumulators and partials.
 inline bool tiles_of_96(const Tensor& x) { return (x.dim(0) + 95) / 96 == (x.dim(0) + 127) / 128; }
 template <int kTokens>
 Tokens<kTokens> tokens_of(const Context& c, const Tensor& x) {
@@ -282,7 +283,7 @@ Tokens<kTokens> tokens_of(const Context& c, const Tensor& x) {
   t.parts = {reinterpret_cast<float4*>(c.scratch()), c.counters()};
   return t;
 }
-// One block a multiprocessor at most.
+// At most one block an SM, so that all are resident (stream_k.cuh waits).
 template <int kTokens, class Job>
 void launch_mixed(const Context& c, void (*kernel)(Job), Job& j, int64_t output_tiles,
                   int64_t steps) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Gradient of the tokens through packed NVFP4 weights, for many tokens (mixed_gemm.cuh): dx = dy
-// W, sums over the weight's rows. A step is 128 rows, eight strips.
+// Mixed-input GEMM backward, dx [n, in] = dy W with packed NVFP4 weights and bf16 dy: the weight
+// side of mixed_gemm.cuh. M is the weight's columns, K its rows: a step is 128 rows, eight strips.
 //
-// The left operand is the weight transposed: its columns are outputs. Warp w of a group has word w
-// of every lane of a unit, which is eight neighbouring columns of each quarter; a pair of those, of
-// eight rows, is an 8 x 8 matrix that movmatrix transposes. So output 8 (h % 2) + g of half h / 2
-// is column 32 (g / 2) + 8 w + 2 h + g % 2 of the unit, pairs h = 0 .. 3.
+// The A operand is the weight transposed. Warp w of a warpgroup has word w of every lane of a unit,
+// i.e. eight neighbouring columns of each quarter; a pair of those, of eight rows, is an 8 x 8
+// matrix that movmatrix transposes. So M index 8 (h % 2) + g of half h / 2 is column 32 (g / 2) + 8
+// w + 2 h + g % 2 of the unit, pairs h = 0 .. 3.
 #include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/kernels/linear/mixed_gemm.cuh"
 
@@ -27,12 +27,12 @@ struct Job {
 
 #if defined(NIBBLE_HAS_WGMMA)
 
-// What a lane has of a strip: word `warp` of rows g and g + 8, and their scales.
+// A lane's word `warp` of rows g and g + 8 of a strip, and their scales.
 struct Words {
   uint32_t a, a8, scales;
 };
 
-// T: of dx, bf16 or float.
+// T: type of dx, bf16 or float.
 template <class T, int kTokens>
 struct Mainloop {
   using Layout = XLayout<Columns::plain, kTokens>;
@@ -70,7 +70,7 @@ struct Mainloop {
     load(early, at, 0), load(late, at, 1);
   }
 
-  // 16 rows of the weight as left operands, transposed: a of rows g, b of rows g + 8.
+  // A fragments of 16 rows of the weight, transposed: a of rows g, b of rows g + 8.
   __device__ __forceinline__ void decode(uint32_t (&a)[4], uint32_t (&b)[4], const Words& u) const {
     const float2 s = e4m3x2_to_float2(__byte_perm(u.scales, 0, selector));
     const uint32_t scale = broadcast_pair<bf16>(s.x * kPreScale<bf16>),
@@ -83,7 +83,7 @@ struct Mainloop {
       b[h] = movmatrix_transpose(multiply_pair<bf16>(b[h], scale8));
     }
   }
-  // Strips `first` and the next of a step; two are decoded together, as in mixed_gemm.cu.
+  // Strips `first` and the next of a step; decoded together, as in mixed_gemm.cu.
   __device__ __forceinline__ void multiply(Accumulators& acc, const Words& u, const Words& v,
                                            uint32_t dy, int first) const {
     uint32_t a[2][4], b[2][4];
@@ -120,7 +120,7 @@ struct Mainloop {
   __device__ __forceinline__ void write(int tile, int n8, const float (&sums)[2][4]) const {
     write(tile, n8, sums[0], sums[1]);
   }
-  // A lane has two columns of eight tokens of each pair h, then four pairs of one token.
+  // bf16: from two columns of eight tokens per pair h to four pairs of one token.
   __device__ __forceinline__ void write(int tile, int n8, const float* low,
                                         const float* high) const {
     if constexpr (std::is_same_v<T, float>) {
@@ -138,7 +138,7 @@ struct Mainloop {
       }
     }
   }
-  // Columns g and, two further, of pairs h: from `first` of eight.
+  // fp32: columns `first` + g and two further, of two tokens.
   __device__ __forceinline__ void write_whole(int tile, int n8, const float* v, int first) const {
     const int token = j.tokens.first_token(tile) + 8 * n8 + lane % 4 * 2, g = lane / 4;
     const int col = unit(tile) * int(kUnitCols) + 32 * (g / 2) + 8 * warp + first + g % 2;

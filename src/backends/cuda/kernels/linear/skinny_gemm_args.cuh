@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the products of packed weights with few tokens are told (skinny_gemm_mma.cu,
-// skinny_gemm_wgmma.cu).
+// Arguments common to the GEMMs on packed NVFP4 weights with few tokens (skinny_gemm_mma.cu,
+// skinny_gemm_wgmma.cu) and mixed_gemm.cu: out [n, rows] = x [n, in] W^T.
 #pragma once
 #include "backends/cuda/device/packed_layout.cuh"
 #include "backends/cuda/device/types.cuh"
@@ -17,7 +17,7 @@ struct SkinnyGemmArgs {
   int64_t x_stride = 0, out_stride = 0, swiglu_stride = 0;
   DType out_type = DType::f32;
   int n = 0, rows = 0, in = 0, units = 0;
-  int strips = 0;        // of the weight; with swiglu of one half
+  int strips = 0;        // of the weight; with SwiGLU of one half (gate or up)
   bool aligned = false;  // rows of x may be read 16 bytes at a time
 };
 

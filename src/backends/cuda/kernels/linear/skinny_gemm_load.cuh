@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT
-// How a block of skinny_gemm_wgmma.cu brings its slice of the tokens into shared memory.
+// Loads a block's K slice of the activations into shared memory for skinny_gemm_wgmma.cu, in the
+// core-matrix order of wgmma's B operand permuted to the packed layout.
 //
-// Bound by what the L2 cache gives: with 32 tokens every block reads 33 to 83 KB, all of them
-// together up to 11 MB. A loop with a place computed for every 16 bytes took 300 instructions a
-// warp and waited twice where this one takes 150 and waits once.
+// Bound by L2 bandwidth: with 32 tokens every block reads 33 to 83 KB, all of them together up to
+// 11 MB. A loop that computes an address for every 16 bytes took 300 instructions a warp and two
+// round trips where this one takes 150 and one.
 #pragma once
 #include "backends/cuda/device/packed_unit.cuh"
 #include "backends/cuda/kernels/linear/skinny_gemm_plan.h"
 
 namespace nibble::cuda {
 
-// The tokens of a unit of 128 columns in shared memory: four pieces of 32 columns, each of two
-// products of 16, each of two halves of 8, each of matrices of 8 tokens by 16 bytes. What a lane
-// quarter q multiplies lies in its columns 32 q ..: word q of the 16 bytes. The padding keeps the
-// writes of a warp in different banks (skinny_gemm_plan.h has the sizes).
+// The tokens of a unit of 128 columns in shared memory: four pieces of 32 columns, each of two k16
+// steps, each of two halves of 8 columns, each of core matrices of 8 tokens by 16 bytes. A weight
+// lane of quad position q has columns 32 q ..: word q of the 16 bytes. Padding keeps the writes of
+// a warp free of bank conflicts (sizes: skinny_gemm_plan.h).
 template <int kTokens>
 __device__ __forceinline__ uint32_t x_address(uint32_t xs, int unit, int token, int piece) {
   return xs + uint32_t(unit * unit_bytes(kTokens) + piece % 4 * piece_bytes(kTokens) + token * 16 +
@@ -25,10 +26,10 @@ __device__ __forceinline__ void stage(uint32_t to, const uint4& v) {
   for (int k = 0; k < 4; ++k) store_word(to + uint32_t(k * half_bytes(kTokens)), word_of(v, k));
 }
 
-// Reads all tokens, `count` units of columns from unit `begin` on. A warp takes two tokens of five
-// units at a time, so that nearly all places are immediate, and three times that at once, so that
-// 32 tokens are waited for once. Tokens behind the last are the last again: nothing of theirs is
-// written.
+// Loads all tokens, `count` units of columns from unit `begin` on. A warp takes two tokens of five
+// units at a time, so that nearly all addresses are immediate offsets, and three times that in
+// flight, so that 32 tokens are one round trip. Tokens behind the last repeat it: their results are
+// not written.
 template <class T, int kTokens>
 class ActivationLoader {
  public:
@@ -38,7 +39,7 @@ class ActivationLoader {
     x_ = static_cast<const T*>(j.x) + begin * int(kUnitCols) + 8 * (threadIdx.x % 16);
     set_addresses(threadIdx.x / 32);
   }
-  // meanwhile() is called once, when loads are on their way.
+  // meanwhile() is called once, while the first loads are in flight.
   template <class Meanwhile>
   __device__ __forceinline__ void read(Meanwhile&& meanwhile) {
     const unsigned tasks = unsigned(count_ + kUnits - 1) / kUnits * kTokenPairs;
@@ -77,7 +78,7 @@ class ActivationLoader {
       left_[s] = count_ - unit;
       from_[s] = x_ + min(token, j_.n - 1) * j_.x_stride + unit * int(kUnitCols);
       to_[s] = x_address<kTokens>(xs_, unit, token, int(threadIdx.x % 16));
-      // Before the wait for the tokens, not behind it.
+      // Pins the address arithmetic before pdl_wait, not behind it.
       asm volatile("" : "+l"(from_[s]), "+r"(to_[s]), "+r"(left_[s]));
     }
   }
@@ -92,7 +93,7 @@ class ActivationLoader {
   int left_[kAtOnce];
 };
 
-// The same for columns that are no whole units, or not aligned.
+// The same for a ragged last unit or unaligned rows.
 template <class T, int kTokens>
 __device__ __forceinline__ void load_x_one_by_one(uint32_t xs, const ClusterGemmArgs& j, int begin,
                                                   int count) {

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Packed NVFP4 weights times 2 to 64 tokens, on tensor cores: weights become exact 16-bit operands
-// in registers, tokens come in groups of eight from shared memory.
+// Skinny GEMM on packed NVFP4 weights with mma.sync: out [n, rows] = x W^T for 2 to 64 tokens (n is
+// the N of the mma), bf16 or f16; with SwiGLU fused for gate_up. Chosen where skinny_gemm_wgmma.cu
+// does not apply (other devices, or no plan fits).
 //
-// A block owns 64 rows (with swiglu 32 of the gate and 32 of the up half) and a slice of the
-// columns. Its 8 warps are 2 along the rows, two strips of 16 each, times 4 along K. The slices of
-// a row are a cluster; sums are added over warps, then over slices, in order.
+// Weights are decoded to exact 16-bit A fragments in registers; tokens come as n8 tiles from shared
+// memory. Split-K over a cluster: grid (row blocks of 64 x slices, token tiles); a block owns 64
+// rows (with SwiGLU 32 of gate and 32 of up) and one K slice. Its 8 warps are 2 along M (two strips
+// each) x 4 along K. Partials are added over warps in shared memory, then over slices through
+// DSMEM, in order.
 #include <algorithm>
 
 #include "backends/cuda/device/cluster.cuh"
@@ -21,17 +24,17 @@ namespace {
 constexpr int kRowWarps = 2, kColWarps = 4, kThreads = 32 * kRowWarps * kColWarps;
 constexpr int kStrips = 2;  // of a warp
 constexpr int kRows = kRowWarps * kStrips * int(kUnitRows);
-constexpr int kDepth = 2;  // units a warp has in flight, times kStrips
+constexpr int kDepth = 2;  // units in flight a strip (registers)
 constexpr int kMaxSlices = 8;
-// Between the rows of two tokens in shared memory, so that eight lanes read eight different 16-byte
-// columns of banks.
+// Padding between tokens in shared memory, so that eight lanes read eight different 16-byte bank
+// groups.
 constexpr int kTokenPadding = 64;
 
 struct Job : SkinnyGemmArgs {
   int slices = 0;
 };
 
-// 16 bytes to shared memory, the last 16 - bytes of them zeros.
+// cp.async of 16 bytes, of which the last 16 - bytes become zero.
 __device__ __forceinline__ void cp_async16_zfill(void* to, const void* from, int bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
                "r"(bytes)
@@ -41,8 +44,9 @@ __device__ __forceinline__ void cp_async_wait_all() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
-// Tokens [n0, n0 + kTokens) of the slice. In a unit of 128 columns the 16-byte pieces are
-// transposed as a 4 x 4 matrix: piece w of lane quarter q lies at 4 w + q.
+// x of tokens [n0, n0 + kTokens) and this K slice. Within a unit of 128 columns the 16-byte pieces
+// are transposed as a 4 x 4 matrix, to the packed layout's fragment order: piece w of quad position
+// q lies at 4 w + q.
 template <class T, int kTokens>
 __device__ __forceinline__ void stage_tokens(std::byte* xs, int stride, const Job& j, int n0,
                                              int begin, int count) {
@@ -104,7 +108,7 @@ __device__ __forceinline__ void multiply(const Unit (&u)[kStrips], const std::by
   }
 }
 
-// Strip `strip` of the block's four as a strip of the weight; -1 behind its end.
+// Strip `strip` of the block's four as a strip of the weight; -1: behind its end.
 template <bool kSwiglu>
 __device__ __forceinline__ int weight_strip(const Job& j, int strip) {
   const int block = int(blockIdx.x) / j.slices;
@@ -167,11 +171,11 @@ __global__ void __launch_bounds__(kThreads, kN8Tiles == 8 ? 1 : 2) skinny_gemm_m
   const auto load = [&](Unit(&u)[kStrips], int k) {
 #pragma unroll
     for (int s = 0; s < kStrips; ++s) {
-      u[s].clear();  // behind the last strip there is nothing
+      u[s].clear();  // strips behind the end are zero
       if (w[s]) u[s].load(w[s] + int64_t(k) * kUnitBytes, lane);
     }
   };
-  // Weights may be read ahead of the kernel before; tokens may not.
+  // Prologue: weights may be prefetched before pdl_wait; tokens may not.
   Unit units[kDepth][kStrips];
 #pragma unroll
   for (int i = 0; i < kDepth; ++i) {
@@ -195,7 +199,7 @@ __global__ void __launch_bounds__(kThreads, kN8Tiles == 8 ? 1 : 2) skinny_gemm_m
     }
   }
 
-  __syncthreads();                                 // the tokens' memory becomes that of the sums
+  __syncthreads();                                 // shared memory of x is reused for the partials
   float* sums = reinterpret_cast<float*>(shared);  // [kColWarps][kTokens][kRows]
 #pragma unroll
   for (int s = 0; s < kStrips; ++s) {
@@ -232,13 +236,13 @@ __global__ void __launch_bounds__(kThreads, kN8Tiles == 8 ? 1 : 2) skinny_gemm_m
   for (int i = slice * kThreads + t; i < kItems; i += j.slices * kThreads) {
     write<T, kSwiglu>(j, i, n0, cluster_sum);
   }
-  cluster_arrive();  // nobody leaves while its memory may be read
+  cluster_arrive();  // no block may exit while its shared memory is read
   cluster_wait();
 }
 
-// How the work is cut.
+// Tile shape and split-K factor.
 struct SplitKPlan {
-  int groups = 0, slices = 0;  // groups 0: there is none
+  int groups = 0, slices = 0;  // n8 tiles of tokens a block; 0: no plan
   size_t shared = 0;
 };
 
@@ -248,9 +252,8 @@ size_t shared_bytes(int groups, int64_t units_of_slice) {
                   size_t(kColWarps) * tokens * kRows * 4);
 }
 
-// The number of slices that needs the least time by a simple count: waves of blocks, times the
-// units the busiest warp of a block has to do and a block's start and end, which cost about as much
-// as two.
+// Cost model: waves of blocks, times the units of the busiest warp plus a block's start and end,
+// which cost about as much as two units.
 SplitKPlan choose_plan(const Context& c, int64_t n, int64_t row_blocks, int64_t units) {
   SplitKPlan best;
   double best_time = 1e30;
@@ -264,8 +267,8 @@ SplitKPlan choose_plan(const Context& c, int64_t n, int64_t row_blocks, int64_t 
       const int64_t resident = 2 * (shared + 1024) <= c.shared_per_block + 1024 ? 2 : 1;
       const int64_t passes = (n + 8 * groups - 1) / (8 * groups);
       const int64_t blocks = row_blocks * slices * passes, slots = resident * c.sm_count;
-      // Up to one block a multiprocessor costs its own time; two at once share it, and hide each
-      // other's waiting.
+      // Up to one block an SM costs its own time; two resident blocks share the SM and hide each
+      // other's latency.
       const bool alone = resident == 1 || blocks <= c.sm_count;
       const double waves =
           blocks <= c.sm_count ? 1.0 : double((blocks + slots - 1) / slots * resident);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How a product of packed weights with few tokens is cut (skinny_gemm_wgmma.cu): into how many
-// slices of K, which are a cluster of blocks, for how many groups of warps a block, and how a
-// block's shared memory is used.
+// Split-K planning of skinny_gemm_wgmma.cu: number of K slices (= cluster size), warpgroups a
+// block, pipeline depth, and the use of shared memory.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -12,20 +11,20 @@
 namespace nibble::cuda {
 
 struct SplitKPlan {
-  int slices = 0, clusters = 0, groups = 0;    // slices 0: there is none
-  int stage_units = 0, stages = 0, slots = 0;  // ClusterGemmArgs
+  int slices = 0, clusters = 0, groups = 0;    // slices 0: no plan; groups: warpgroups of a block
+  int stage_units = 0, stages = 0, slots = 0;  // as in ClusterGemmArgs
 };
 
-// The tokens of a unit of 128 columns in shared memory: skinny_gemm_load.cuh.
+// Shared memory of the tokens of a unit: skinny_gemm_load.cuh.
 constexpr int half_bytes(int tokens) { return tokens * 16; }
 constexpr int piece_bytes(int tokens) { return 4 * half_bytes(tokens) + 32; }
 constexpr int unit_bytes(int tokens) { return 4 * piece_bytes(tokens); }
 
-// Left, where there is enough, to the small kernels before and after, so that they are resident at
-// the same time.
+// Shared memory left free, where possible, for the small kernels before and after, so that they can
+// be resident beside this one (PDL).
 constexpr size_t kSparedBytes = 6144;
 
-// Shared memory: tokens and sums; weights on their way.
+// Shared memory: tokens and receive buffers; weight stages.
 constexpr size_t fixed_bytes(int tokens, int64_t units, int slices, int groups, int slots) {
   return size_t((units + slices - 1) / slices * unit_bytes(tokens)) +
          size_t(groups * slots) * size_t(slot_bytes(tokens, slices) + 16);
@@ -42,13 +41,14 @@ class SplitKPlanner {
   SplitKPlanner(int tokens, int units, size_t shared)
       : tokens_(tokens), units_(units), shared_(shared) {}
 
-  // Whether there is a cut in eight slices, which every device with clusters can run.
+  // Whether a plan with eight slices exists: every device with clusters can run that.
   bool fits() const {
     const int slices = units_ >= 8 ? 8 : 1;
     return fixed_bytes(tokens_, units_, slices, 1, 2) + ring_bytes(1, 1, 1) <= shared_;
   }
 
-  // The slices are those of the product without swiglu: so is the order of the sums then.
+  // With SwiGLU the slices are those of the plain product, so that the order of sums, and hence the
+  // bits, are, too.
   SplitKPlan plan(int strips, bool swiglu, const Clusters& clusters_of) const {
     SplitKPlan best;
     double least = 1e30;
@@ -67,7 +67,8 @@ class SplitKPlanner {
  private:
   static int rounded_up(int a, int b) { return (a + b - 1) / b; }
 
-  // One round where there are groups enough; else four, which leave the rings some room.
+  // One tile a warpgroup where that suffices; else four warpgroups, which leave room for the weight
+  // stages.
   SplitKPlan plan_warpgroups(int slices, int clusters, int strips, int strips_of_tile) const {
     const int tiles = rounded_up(rounded_up(strips, clusters), strips_of_tile);
     for (int groups = tiles <= kMaxGroups ? tiles : 4; groups > 0; --groups) {
@@ -82,9 +83,9 @@ class SplitKPlanner {
     return {};
   }
 
-  // Few large copies, but one on its way while another is used.
+  // Few large copies, but at least one in flight while another is consumed.
   bool plan_stages(SplitKPlan& plan, size_t room, int rounds) const {
-    constexpr int kMostUnits = 9;  // of a warp on their way
+    constexpr int kMostUnits = 9;  // in flight a warp
     const int units = rounded_up(units_, plan.slices);
     for (int least : {2, 1}) {
       for (int most = std::min(units, 4); most > 0; --most) {
@@ -100,8 +101,9 @@ class SplitKPlanner {
     return false;
   }
 
-  // From measurements on an H200: a launch and its end, reading the tokens, the products of a unit
-  // and 64 rows (bound by issue slots), the exchange of a tile, weights that come too late.
+  // Cost model from measurements on an H200: launch and epilogue, loading the tokens, the products
+  // of a unit and 64 rows (bound by issue slots), the exchange of a tile, weights that come too
+  // late.
   double estimated_clocks(const SplitKPlan& c, int strips) const {
     const int units = rounded_up(units_, c.slices);
     const int tiles = rounded_up(rounded_up(strips, c.clusters), kTileStrips);

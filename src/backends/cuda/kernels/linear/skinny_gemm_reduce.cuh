@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// How the blocks of a cluster add up the sums of their slices of K (skinny_gemm_wgmma.cu).
+// Split-K reduction over a cluster through DSMEM, for skinny_gemm_wgmma.cu.
 //
-// The sums of a tile of 64 rows are dealt out over the cluster by tokens, eight at a time. What a
-// thread has of them it sends to the thread with its number in the block that owns the tokens,
-// which has its own sums of the same rows and tokens: nothing changes its place but on the way to
-// memory. Nobody waits for anybody but for the bytes that are still to come, and a tile is finished
-// only after the next one is computed.
+// The partials of a tile (64 rows) are divided over the cluster by tokens, one n8 tile at a time. A
+// thread sends its four partials of an n8 tile to the thread of the same number in the owner block
+// (st.async, counted in bytes by the owner's mbarrier), which holds the same rows and tokens: no
+// shuffle is needed before the final store. full / empty mbarriers per slot; no other
+// synchronisation. A tile is reduced only after the next one has been computed, so that the
+// exchange is hidden.
 #pragma once
 #include "backends/cuda/device/cluster.cuh"
 #include "backends/cuda/device/dequantize.cuh"
@@ -14,11 +15,13 @@
 
 namespace nibble::cuda {
 
-constexpr int kWarpgroupThreads = 128;  // of a warpgroup
-constexpr int kTileStrips = 4;
-constexpr int kN8TileBytes = kWarpgroupThreads * 16;  // of eight tokens: four sums a thread
+constexpr int kWarpgroupThreads = 128;
+constexpr int kTileStrips = 4;  // a tile: 64 rows of a warpgroup
+constexpr int kN8TileBytes =
+    kWarpgroupThreads * 16;  // partials of 64 rows x 8 tokens: four a thread
 
-// Eights of tokens, how many blocks finish some, and how many (a power of two) each of them does.
+// n8 tiles of tokens, how many blocks (owners) reduce some, and how many (a power of two) each of
+// them does.
 constexpr int n8_tiles_of(int tokens) { return tokens / 8; }
 constexpr int owners_of(int tokens, int slices) {
   return slices < n8_tiles_of(tokens) ? slices : n8_tiles_of(tokens);
@@ -26,12 +29,12 @@ constexpr int owners_of(int tokens, int slices) {
 constexpr int n8_tiles_of_owner(int tokens, int slices) {
   return n8_tiles_of(tokens) / owners_of(tokens, slices);
 }
-// What a block keeps of a tile: from every slice.
+// Receive buffer of a tile: the owner's n8 tiles from every slice.
 constexpr int slot_bytes(int tokens, int slices) {
   return slices * n8_tiles_of_owner(tokens, slices) * kN8TileBytes;
 }
 
-// `total` things in `parts` parts, the first ones one larger; without divisions on the device.
+// `total` items in `parts` parts, the first ones one larger; no division on the device.
 struct EvenSplit {
   int base = 0, rest = 0;
   EvenSplit() = default;
@@ -42,15 +45,15 @@ struct EvenSplit {
 struct ClusterGemmArgs : SkinnyGemmArgs {
   int slices_shift = 0, groups = 0;
   EvenSplit units_of_slice, strips_of_cluster;
-  int stage_units = 0;  // units a copy brings, at most; a slice of a strip has whole copies
-  int stages = 0;       // copies a warp has on their way
-  int slots = 0;        // tiles a group may have sent and not yet finished: 1 or 2
-  int slot_bytes = 0;   // what a block keeps of a tile
-  int owners = 0;       // blocks of a cluster that finish something,
-  int n8_shift = 0;     // namely 1 << n8_shift eights of tokens each
+  int stage_units = 0;  // units of a stage, at most; a slice of a strip begins with a new stage
+  int stages = 0;       // pipeline depth of a warp's weights
+  int slots = 0;        // tiles in exchange at once: 1, or 2 (double-buffered)
+  int slot_bytes = 0;   // receive buffer of a tile
+  int owners = 0;       // blocks of a cluster that reduce something,
+  int n8_shift = 0;     // namely 1 << n8_shift n8 tiles of tokens each
   int ring_at = 0, slots_at = 0, barriers_at = 0;  // in shared memory
-  bool whole_units = false;                        // units of x are whole, and aligned
-  bool paired_stores = false;                      // two outputs may be written at once
+  bool whole_units = false;                        // x has whole units and is aligned
+  bool paired_stores = false;  // two neighbouring outputs may be stored as one word
 };
 
 #if defined(NIBBLE_HAS_WGMMA)
@@ -60,15 +63,15 @@ __device__ __forceinline__ void copy_units(uint32_t to, const uint8_t* from, uin
   mbarrier_arrive_expect_tx(barrier, bytes);
   bulk_load(to, from, bytes, barrier);
 }
-// One lane of a whole warp. What it then does with values that are the same in all lanes the
-// compiler need not do lane by lane.
+// elect.sync: the compiler then knows that uniform values need no per-lane code.
 __device__ __forceinline__ bool elect_one() {
   uint32_t one;
   asm volatile("{.reg .pred e; elect.sync _|e, 0xffffffff; selp.u32 %0, 1, 0, e;}" : "=r"(one));
   return one;
 }
-// Four sums to a block of the cluster, where they count as sixteen bytes at its barrier; to the own
-// one without it. (A branch around them would keep the compiler from leaving products behind.)
+// Sends four partials to block `block` of the cluster, counted as 16 bytes by its barrier; to the
+// own block as a plain store. (Predicated: a branch would make the compiler wait for wgmmas in
+// flight.)
 __device__ __forceinline__ void send_dsmem(uint32_t to, const float* v, uint32_t barrier, int block,
                                            int own) {
   asm volatile(
@@ -82,8 +85,8 @@ __device__ __forceinline__ void send_dsmem(uint32_t to, const float* v, uint32_t
       "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]), "r"(barrier), "r"(block), "r"(own)
       : "memory");
 }
-// Relaxed, as a release to the cluster would be a fence of the device: what was read has been read,
-// because results were computed from it and written before the threads met.
+// Relaxed, since a release at cluster scope would be a device-wide fence. Safe: the reads are
+// complete, as results computed from them were stored before the threads' barrier.
 __device__ __forceinline__ void mbarrier_arrive_remote(uint32_t barrier, uint32_t rank) {
   asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(
                    dsmem_address(barrier, rank))
@@ -98,7 +101,7 @@ __device__ __forceinline__ void mbarrier_wait_cluster(uint32_t barrier, uint32_t
       "r"(phase & 1)
       : "memory");
 }
-// By whole warps, so that the compiler sees them together behind it.
+// Converged wait of a whole warp (bra.uni).
 __device__ __forceinline__ void mbarrier_wait_by_warp(uint32_t barrier, int phase) {
   asm volatile(
       "{.reg .pred done;\n"
@@ -109,30 +112,30 @@ __device__ __forceinline__ void mbarrier_wait_by_warp(uint32_t barrier, int phas
       : "memory");
 }
 
-// What the threads of one group do with the sums of its tiles. A thread has rows g and g + 8 of its
-// warp's strip and of every eight tokens 2 q and 2 q + 1: sums 0, 1 and 2, 3.
+// The exchange of one warpgroup. A thread has rows g and g + 8 of its warp's strip and of every n8
+// tile tokens 2 q and 2 q + 1: sums 0, 1 and 2, 3.
 template <class T, int kTokens, bool kSwiglu>
 struct ClusterReduction {
   const ClusterGemmArgs& j;
-  int slice, group, thread;  // the group's
+  int slice, group, thread;  // cluster rank; warpgroup; thread of it
   uint32_t slots, full, empty;
 
   __device__ __forceinline__ int slot_of(int n) const { return n & (j.slots - 1); }
   __device__ __forceinline__ int phase_of(int n) const { return n >> (j.slots - 1); }
-  // What this thread finds of a tile.
+  // This thread's part of the receive buffer of tile n.
   __device__ __forceinline__ uint32_t slot(int n) const {
     return slots + uint32_t(slot_of(n) * j.slot_bytes + thread * 16);
   }
   __device__ __forceinline__ void sync() const {
     asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "n"(kWarpgroupThreads) : "memory");
   }
-  // One thread's: the next tile of that slot will come, but for this block's own sums.
+  // By one thread: arms the full barrier for the bytes of all other slices.
   __device__ __forceinline__ void expect_partials(int n) const {
     const int own = kN8TileBytes << j.n8_shift;
     mbarrier_arrive_expect_tx(full + uint32_t(8 * slot_of(n)), uint32_t(j.slot_bytes - own));
   }
 
-  // The sums of tile n of the group.
+  // Sends the partials of tile n, once its slot is empty.
   __device__ __forceinline__ void send_partials(int n, const float (&acc)[kTokens / 2]) const {
     const uint32_t to = slot(n) + uint32_t((slice << j.n8_shift) * kN8TileBytes);
     const uint32_t barrier = full + uint32_t(8 * slot_of(n));
@@ -146,8 +149,8 @@ struct ClusterReduction {
     }
   }
 
-  // Adds up this block's part of tile n, where this warp's strip (with swiglu of the gate's, for
-  // both halves) is `strip`, and writes it. again: its slot will be used again.
+  // Reduces this block's n8 tiles of tile n in the order of the slices and stores them. `strip`:
+  // this warp's (with SwiGLU the gate's, for both halves). again: the slot will be reused.
   __device__ __forceinline__ void reduce_and_write(int n, int strip, int strip_end,
                                                    bool again) const {
     if (slice >= j.owners) return;
@@ -175,7 +178,7 @@ struct ClusterReduction {
       }
     }
     if (!again) return;
-    sync();  // everybody has read the slot, then the slices may write
+    sync();  // all threads have read the slot: it is empty
     if (j.slices_shift == 0) return;
     if (thread == 0) expect_partials(n);
     if (thread < 1 << j.slices_shift) {
@@ -184,7 +187,7 @@ struct ClusterReduction {
   }
 
  private:
-  // In order.
+  // Partials of all slices, in order.
   __device__ __forceinline__ void add_slices(uint32_t at, float (&v)[4]) const {
     const uint32_t step = uint32_t(kN8TileBytes) << j.n8_shift;
 #pragma unroll
@@ -211,8 +214,8 @@ struct ClusterReduction {
                   pack_pair<T>(v[0], v[1]), pack_pair<T>(v[2], v[3]));
     }
   }
-  // Rows row .. and row + 8 .. of eight tokens, as pairs of tokens; as pairs of rows they lie
-  // together in memory.
+  // Rows row .. and row + 8 .. of eight tokens as pairs of tokens, transposed (movmatrix) to pairs
+  // of rows, which are contiguous in memory.
   __device__ __forceinline__ void write_pairs(T* out, int64_t stride, int token, int row, int rows,
                                               uint32_t low, uint32_t high) const {
     const int lane = thread % 32;
@@ -231,7 +234,8 @@ struct ClusterReduction {
       }
     }
   }
-  // The warps of the up half hand their rounded values to those of the gate's; by the whole group.
+  // The warps of the up half hand their rounded values to those of the gate through shared memory;
+  // by the whole warpgroup.
   __device__ __forceinline__ void write_swiglu(uint32_t at, const float (&v)[4], int token, int row,
                                                bool there) const {
     const uint32_t low = pack_pair<T>(v[0], v[1]), high = pack_pair<T>(v[2], v[3]);

@@ -1,29 +1,31 @@
 // SPDX-License-Identifier: MIT
-// Packed NVFP4 weights times 2 to 64 tokens with the warpgroup products of compute capability 9.0:
-// weights become exact 16-bit operands in registers, tokens are read by the tensor cores from
-// shared memory.
+// Skinny GEMM on packed NVFP4 weights with wgmma: out [n, rows] = x W^T for 2 to 64 tokens (padded
+// to N = 8, 16, 32 or 64), bf16 or f16, compute capability 9.0; with SwiGLU fused for gate_up.
+// First choice of linear() for these sizes.
 //
-// The slices of K are a cluster of blocks that keep their slice of the tokens and go through the
-// cluster's strips of 16 rows in tiles of four (with swiglu two of the gate and two of the up
-// half), each group of four warps its own. A warp's weights come by copies of whole units into its
-// own ring, across tiles; the first is asked for ahead of the kernel before, the others when the
-// tokens are on their way (all of them early: 13,540 tok/s with 32 sequences of 512 keys, none
-// before gate_up 13,830, one 14,000). The slices' sums are added up by skinny_gemm_reduce.cuh;
-// skinny_gemm_plan.h decides how a product is cut.
+// A: weights, decoded to exact 16-bit fragments in registers (RS form); B: tokens in shared memory.
+// Split-K over a cluster: each block keeps its K slice of the tokens and walks over the cluster's
+// strips in tiles of four strips (with SwiGLU two of gate and two of up), one tile a warpgroup, up
+// to five warpgroups a block. Each warp is producer and consumer of its own ring of bulk copies
+// (whole units), which runs across tiles; one copy is issued before pdl_wait, the others while the
+// token loads are in flight (all of them before it: 13,540 tok/s with 32 sequences of 512 keys,
+// none before gate_up 13,830, one 14,000). Slices are reduced by skinny_gemm_reduce.cuh;
+// skinny_gemm_plan.h chooses the plan.
 //
-// Bound by issue slots and by what a launch begins and ends with. With 32 tokens 16 rows by 128
-// columns take a scheduler 245 clocks in a loop of their own, where memory needs 256; of these the
-// products alone take 128 and hardly run beside what decodes, with any number of groups and with
-// two sets of sums (mma.sync: 335 in all). Such a unit is 154 instructions, 112 of them to decode,
-// a copy 45 more, the end of a tile 300. It was 168, with swiglu 199, and 70 for a copy, before
-// what all lanes have in common was kept in registers of the warp. The head still takes 360 clocks
-// a unit. Copies of one unit, so that asking is more even, cost 3 %; fewer registers, so that a
-// norm before has room beside this kernel, tokens read in another order by each cluster, and a copy
-// asked for after the next unit is loaded brought nothing.
-// On an H200, 32 tokens, each in a chain of its own launches: qkv 7.3 us (8.2 before that), o 6.2
-// (6.1), gate_up with swiglu 14.1 (15.4), down 9.6 (10.0), head 73.6 (84.8); with 8 tokens
-// 5.6 (7.2), 4.9 (5.3), 11.3 (13.2), 8.0 (8.8), 57 (67). 32 sequences of 512 keys: 13,590 ->
-// 14,160 to 14,350 tok/s.
+// Bound by issue slots and by prologue and epilogue of a launch. With 32 tokens a unit (16 rows x
+// 128 columns) takes a scheduler 245 clocks in a loop of its own, where HBM needs 256; of these the
+// wgmmas alone take 128 and hardly overlap with decoding, with any number of warpgroups and with
+// two sets of accumulators (mma.sync: 335 in all). A unit is 154 instructions, 112 of them
+// decoding, a copy 45 more, the end of a tile 300. It was 168, with SwiGLU 199, and 70 for a copy,
+// before warp-uniform values were kept in uniform registers. The head still takes 360 clocks a
+// unit. Copies of one unit, for more even requests, cost 3 %; fewer registers, so that a norm
+// before fits beside this kernel, tokens read in another order by each cluster, and a copy issued
+// after the next unit is loaded brought nothing.
+//
+// On an H200, 32 tokens, each product in a chain of its own launches: qkv 7.3 us (8.2 before that),
+// o 6.2 (6.1), gate_up with SwiGLU 14.1 (15.4), down 9.6 (10.0), head 73.6 (84.8); with 8 tokens
+// 5.6 (7.2), 4.9 (5.3), 11.3 (13.2), 8.0 (8.8), 57 (67). 32 sequences of 512 keys: 13,590 -> 14,160
+// to 14,350 tok/s.
 #include <algorithm>
 
 #include "backends/cuda/device/dependent_launch.cuh"
@@ -39,8 +41,8 @@ using Job = ClusterGemmArgs;
 
 #if defined(NIBBLE_HAS_WGMMA)
 
-// decode_as with an instruction less: a product brings magnitude and sign of the third pair to
-// their places, from bits 0 and 14 to 6 and 15, where nothing they leave elsewhere meets them.
+// decode_as with one instruction less: a multiplication moves magnitude and sign of the third pair
+// from bits 0 and 14 to 6 and 15; its other partial products are masked off.
 template <class T>
 __device__ __forceinline__ void decode_word(uint32_t w, uint32_t (&pair)[4]) {
   if constexpr (std::is_same_v<T, bf16>) {
@@ -54,8 +56,8 @@ __device__ __forceinline__ void decode_word(uint32_t w, uint32_t (&pair)[4]) {
   decode_as<T>(w, pair);
 }
 
-// The factors of the two blocks of a row, s * kPreScale<T>, from two E4M3 bytes. As bf16 a byte
-// shifted by four is its value times 2^-120, subnormal ones included.
+// The scales of two blocks of a row times kPreScale<T>, from two E4M3 bytes. As bf16, a byte
+// shifted by four is its value times 2^-120, subnormals included.
 template <class T>
 __device__ __forceinline__ uint32_t two_factors(uint32_t scales, bool high) {
   if constexpr (std::is_same_v<T, f16>) {
@@ -81,13 +83,12 @@ __device__ __forceinline__ uint32_t factor_pair(uint32_t two, int which) {
   }
 }
 
-// One unit times all tokens; x is the lower half of its description in shared memory. Groups of
-// products are left behind: the caller waits before it reads acc. refill() is called when u may
-// change.
+// One unit times all tokens; x: the low half of its smem descriptor. Leaves a wgmma group in
+// flight: the caller waits before it reads acc. refill() is called when u may be overwritten.
 template <class T, int kTokens, class Refill>
 __device__ __forceinline__ void multiply(const Unit& u, uint32_t x, float (&acc)[kTokens / 2],
                                          Refill&& refill) {
-  // In a register of the warp, where sums with it take one instruction, not five.
+  // In a uniform register, where adding to it takes one instruction, not five.
   const uint64_t tokens = smem_descriptor(0, 0) | __reduce_or_sync(0xffffffffu, x);
   const uint32_t low = two_factors<T>(u.scales, false), high = two_factors<T>(u.scales, true);
 #pragma unroll
@@ -117,8 +118,8 @@ __device__ __forceinline__ void multiply(const Unit& u, uint32_t x, float (&acc)
   }
 }
 
-// Of the most groups. Where fewer are launched, registers are left to the small kernels before and
-// after.
+// For the most warpgroups. Where fewer are launched, registers are left for the small kernels
+// before and after.
 constexpr int kLaunchThreads = SplitKPlanner::kMaxGroups * kWarpgroupThreads;
 
 template <class T, int kTokens, bool kSwiglu>
@@ -126,7 +127,7 @@ __global__ void __launch_bounds__(kLaunchThreads, 1) skinny_gemm_wgmma_kernel(Jo
   extern __shared__ __align__(128) std::byte xs[];
   constexpr int kStrips = kSwiglu ? kTileStrips / 2 : kTileStrips;
   const int t = int(threadIdx.x), lane = t % 32;
-  // Branches around the products must be seen to be a warp's, not a lane's.
+  // Broadcast by shuffle, so that the compiler sees branches around wgmma as warp-uniform.
   const int all_warps = __shfl_sync(0xffffffffu, t / 32, 0);
   const int group = all_warps / 4, warp = all_warps % 4;
   const int slice = int(blockIdx.x) & ((1 << j.slices_shift) - 1);
@@ -134,11 +135,11 @@ __global__ void __launch_bounds__(kLaunchThreads, 1) skinny_gemm_wgmma_kernel(Jo
   const int begin = j.units_of_slice.begin(slice);
   const int count = j.units_of_slice.begin(slice + 1) - begin;
   const int strip_end = j.strips_of_cluster.begin(cluster + 1);
-  // A group's first strip, and this warp's (with swiglu of the gate's).
+  // First strip of this warpgroup, and of this warp (with SwiGLU the gate's).
   const int group_strip = j.strips_of_cluster.begin(cluster) + group * kStrips;
   const int first_strip = group_strip + (kSwiglu ? warp % 2 : warp), step = j.groups * kStrips;
 
-  // The ring of a warp.
+  // This warp's ring of weight stages.
   const uint32_t shared = shared_address(xs), barriers = shared + uint32_t(j.barriers_at);
   const int stage_bytes = j.stage_units * int(kUnitBytes);
   const uint32_t ring = shared + uint32_t(j.ring_at + all_warps * j.stages * stage_bytes);
@@ -148,7 +149,7 @@ __global__ void __launch_bounds__(kLaunchThreads, 1) skinny_gemm_wgmma_kernel(Jo
       j.packed +
       (int64_t(first_strip + (kSwiglu ? warp / 2 * j.strips : 0)) * j.units + begin) * kUnitBytes;
   int64_t skip = (int64_t(step) * j.units - count) * kUnitBytes;
-  // The next copy, into a stage that has been read; by whole warps.
+  // Producer: the next copy, into a stage that has been consumed; by whole warps.
   const auto issue_copy = [&](int stage) {
     if (copy_strip >= strip_end) return;
     const uint32_t bytes = uint32_t(min(j.stage_units, copy_left) * int(kUnitBytes));
@@ -166,8 +167,8 @@ __global__ void __launch_bounds__(kLaunchThreads, 1) skinny_gemm_wgmma_kernel(Jo
   if (lane < j.stages) Mbarrier{ring_full + uint32_t(8 * lane)}.init(1);
   fence_proxy_async();
   __syncwarp();
-  // Weights may be read ahead of the kernel before; tokens may not. One copy, as what that kernel
-  // reads queues behind them.
+  // Weights may be prefetched before pdl_wait; tokens may not. Only one copy, as loads of the
+  // preceding kernel queue behind it.
   issue_copy(0);
   ActivationLoader<T, kTokens> tokens(shared, j, begin, count);
   const uint32_t group_barriers =
@@ -190,7 +191,7 @@ __global__ void __launch_bounds__(kLaunchThreads, 1) skinny_gemm_wgmma_kernel(Jo
       }
     }
     __syncwarp();
-    // The barriers are there; the fence has made them visible.
+    // Barriers are initialised and fenced: peers may send after cluster_wait.
     asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
   }
   pdl_enter();
@@ -208,7 +209,7 @@ __global__ void __launch_bounds__(kLaunchThreads, 1) skinny_gemm_wgmma_kernel(Jo
   __syncthreads();
   if (j.slices_shift > 0) cluster_wait();
 
-  // The copy this warp reads, and where it is in it.
+  // Consumer: current stage and parity, and the address in it.
   int stage = 0, phase = 0;
   uint32_t at = ring + uint32_t(16 * lane);
   const uint32_t scales_at = uint32_t(kUnitCodeBytes) - uint32_t(12 * lane);
@@ -234,7 +235,7 @@ __global__ void __launch_bounds__(kLaunchThreads, 1) skinny_gemm_wgmma_kernel(Jo
   }
   const uint32_t x0 = uint32_t(smem_descriptor(shared, half_bytes(kTokens)));
   float acc[kTokens / 2];
-  // Where a strip is behind the end there are products of anything.
+  // Warps whose strip is behind the end multiply garbage that is never written.
   int n = 0, strip = first_strip, tile_strip = group_strip;
   for (; tile_strip < strip_end; tile_strip += step, strip += step, ++n) {
     const bool mine = strip < strip_end, more = strip + step < strip_end;
@@ -275,8 +276,7 @@ __global__ void skinny_gemm_wgmma_kernel(Job) {}
 
 int tokens_for(int64_t n) { return n <= 8 ? 8 : n <= 16 ? 16 : n <= 32 ? 32 : 64; }
 
-// How many clusters of a size run at the same time, where a block needs a multiprocessor for
-// itself.
+// Clusters of each size that are resident at once, with one block an SM.
 template <class... Params>
 const SplitKPlanner::Clusters& resident_clusters(const Context& c, void (*kernel)(Params...)) {
   allow_shared(c, kernel);

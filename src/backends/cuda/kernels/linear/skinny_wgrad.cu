@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
-// Gradient of a weight from few tokens, bf16: dw [rows, cols] = dy^T x, sums over the tokens. Bound
-// by writing dw, so everything else has to stay below that: a block keeps a panel of x (all tokens,
-// 256 columns) in shared memory and walks over tiles of 64 rows, for which dy alone comes anew.
+// Weight gradient from few tokens: dw [rows, cols] = dy^T x, summed over up to 128 tokens, bf16,
+// written (not accumulated), compute capability 9.0; optionally with partial sums of squares of dw
+// for the gradient norm. Chosen by linear_wgrad(); larger batches go to cuBLASLt.
 //
-// Tokens are rows of both operands in shared memory, and a product sums over rows: warpgroup
-// products (compute capability 9.0) take both operands transposed. One group of four warps fills
-// the ring; two multiply a tile each in turn, one while the other writes, in whole lines.
+// Bound by writing dw, so everything else has to stay below that. Persistent grid of at most one
+// block an SM; work tiles of 64 rows x 256 columns, column panel by column panel: x of a panel (all
+// tokens) stays in shared memory (double-buffered), dy of each tile is streamed through up to eight
+// stages. Both operands are MN-major (tokens are K), 128-byte swizzle. Warp-specialised: a producer
+// warpgroup (cp.async), two consumer warpgroups that alternate tiles (ping-pong): one multiplies
+// while the other stores, in whole lines.
 //
 // Measured on an H200, microseconds beside cuBLASLt, whose bits they are: 96 tokens qkv 12.2
 // (15.3), o 9.8 (9.9), gate and up 30.4 (35.1), down 17.6 (21.7); 128 tokens 13.8 (15.6), 11.1
@@ -28,10 +31,11 @@ constexpr int kConsumers = 2, kWarpgroupThreads = 128,
               kThreads = (1 + kConsumers) * kWarpgroupThreads;
 constexpr int kRows = 64, kCols = 256;  // of a tile
 constexpr int kMostStages = 8, kPanels = 2;
-constexpr uint32_t kSlabCols = 64;  // a swizzled row of 128 bytes
+constexpr uint32_t kSlabCols =
+    64;  // a slab: 64 columns of all tokens, i.e. rows of 128 swizzled bytes
 constexpr uint32_t kPanelSlabs = kCols / kSlabCols;
-static_assert(kRows == kSlabCols);  // dy of a tile is a strip
-// A warp's sums on their way out: 16 rows of half a panel, whose banks differ.
+static_assert(kRows == kSlabCols);  // dy of a tile is one slab
+// Transpose buffer of a warp: 16 rows of half a panel, padded against bank conflicts.
 constexpr int kHalf = kCols / 2;
 constexpr uint32_t kPitch = kHalf * 2 + 16, kTransposeBytes = 16 * kPitch;
 constexpr uint32_t kBarrierBytes = 2 * (kMostStages + kPanels) * 8;
@@ -45,13 +49,13 @@ struct Job {
   int64_t x_stride, dy_stride;
   int n, rows, cols;      // rows % 8 == cols % 8 == 0
   int tiles, work_tiles;  // tiles of a panel; of all panels
-  uint32_t slab;          // bytes of 64 columns of all tokens, which come in sixteens
+  uint32_t slab;          // bytes of a slab; tokens padded to 16
   int stages;
 };
 
 #if defined(NIBBLE_HAS_WGMMA)
 
-// d = a b (or += where `add`), 64 x 256, both along their rows.
+// SS form, 64 x 256, both MN-major: d = a b, or += where `add`.
 #define NIBBLE_A4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define NIBBLE_A16(i) NIBBLE_A4(i), NIBBLE_A4(i + 4), NIBBLE_A4(i + 8), NIBBLE_A4(i + 12)
 #define NIBBLE_A64(i) NIBBLE_A16(i), NIBBLE_A16(i + 16), NIBBLE_A16(i + 32), NIBBLE_A16(i + 48)
@@ -73,7 +77,7 @@ __device__ __forceinline__ void multiply(float (&d)[128], uint64_t a, uint64_t b
 #undef NIBBLE_A16
 #undef NIBBLE_A64
 
-// Rows 16 step .. of strips of 64 columns, with the 128-byte swizzle, as an operand along the rows.
+// MN-major descriptor: tokens 16 step .. of neighbouring slabs.
 __device__ __forceinline__ uint64_t desc_mn_major(uint32_t slabs, uint32_t slab_bytes, int step) {
   const uint32_t address = slabs + uint32_t(step) * 16 * 128;
   return uint64_t((address & 0x3ffffu) >> 4) | uint64_t(slab_bytes >> 4) << 16 |
@@ -87,7 +91,7 @@ __device__ __forceinline__ void stmatrix(uint32_t address, uint32_t a, uint32_t 
                : "memory");
 }
 
-// One of a ring's places, and how often it was come to.
+// Position in a ring: stage index, and how often the ring was passed.
 struct PipelineState {
   int index = 0;
   unsigned phase = 0;
@@ -96,7 +100,7 @@ struct PipelineState {
   }
 };
 
-// Where everything lies in shared memory.
+// Map of shared memory: panels of x, stages of dy, transpose buffers, barriers.
 struct Memory {
   const Job& j;
   uint32_t base;
@@ -109,14 +113,14 @@ struct Memory {
   __device__ __forceinline__ uint32_t transpose_buffer(int warp) const {
     return stage(j.stages) + uint32_t(warp) * kTransposeBytes;
   }
-  // full (0), empty (1); places from kMostStages on are those of panels.
+  // full (0), empty (1) of a stage; indices from kMostStages on are the panels'.
   __device__ __forceinline__ Mbarrier barrier(int which, int index) const {
     return {transpose_buffer(4 * kConsumers) +
             uint32_t(which * (kMostStages + kPanels) + index) * 8};
   }
 };
 
-// The group that fills copies the tokens' columns [first, first + kWide) to strips; what does not
+// Producer: cp.async of columns [first, first + kWide) of all tokens into slabs; what does not
 // exist becomes zero.
 template <int kWide>
 __device__ __forceinline__ void load_slabs_async(uint32_t slabs, uint32_t slab_bytes,
@@ -157,7 +161,7 @@ __device__ __forceinline__ void run_producer(const Memory& m, int begin, int end
     stage.next(j.stages);
     if (++tile == j.tiles) tile = 0, first_col += kCols;
     asm volatile("cp.async.commit_group;" ::: "memory");
-    if (i == begin) continue;  // one stage stays on its way
+    if (i == begin) continue;  // one stage stays in flight
     asm volatile("cp.async.wait_group 1;" ::: "memory");
     signal_full();
   }
@@ -171,8 +175,8 @@ __device__ __forceinline__ float add_squares(float sum, uint32_t pair) {
   return fmaf(high, high, fmaf(low, low, sum));
 }
 
-// A warp's 16 rows, half of the columns at a time by way of shared memory. Adds the squares of the
-// elements as they are written; those that do not exist are zero.
+// Epilogue of a warp: 16 rows, half of the columns at a time through its transpose buffer, in whole
+// lines. Adds the squares of the rounded elements; padding is zero.
 __device__ __forceinline__ void store_tile(const Job& j, uint32_t memory,
                                            const float (&d)[kCols / 2], int row, int col,
                                            double& squares) {
@@ -183,7 +187,7 @@ __device__ __forceinline__ void store_tile(const Job& j, uint32_t memory,
   bf16* const out = j.dw + int64_t(row + own_row) * j.cols + col + chunk * 8;
 #pragma unroll
   for (int p = 0; p < 2; ++p) {
-    __syncwarp();  // what was there has been read
+    __syncwarp();  // the buffer has been read
     float sums[4] = {};
 #pragma unroll
     for (int c = 0; c < kHalf / 16; ++c) {
@@ -224,7 +228,7 @@ __global__ void __launch_bounds__(kThreads, 1) wgrad_kernel(const __grid_constan
     mbarrier_init_fence();
   }
   __syncthreads();
-  // By a shuffle, so that branches around the products are seen to be a warp's, not a lane's.
+  // Broadcast by shuffle, so that the compiler sees branches around wgmma as warp-uniform.
   const int all_warps = __shfl_sync(0xffffffffu, int(threadIdx.x) / 32, 0);
   const int group = all_warps / 4 - 1, warp = all_warps % 4;
   const int begin = int(int64_t(j.work_tiles) * blockIdx.x / gridDim.x);
@@ -242,7 +246,7 @@ __global__ void __launch_bounds__(kThreads, 1) wgrad_kernel(const __grid_constan
   const int last_panel = (end - 1) / j.tiles;
   const int steps = (j.n + 15) / 16;
   const bool elected = threadIdx.x % 32 == 0;
-  const auto release_panels_before = [&](int p) {  // done with all panels before
+  const auto release_panels_before = [&](int p) {  // this warp is done with earlier panels
     for (; at_panel < p; ++at_panel) {
       if (elected) m.barrier(1, kMostStages + panel.index).arrive();
       panel.next(kPanels);
@@ -255,7 +259,7 @@ __global__ void __launch_bounds__(kThreads, 1) wgrad_kernel(const __grid_constan
     m.barrier(0, stage.index).wait(stage.phase);
     float d[kCols / 2];
     const uint32_t dy = m.stage(stage.index), x = m.panel(panel.index);
-    // One group multiplies at a time, after the other's tile before.
+    // Ping-pong: one warpgroup multiplies at a time (named barriers 2 and 3).
     if (i > begin) asm volatile("bar.sync %0, 256;" ::"r"(2 + group) : "memory");
     wgmma_fence();
 #pragma unroll 1

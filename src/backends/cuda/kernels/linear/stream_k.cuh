@@ -1,28 +1,32 @@
 // SPDX-License-Identifier: MIT
-// Tiles of a product shared out: all steps along K of all tiles are one list, of which every block
-// takes a range. Where whole tiles would leave multiprocessors idle, tiles are cut.
+// Stream-K: the K steps of all tiles form one list, of which every block takes an equal range, so
+// that all SMs finish together where whole tiles would leave some idle.
 //
-// A range may begin or end within a tile: those sums the block leaves in memory. When all of its
-// products are done, it waits for the others that share the tile and adds up its part of the sums,
-// in the order of the blocks. Of a tile of few blocks the first, whose last it is, keeps its own
-// and adds the others', which are mostly there by then. All blocks are resident at once (one a
-// multiprocessor, and what comes next starts only when all have begun), so a wait ends; all have as
-// much to do, so it is short. (A cooperative launch would make sure, docs/adr/0013.)
+// A range may begin or end within a tile; such partial sums are stored to global memory. Fixup, in
+// the order of the blocks (deterministic, no atomics on data): when a block is done with its range,
+// it waits for the other contributors of its partial tiles and reduces its slice of each. A tile
+// with at most three contributors is reduced by its first contributor instead: this tile is the
+// last of that block's range, so it keeps its own sums in registers and adds the others', which are
+// mostly there by then.
+//
+// Waiting is safe because all blocks are resident (one an SM, and dependent launches start only
+// when all have begun), and short because all have equal work. (A cooperative launch would
+// guarantee it, docs/adr/0013.)
 #pragma once
 #include <algorithm>
 #include <cstdint>
 
 namespace nibble::cuda {
 
-// How a list of tiles of `steps` steps is cut: a tile has `pieces` pieces, and every block an equal
-// number of neighbouring ones. (In 32 bits and with few divisions, which take longer than a step
-// otherwise.)
+// The schedule: a tile of `steps` K steps has `pieces` pieces, and every block gets an equal number
+// of consecutive pieces. (32-bit arithmetic and few divisions, which would take longer than a
+// step.)
 struct StreamKSchedule {
   unsigned tiles = 0, steps = 0, pieces = 1, blocks = 0;
   unsigned base = 0, more = 0;            // a block has base pieces, the first `more` one more
   unsigned step_base = 0, step_more = 0;  // likewise the steps of a piece
 
-  // The first piece of a block, and whose a piece is.
+  // First piece of a block; owner block of a piece.
   __device__ __forceinline__ unsigned first_piece(unsigned block) const {
     return block * base + min(block, more);
   }
@@ -30,16 +34,16 @@ struct StreamKSchedule {
     const unsigned larger = more * (base + 1);
     return piece < larger ? piece / (base + 1) : more + (piece - larger) / base;
   }
-  // Where a piece begins in its tile.
+  // First K step of a piece within its tile.
   __device__ __forceinline__ unsigned first_step(unsigned piece_of_tile) const {
     return piece_of_tile * step_base + min(piece_of_tile, step_more);
   }
 };
 
-// The steps of this block's range, tile by tile.
+// Iterates over the K steps of this block's range, tile by tile.
 struct StreamKIterator {
   int steps, last_tile, last_end;  // where the range ends
-  int tile, step, end;             // steps [step, end) of tile are left
+  int tile, step, end;             // steps [step, end) of the tile are left
 
   __device__ __forceinline__ explicit StreamKIterator(const StreamKSchedule& list)
       : steps(int(list.steps)) {
@@ -53,18 +57,18 @@ struct StreamKIterator {
     return tile == last_tile ? last_end : steps;
   }
   __device__ __forceinline__ bool done() const { return tile > last_tile; }
-  // Of the tile that begins here, all steps are this block's.
+  // All K steps of the current tile are this block's.
   __device__ __forceinline__ bool whole() const { return step == 0 && end == steps; }
-  // To the next step; false: there is none.
+  // Advances one step; false: the range is done.
   __device__ __forceinline__ bool advance() {
     if (++step == end) ++tile, step = 0, end = end_of_tile();
     return !done();
   }
 };
 
-// Shares out whole tiles, or cuts each for as many blocks as there are for it, or cuts all steps
-// evenly. What a cut costs is counted in steps: leaving sums and adding them up, once or twice a
-// block. tiles * steps < 2^31.
+// Chooses between data-parallel (whole tiles), split-K (each tile over as many blocks as there are
+// for it) and stream-K (all steps divided evenly). A fixup is charged as kFixupSteps steps, once or
+// twice a block. tiles * steps < 2^31.
 inline StreamKSchedule make_stream_k_schedule(int64_t tiles, int64_t steps, int64_t most_blocks) {
   constexpr double kFixupSteps = 2;
   const auto up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
@@ -87,9 +91,9 @@ inline StreamKSchedule make_stream_k_schedule(int64_t tiles, int64_t steps, int6
   return list;
 }
 
-// The sums of tiles that blocks share: kThreads threads have kN8Tiles groups of eight each. A block
-// has two places, for the first tile of its range and for the last. A tile's counter, that of the
-// first of its blocks, is 0 between launches.
+// Partial sums in global memory: kThreads threads with kN8Tiles n8 tiles of eight sums each. A
+// block has two buffers, for the first and the last tile of its range. A tile's counter is that of
+// its first contributor, zero between launches.
 template <int kThreads, int kN8Tiles>
 struct StreamKPartials {
   static constexpr size_t kBytes = size_t(2) * kThreads * kN8Tiles * 8 * sizeof(float);
@@ -99,16 +103,17 @@ struct StreamKPartials {
   static __device__ __forceinline__ void sync_consumers() {
     asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
   }
-  // The first or second four of a group.
+  // Half `half` (four sums) of an n8 tile.
   __device__ __forceinline__ float4* at(int block, int which, int n8, int half) const {
     return sums + (((int64_t(block) * 2 + which) * kN8Tiles + n8) * 2 + half) * kThreads +
            threadIdx.x;
   }
-  // Which of its places a block has a tile in.
+  // Which of its two buffers a block uses for a tile.
   static __device__ __forceinline__ int place(const StreamKSchedule& list, int block, int tile) {
     return list.first_piece(unsigned(block)) < unsigned(tile) * list.pieces ? 1 : 0;
   }
-  // This block's sums of a tile: v[half][4 group ..], of which the first `groups` are wanted.
+  // Stores this block's partials v[half][4 n8 ..] of a tile, of which the first n8_tiles are
+  // wanted, and counts them (release).
   __device__ __forceinline__ void store_partials(const StreamKSchedule& list, int tile,
                                                  int n8_tiles,
                                                  const float (&v)[2][4 * kN8Tiles]) const {
@@ -130,7 +135,7 @@ struct StreamKPartials {
     }
   }
   struct Contributors {
-    int first, count;  // blocks of a tile
+    int first, count;  // blocks with steps of a tile
     __device__ __forceinline__ bool first_reduces() const { return count <= 3; }
   };
   static __device__ __forceinline__ Contributors contributors(const StreamKSchedule& list,
@@ -148,7 +153,7 @@ struct StreamKPartials {
     }
     sync_consumers();
   }
-  // By the first block of a tile, which has not left its sums v: adds those of the others.
+  // Fixup by the first contributor, which keeps its sums v in registers: adds those of the others.
   __device__ __forceinline__ void reduce_into_first(const StreamKSchedule& list, int tile,
                                                     int n8_tiles,
                                                     float (&v)[2][4 * kN8Tiles]) const {
@@ -169,15 +174,15 @@ struct StreamKPartials {
     }
     if (threadIdx.x == 0) counters[s.first] = 0;
   }
-  // Once all have left theirs: write(group, sums [2][4]) for this block's share of the groups.
+  // Fixup by all contributors, once all partials are stored: write(n8, sums [2][4]) for this
+  // block's slice of the n8 tiles.
   template <class Write>
   __device__ __forceinline__ void reduce_slice(const StreamKSchedule& list, int tile, int n8_tiles,
                                                Write&& write) const {
     const auto [first, count] = contributors(list, tile);
     unsigned* const counter = counters + first;
     wait_for_partials(counter, count);
-    // A block has about kN8Tiles of (group, block) to read, all of them at once: what a load waits
-    // for is longer than what it brings.
+    // About kN8Tiles loads a block, all in flight at once: latency counts, not bytes.
     const int mine = int(blockIdx.x) - first;
     const int begin = n8_tiles * mine / count, end = n8_tiles * (mine + 1) / count;
     float v[2][4] = {};
@@ -206,7 +211,7 @@ struct StreamKPartials {
         for (int h = 0; h < 2; ++h) v[h][0] = v[h][1] = v[h][2] = v[h][3] = 0;
       }
     }
-    // The last to have read sets the counter back.
+    // The last reader resets the counter.
     sync_consumers();
     if (threadIdx.x == 0 && atomicAdd(counter, 1u) + 1 == 2u * unsigned(count)) *counter = 0;
   }
