@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-// AdamW in one pass: reads gradient, master and moments, writes master, moments and the NVFP4 copy.
+// AdamW, fused in one pass over memory: reads gradient, master and moments, writes master, moments
+// and the requantised NVFP4 copy. Dispatch, in this order: adamw_fast.cu (bf16 masters and
+// gradients, int8 moments: nearly all parameters), adamw_fp32_kernel (fp32 throughout, no copy:
+// norms), adamw_kernel (adamw_generic.cuh, anything).
 #include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/kernels/kernels.h"
 #include "backends/cuda/kernels/optimizer/adamw.h"
@@ -9,7 +12,8 @@
 namespace nibble::cuda {
 namespace {
 
-// Kernels here write weights, so the next one may not start early.
+// Generic: one thread per eight elements. Kernels here write weights, so they never launch
+// dependents early.
 template <class M, class G, bool kInt8>
 __global__ void __launch_bounds__(kAdamwThreads) adamw_kernel(const __grid_constant__ AdamwArgs a) {
   __shared__ Tables tables;
@@ -23,8 +27,8 @@ __global__ void __launch_bounds__(kAdamwThreads) adamw_kernel(const __grid_const
       a, tables, a.begin + (int64_t(blockIdx.x) * kAdamwThreads + threadIdx.x) * kPerLane);
 }
 
-// fp32 throughout and no copy: norms, which are many and small, so a launch has many of them: 4 us
-// for 40 (one: 3).
+// fp32 throughout and no copy: norms, which are many and small, so one launch has many of them
+// (multi-tensor apply): 4 us for 40 (one: 3).
 struct Fp32Task {
   float *master, *m, *v;
   const float* grad;
@@ -37,7 +41,7 @@ struct Fp32Batch {
 };
 static_assert(sizeof(Fp32Batch) <= 4096);  // kernel arguments of every driver
 
-// A row of blocks for each task.
+// Grid (blocks, tasks).
 __global__ void __launch_bounds__(kAdamwThreads)
     adamw_fp32_kernel(const __grid_constant__ Fp32Batch b) {
   pdl_wait();
@@ -126,7 +130,7 @@ AdamwArgs args_of(const AdamwPlaces& at, const AdamwUpdate& u) {
   }
   return a;
 }
-// The last counters: two for updates beside the main stream, two for those on it.
+// The last counters of the context: two for updates beside the main stream, two for those on it.
 enum class Beside { no, yes };
 void run_all(const Context& c, Beside beside, std::vector<AdamwArgs> all) {
   adamw_fast(c, c.counters() + Context::kOpCounters + (beside == Beside::yes ? 0 : 2), all);

@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: MIT
-// AdamW for bf16 masters, bf16 gradients and int8 moments in a third of the instructions of
-// adamw_generic.cuh. Constants are folded, products fused, root and quotient approximate (2^-22),
-// codes by quant/moment_cells.h: results are those of the CPU but for a rounding, here and there a
-// step of a code or of bf16 (tests/ops/adamw_close_test.cpp has the bounds). They depend on the
-// block alone, so runs, chunks and resumed runs agree bit for bit. Blocks with values out of range
-// (huge or tiny ones, NaN, the end of a parameter) take the general way.
+// AdamW for bf16 masters, bf16 gradients and int8 moments, in a third of the instructions of
+// adamw_generic.cuh. Constants are folded, multiply-adds fused, root and reciprocal approximate
+// (2^-22), codes by quant/moment_cells.h: results are those of the CPU but for a rounding, here and
+// there a step of a code or of bf16 (tests/ops/adamw_close_test.cpp has the bounds). They depend on
+// the moment block alone, so runs, chunks and resumed runs agree bit for bit. Blocks with values
+// out of range (huge or tiny ones, NaN, the ragged end of a parameter) take the generic path.
 //
-// A launch has many parameters, as a list of tiles of eight moment blocks. Tiles come to shared
-// memory by bulk copies while the one before is computed, and blocks claim them: with equal shares
-// a fifth of the warps had ended early, as multiprocessors are not equally fast.
+// Multi-tensor: one launch has up to 23 parameters as one list of tiles of eight moment blocks
+// (2,048 elements). Persistent, four blocks of eight warps an SM; a warp has one moment block (256
+// elements, eight a lane). Tiles come by bulk copies into two stages (full / empty mbarriers; the
+// issuing warp rotates) while the one before is computed. Dynamic tile scheduler: blocks claim four
+// tiles at a time from an atomic counter; with static ranges a fifth of the warps had ended early,
+// as SMs are not equally fast.
 //
 // Bytes alone would take 10.5 ms for 4.02 G elements on an H200 (10.7 bytes each at copy speed).
-// Measured 12.8-13.6, a launch for each parameter and loads to registers before 15.6. Of the issue
-// slots 82 % are busy (690 instructions a block), of the ALU pipe 57 %, of the memory 3.3 TB/s: no
-// bound alone. 6 % fewer instructions, a third stage, claims of eight tiles changed nothing.
+// Measured 12.8-13.6; with a launch for each parameter and loads to registers 15.6. Of the issue
+// slots 82 % are busy (690 instructions a moment block), of the ALU pipe 57 %, of the memory 3.3
+// TB/s: no bound alone. 6 % fewer instructions, a third stage, claims of eight tiles changed
+// nothing.
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -29,7 +33,7 @@ namespace {
 constexpr unsigned kBlocksPerSm = 4;
 constexpr float kLargestFirst = 0x1p60f, kLargestSecond = 0x1p100f;
 
-// A tile in shared memory.
+// A stage: one tile in shared memory.
 struct alignas(128) Stage {
   uint4 grad[kAdamwThreads], master[kAdamwThreads];
   uint2 m[kAdamwThreads], v[kAdamwThreads];
@@ -42,19 +46,18 @@ struct Pipeline {
   Stage stage[kStages];
   uint64_t full[kStages], empty[kStages];
 };
-// Multiprocessors are not equally fast: whoever is done claims the next kClaim tiles. A block takes
-// a tile a turn, at most kMaxTiles.
+// A block processes at most kMaxTiles tiles a launch and claims kClaim of them at a time.
 constexpr uint32_t kMaxTiles = 1024, kClaim = 4;
 struct TileClaims {
-  uint32_t tile[kMaxTiles / kClaim + 1];  // the first of a claim; kNoTile: none
+  uint32_t tile[kMaxTiles / kClaim + 1];  // first tile of a claim; kNoTile: none
 
   static constexpr uint32_t kNoTile = 0xffffff00;
   __device__ __forceinline__ uint32_t at(uint32_t index) const {
     return tile[index / kClaim] + index % kClaim;
   }
 };
-// Blocks for the general way wait for the end: a call from the loop would cost it registers. A bit
-// for each warp and turn.
+// Moment blocks for the generic path, deferred to the end of the kernel: a call from the main loop
+// would cost it registers. One bit per (tile of this block, warp).
 struct DeferredBlocks {
   uint32_t word[kMaxTiles * kTileBlocks / 32];
   uint32_t any;
@@ -70,8 +73,8 @@ struct DeferredBlocks {
   }
 };
 
-// By one thread: sends for tile `id` of the launch, which is a tile of `k` or a later task, or
-// none.
+// Producer, one thread: bulk copies of tile `id` of the launch, which belongs to `k` or a later
+// task, or to none.
 __device__ __forceinline__ void issue_loads(Pipeline& pipeline, uint32_t s, const FastTask* k,
                                             uint32_t id, uint32_t tiles) {
   const uint32_t barrier = shared_address(&pipeline.full[s]);
@@ -139,7 +142,7 @@ __device__ __noinline__ void run_generic_step(const FastTerms& terms_of_all, con
                                  (int64_t(block) * kLanes + threadIdx.x % kLanes) * kPerLane);
 }
 
-// A block goes through its tiles.
+// Iterates over the tiles that this block claimed.
 struct TileIterator {
   const TileClaims& claims;
   const FastTask* k;
@@ -147,7 +150,7 @@ struct TileIterator {
 
   __device__ __forceinline__ TileIterator(const TileClaims& all, const FastTask* tasks)
       : claims(all), k(tasks), index(0) {}
-  // To the turn's tile and its task; false: there are no more tiles.
+  // Finds the current tile and its task; false: no more tiles.
   __device__ __forceinline__ bool find(uint32_t tiles) {
     id = claims.at(index);
     if (id >= tiles) return false;
@@ -177,7 +180,8 @@ __global__ void __launch_bounds__(kAdamwThreads, kBlocksPerSm)
   copy(tasks, b.task, sizeof tasks);
   static_assert(kMaxTiles / kClaim == kAdamwThreads);
   deferred.word[threadIdx.x] = deferred.any = 0;
-  const uint32_t own = blockIdx.x + threadIdx.x * gridDim.x;  // without claims
+  const uint32_t own =
+      blockIdx.x + threadIdx.x * gridDim.x;  // static assignment, without bulk copies
   claims.tile[threadIdx.x] =
       threadIdx.x == 0 || (!kHasBulkCopy && own < b.tiles) ? own * kClaim : TileClaims::kNoTile;
   claims.tile[kMaxTiles / kClaim] = TileClaims::kNoTile;
@@ -197,7 +201,7 @@ __global__ void __launch_bounds__(kAdamwThreads, kBlocksPerSm)
       for (uint32_t s = 0; s < kStages; ++s) issue_loads(pipeline, s, tasks, claims.at(s), b.tiles);
     }
     for (TileIterator w(claims, tasks);; ++w.index) {
-      // What was emptied in the last turn is filled for the next one, by a warp after another.
+      // Refills the stage released in the previous iteration; the warps take turns as producer.
       const uint32_t s = w.index % kStages, bit = w.index / kStages % 2;
       if (w.index > 0 && threadIdx.x == w.index % kTileBlocks * kLanes) {
         const uint32_t last = w.index - 1;
@@ -214,14 +218,15 @@ __global__ void __launch_bounds__(kAdamwThreads, kBlocksPerSm)
           lane == 0) {
         deferred.add(w.index, warp);
       }
-      // Before this warp empties the next tile, so before a tile of the claim is sent for.
+      // Claimed before this warp releases the next stage, hence before a tile of the claim is
+      // needed.
       if (threadIdx.x == w.index / kClaim % kTileBlocks * kLanes && w.index % kClaim == 0 &&
           w.index + kClaim < kMaxTiles) {
         claims.tile[w.index / kClaim + 1] = (gridDim.x + atomicAdd(b.claimed, 1u)) * kClaim;
       }
     }
   }
-  // The ends of parameters, and what cannot be staged.
+  // Ragged ends of parameters, and what cannot be copied in bulk.
   if (!kHasBulkCopy || !b.all_staged) {
     for (TileIterator w(claims, tasks); w.find(b.tiles); ++w.index) {
       const uint32_t block = w.block(warp);
@@ -242,13 +247,13 @@ __global__ void __launch_bounds__(kAdamwThreads, kBlocksPerSm)
     }
   }
   if (!kHasBulkCopy) return;
-  __syncthreads();  // no more claims: the last block leaves the counters as they were
+  __syncthreads();  // no more claims: the last block resets the counters
   if (threadIdx.x == 0 && atomicAdd(b.claimed + 1, 1u) == gridDim.x - 1) {
     b.claimed[0] = b.claimed[1] = 0;
   }
 }
 
-// Whether the kernel can do a step of these terms, and what it needs.
+// Whether this kernel applies to a step with these terms, and its folded constants.
 bool fast_terms(const AdamwArgs& a, FastTerms* s, FastTask* k) {
   const AdamwTerms<float>& t = a.terms;
   const auto within = [](double x, double low, double high) { return x >= low && x <= high; };
@@ -302,7 +307,7 @@ bool fast_terms(const AdamwArgs& a, FastTerms* s, FastTask* k) {
   return true;
 }
 
-// The launches of one kind of task: full ones at once, the last one at the end.
+// Batches tasks of one kernel variant: full batches are launched at once, the last one at the end.
 class Launches {
  public:
   Launches(const Context& c, unsigned* claimed, void (*kernel)(FastBatch))
@@ -314,7 +319,7 @@ class Launches {
     b_.all_staged = true;
   }
   void add(const FastTerms& terms, FastTask k) {
-    // Terms of all: numbers without gaps, so bytes tell whether they are the same.
+    // Terms of the launch have no padding, so bytes tell whether they are the same.
     if (b_.tasks > 0 && std::memcmp(&terms, &b_.terms, sizeof terms) != 0) flush();
     b_.terms = terms;
     const uint32_t end = blocks_for(k.end, kMomentBlock * int64_t(kTileBlocks));

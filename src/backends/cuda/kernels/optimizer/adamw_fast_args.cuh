@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a launch of adamw_fast.cu is told: terms of all its parameters, and of each.
+// Arguments of adamw_fast.cu: constants of the launch, one task per parameter, lookup tables.
+// Philox is split so that the host does whatever is the same for all elements.
 #pragma once
 #include "backends/cuda/kernels/optimizer/adamw_generic.cuh"
 #include "quant/moment_cells.h"
@@ -7,8 +8,8 @@
 namespace nibble::cuda {
 namespace {
 
-// Philox with what is the same for all elements of a parameter done by the host: the keys, and of
-// the first two rounds whatever does not depend on the element.
+// Philox round keys of a seed; of a stream, the part of the first two rounds that does not depend
+// on the element.
 struct PhiloxKeys {
   uint32_t of_round[2 * kPhiloxRounds];
 
@@ -64,20 +65,21 @@ struct BitRange {
   bool operator==(const BitRange&) const = default;
 };
 
-// Moments are kept as m / first_out and v / second_out: then a gradient needs no factor.
+// Constants of the launch. Moments are kept as m / first_out and v / second_out: then a gradient
+// needs no factor.
 struct FastTerms {
   float first_in, second_in;    // beta1 / first_out, beta2 / second_out
   float first_out, second_out;  // rest1 * grad_scale, rest2 * grad_scale^2
   BitRange first, second;       // of a block's maxima
   PhiloxKeys keys;
-  AdamwTerms<float> terms{AdamwStep{}};  // for the general way, which has lr and decay by task
+  AdamwTerms<float> terms{AdamwStep{}};  // for the generic path, which has lr and decay by task
   uint64_t seed = 0;
 };
-// A parameter, or a range of one. In parts of 16 bytes, which are read at once.
+// A parameter, or a range of one. Laid out in 16-byte groups, which are read at once.
 struct alignas(16) FastTask {
-  // Tiles of kTileBlocks moment blocks, counted through all tasks of the launch: this one's are
-  // [.., tiles_end), and tile 0 of the parameter would be first_tile. Those of whole blocks that
-  // can be copied in bulk are [staged, staged + staged_count).
+  // Tiles of kTileBlocks moment blocks, numbered through all tasks of the launch: this task's are
+  // [.., tiles_end), and tile 0 of the parameter would be number first_tile. Tiles of whole blocks
+  // that can be copied in bulk are [staged, staged + staged_count).
   uint32_t first_tile, tiles_end, staged, staged_count;
   void* master;
   uint8_t* m;
@@ -88,7 +90,8 @@ struct alignas(16) FastTask {
   float shrink;                // lr * weight decay
   uint32_t row_offset;         // as in AdamwArgs
   uint32_t row_blocks, units;  // NVFP4 blocks of a row, and units
-  uint32_t magic, shift;       // block / row_blocks = block * magic >> (32 + shift)
+  uint32_t magic,
+      shift;  // division by multiplication: block / row_blocks = block * magic >> (32 + shift)
   const void* grad;
   int64_t end;                      // of the elements
   uint32_t first_block, whole_end;  // moment blocks; from whole_end on not whole

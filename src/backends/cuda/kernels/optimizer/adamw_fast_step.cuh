@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The arithmetic of adamw_fast.cu: a moment block, eight elements a lane.
+// The arithmetic of adamw_fast.cu: one moment block by one warp, eight elements a lane.
 #pragma once
 #include "backends/cuda/kernels/optimizer/adamw_fast_args.cuh"
 
@@ -34,11 +34,13 @@ __device__ __forceinline__ uint32_t four_bytes(const uint32_t* x) {
   constexpr uint32_t kTwo = uint32_t(kByte) | uint32_t(4 + kByte) << 4;
   return __byte_perm(__byte_perm(x[0], x[1], kTwo), __byte_perm(x[2], x[3], kTwo), 0x5410);
 }
-// The lowest byte of each of four words whose next one is 0: two of three operations are products.
+// The lowest byte of each of four words whose next byte is 0: two of three operations are IMADs,
+// which relieves the ALU pipe.
 __device__ __forceinline__ uint32_t four_lowest(const uint32_t* x) {
   return __byte_perm(x[1] * 256 + x[0], x[3] * 256 + x[2], 0x5410);
 }
-// Entry byte i of x of a table of floats at 4 * quarter, a multiple of 1024.
+// Table lookup: entry (byte i of x) of a float table at shared address 4 * quarter, a multiple of
+// 1024.
 template <int kOffset>
 __device__ __forceinline__ float looked_up(uint32_t quarter, const uint2& x, int i) {
   float y;
@@ -48,7 +50,7 @@ __device__ __forceinline__ float looked_up(uint32_t quarter, const uint2& x, int
   return y;
 }
 
-// cell_code by addresses: `cells` is that of FastTables::cells, kFirstCell words before.
+// cell_code by shared addresses: `cells` points kFirstCell words before FastTables::cells.
 __device__ __forceinline__ uint32_t fast_cell_code(uint32_t cells, float magnitude, float inverse) {
   const float x = fmaf(magnitude, inverse, kCellOrigin);
   uint32_t word;  // shift and product apart: the compiler would make three operations of them
@@ -58,14 +60,14 @@ __device__ __forceinline__ uint32_t fast_cell_code(uint32_t cells, float magnitu
       " ld.shared.u32 %0, [at];}"
       : "=r"(word)
       : "r"(__float_as_uint(x)), "r"(cells), "n"(kCellShift));
-  // Predicated: the compiler would choose between two results.
+  // Predicated add: the compiler would select between two results.
   asm("{.reg .pred above;\n setp.gt.f32 above, %1, %2;\n @above add.u32 %0, %0, 1;}"
       : "+r"(word)
       : "f"(x), "f"(__uint_as_float(word)));
   return word;
 }
 
-// The NVFP4 copy of eight weights below 2.
+// Requantises eight weights below 2 in magnitude into the packed copy, if the block changed.
 __device__ __forceinline__ void fast_requantize(const FastTask& s, uint32_t at,
                                                 const uint32_t (&w)[4], uint32_t different) {
   const bool changed = (different | __shfl_xor_sync(~0u, different, 1)) != 0;
@@ -90,7 +92,7 @@ __device__ __forceinline__ bool any_large(const uint32_t (&w)[4]) {
   return ((w[0] | w[1] | w[2] | w[3]) & 0x40004000u) != 0;
 }
 
-// A warp's moment block. False: it is one for the general way, and nothing was written.
+// One moment block by one warp. False: it is for the generic path, and nothing was written.
 template <bool kPacked, bool kDecay>
 __device__ __forceinline__ bool fast_step(const FastTerms& c, const FastTask& s,
                                           const FastTables& t, uint32_t block, const FastInput& x) {
@@ -111,8 +113,8 @@ __device__ __forceinline__ bool fast_step(const FastTerms& c, const FastTask& s,
   const float amax_m = __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(top_m)));
   const float amax_v = __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(top_v)));
 
-  // Is everything in range? A NaN or infinity in gradients or scales shows in the maxima. Masters
-  // below 2 are the common case, and finite.
+  // Range check. A NaN or infinity in gradients or scales shows in the maxima. Masters below 2 are
+  // the common case, and finite.
   if (!(c.first.holds(amax_m) && c.second.holds(amax_v))) {
     if (!((amax_m == 0 || c.first.holds(amax_m)) && (amax_v == 0 || c.second.holds(amax_v)))) {
       return false;
@@ -149,8 +151,8 @@ __device__ __forceinline__ bool fast_step(const FastTerms& c, const FastTask& s,
     __stwb(s.m_scales + block, amax_m * c.first_out);
     __stwb(s.v_scales + block, amax_v * c.second_out);
   }
-  // The intrinsics: the task is in shared memory, so the compiler does not know that these are
-  // addresses of global memory.
+  // Store intrinsics, as the pointers come from shared memory and the compiler cannot tell that
+  // they are global.
   __stwb(static_cast<uint4*>(s.master) + at, make_uint4(next[0], next[1], next[2], next[3]));
   __stwb(reinterpret_cast<uint2*>(s.v) + at, make_uint2(four_lowest(code), four_lowest(code + 4)));
 

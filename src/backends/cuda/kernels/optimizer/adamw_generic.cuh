@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// AdamW of the eight elements of a lane, for any types and formats. Two lanes share an NVFP4 block,
-// a warp is a moment block of 256. (With 16 elements a lane the code, all unrolled, left the
-// instruction cache: five times slower.) The arithmetic is that of quant/moments.h and
-// quant/nvfp4_block.h, so the bits are the CPU's.
+// AdamW of eight elements a lane, for any types and moment formats: two lanes share an NVFP4 block,
+// a warp is a moment block of 256. (With 16 elements a lane the unrolled code left the instruction
+// cache: five times slower.) The arithmetic is that of quant/moments.h and quant/nvfp4_block.h, so
+// the bits are the CPU's.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -34,13 +34,14 @@ struct AdamwArgs {
 };
 inline bool aligned16(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
 
-// Each does what it can of `all` and takes it out.
-// adamw_fast.cu: bf16 masters and gradients, int8 moments, where its proofs hold.
+// adamw_fast.cu: updates what it can of `all` and removes it from the list: bf16 masters and
+// gradients, int8 moments, values in the range for which its arithmetic is proven.
 void adamw_fast(const Context& c, unsigned* counters, std::vector<AdamwArgs>& all);
 
 namespace {  // each translation unit has its own device code
 
-// The tables of the 8-bit codes; lanes look up different rows, which constant memory serialises.
+// Tables of the 8-bit codes; copied to shared memory, as lanes look up different entries, which
+// constant memory serialises.
 struct Tables {
   DynamicMap dynamic;
   LogMap log;
@@ -222,7 +223,7 @@ __device__ __forceinline__ BlockPlace place_of(const AdamwArgs& a, int64_t eleme
   return block_place(a.in, row, element % a.in / kNvfp4Block);
 }
 
-// Rules that are rarely chosen: the lane with the first half does the block.
+// Rarely chosen scale rules: the lane with the first half quantises the block alone.
 __device__ __noinline__ void requantize_by_rule(const AdamwArgs& a, int64_t element, bool changed,
                                                 const float* own) {
   float w[16];
