@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Ops without a reduction over the model's width.
+// Embedding and row gathers, SwiGLU, addition: ops without a reduction over the model's width.
+// Grid-stride loops over packs of eight elements (device/rows.cuh).
 #include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/rows.cuh"
 #include "backends/cuda/kernels/kernels.h"
@@ -21,12 +22,12 @@ __global__ void copy_rows_kernel(Rows<T> out, Rows<const S> x, const int32_t* in
   });
 }
 
-// Bound by memory: 2048 x 9728 take 30.5 us for 120 MB, 73 of the 80 that are read not from the
-// cache (a copy moves as many bytes a second); with one pack at a time, whose second half was asked
-// for when the first had come, 34. Stripes of columns instead of rows 32; more packs at once, the
-// next ones asked for ahead or places without divisions are no faster.
-constexpr int kSwigluPacks = 2;   // on their way to a thread
-constexpr int kSwigluBlocks = 5;  // a multiprocessor
+// SwiGLU, bound by memory: 2048 x 9728 take 30.5 us for 120 MB, 73 of the 80 that are read not from
+// the L2 cache (a copy moves as many bytes a second); with one pack a thread in flight 34. Column
+// stripes instead of rows 32; more packs in flight, software prefetch or addresses without
+// divisions are no faster.
+constexpr int kSwigluPacks = 2;   // in flight a thread
+constexpr int kSwigluBlocks = 5;  // resident per SM
 
 template <int W, class T>
 __global__ void __launch_bounds__(kThreads, kSwigluBlocks)

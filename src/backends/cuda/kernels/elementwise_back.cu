@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Gradients of SwiGLU, of the embedding and of the choice of rows.
+// Gradients of SwiGLU, of the embedding (deterministic: rows sorted by id, one block a run of equal
+// ids) and of the row gather (scatter).
 #include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/grad_write.cuh"
 #include "backends/cuda/device/rows.cuh"
@@ -31,7 +32,7 @@ __global__ void swiglu_back_kernel(Rows<T> dgate, Rows<T> dup, Rows<const T> dou
   });
 }
 
-// One block a run of equal ids in `order`; the block of any other position has nothing to do.
+// One block per position of `order`; only the first of a run of equal ids works.
 template <class D, class T>
 __global__ void embed_back_kernel(D* dtable, int64_t stride, const T* dx, int64_t dx_stride,
                                   const int32_t* ids, const int32_t* order, int64_t n, int64_t cols,

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Losses and their gradients: one block a token. Sums have a fixed order.
+// Cross-entropy in pieces of the vocabulary (online softmax statistics, then loss and gradient) and
+// the L1 loss. One block of 512 threads a token, or per (token, 512 packs of columns) for the
+// gradient; sums in a fixed order.
 #include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/reduce.cuh"
 #include "backends/cuda/device/rows.cuh"
@@ -19,7 +21,7 @@ __global__ void softmax_stats_kernel(AnyFloats stats, const T* logits, int64_t s
   pdl_enter();
   const int64_t n = blockIdx.x;
   const T* row = logits + n * stride;
-  // One pass: a thread's sum is made anew whenever its maximum grows.
+  // Online softmax: a thread rescales its sum whenever its maximum grows.
   float mine = -INFINITY, sum = 0;
   bool bad = false;  // a maximum forgets NaN
   for (int64_t i = int64_t(threadIdx.x) * W; i < cols; i += kThreads * W) {

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Gradients of RMSNorm, alone and behind a rotation. The gradient of the weight is summed within
-// groups of rows that the shape alone decides, then over the groups in order.
+// Gradients of RMSNorm, alone and behind a rotation (QK-norm with RoPE): dx per row, dw summed
+// within groups of rows whose number depends on the shape alone, then over the groups in order
+// (deterministic, no atomics).
 //
-// Bound by memory: 2048 rows of 2560 are 42 MB with the residual, 14 us on an H200 where 18 were
-// measured before rows were loaded ahead and rounded by pairs.
+// norm_back_own_kernel: a thread owns eight columns, 8 to 32 lanes or the block a row;
+// double-buffered loads. norm_back_kernel: any width. sum_groups_kernel: the final reduction of dw.
+//
+// Bound by memory: 2048 rows of 2560 are 42 MB with the residual, 14 us on an H200, 18 before rows
+// were prefetched and rounded by pairs.
 #include <algorithm>
 
 #include "backends/cuda/device/dependent_launch.cuh"
@@ -27,8 +31,8 @@ struct BackArgs {
   int64_t rows, heads, cols, groups;
 };
 
-// G threads work on a row together: a warp on heads, the block on wide rows. A thread owns columns
-// t, t + G, ... of its group's sum, so nothing is shared but the row's own reduction.
+// G threads a row: a warp for heads, the block for wide rows. A thread owns columns t, t + G, ...
+// of its group's dw, so only the row's own reduction is shared.
 template <class T, class Y, int G>
 __global__ void norm_back_kernel(BackArgs a) {
   pdl_enter();
@@ -94,11 +98,11 @@ __global__ void norm_back_kernel(BackArgs a) {
   }
 }
 
-// Rows whose columns come in eights: a thread owns eight of them, G threads a row (0: the block
-// does), so that a row is read once. The rotation's partner columns are in a partner lane.
+// Widths divisible by eight: a thread owns eight columns, G threads a row (0: the block), so that a
+// row is read once. Rotation partners are in a partner lane.
 constexpr int kPerThread = 8, kMostThreads = 512;
 
-// What a thread holds of a row, as it lies in memory.
+// A thread's columns of a row, unconverted.
 template <class T, class Y>
 struct OwnColumns {
   Raw<T, kPerThread> x;
@@ -182,8 +186,7 @@ __global__ void __launch_bounds__(G > 0 ? kThreads : kMostThreads, G > 0 ? 3 : 2
     Raw<T, kPerThread>::from_f32(through).template store_at<kAligned>(static_cast<T*>(a.dx) +
                                                                       at(token, row, a.dx_stride));
   };
-  // The next row is on its way while one is worked on; two places take turns, since a copy from one
-  // to the other would wait for what is being loaded.
+  // Double buffering with two named buffers: a copy from one to the other would wait for the load.
   int begin = int(blockIdx.x) * rows_at_once;
   OwnColumns<T, Y> even = load(begin);
   while (begin < rows) {
@@ -212,7 +215,7 @@ __global__ void __launch_bounds__(G > 0 ? kThreads : kMostThreads, G > 0 ? 3 : 2
   }
 }
 
-// 32 columns a block; each is summed by kParts threads, whose sums are then added in order.
+// Reduces dw over the groups: 32 columns a block, kParts threads a column, added in order.
 constexpr int kParts = 16;
 __global__ void sum_groups_kernel(AnyFloats dw, const float* partial, int64_t groups, int64_t cols,
                                   bool add) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Packed NVFP4 to 16-bit floats, for products by cuBLASLt, and the row scales after them.
+// Panels of packed NVFP4 weights to 16-bit floats [rows, cols] for cuBLASLt, and the row scales
+// applied to its fp32 output. One warp a unit (16 x 128), 16 lanes store 256 consecutive bytes.
 //
 // Bound by memory: 2.6 bytes a weight, most of them written, at 4.2 TB/s on an H200 (60 us for the
-// weights of a Qwen3-4B layer). Smaller panels, which stay in the L2 cache, cost the products more
-// than they spare. Tried and dropped: dequantising the next panel on the four multiprocessors that
-// the tiles of a product of 2048 tokens leave free; one can write 32 bytes a clock, so four of them
-// take 1.3 times as long as all products of a layer.
+// weights of a Qwen3-4B layer). Smaller panels, which stay in the L2 cache, cost the GEMMs more
+// than they spare. Tried and dropped: dequantising the next panel on the four SMs that the tiles of
+// a GEMM of 2048 tokens leave free; an SM can write 32 bytes a clock, so four of them take 1.3
+// times as long as all GEMMs of a layer.
 #include "backends/cuda/device/dequantize.cuh"
 
 #include "backends/cuda/device/dependent_launch.cuh"
@@ -18,8 +19,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// A warp a unit of 16 rows by 128 columns; a lane one word (8 columns) of every second row: 16
-// lanes write 256 consecutive bytes.
+// A lane's part of a unit: one word (8 columns) of every second row.
 struct UnitOfLane {
   uint32_t codes[8];
   uint32_t scales[4];  // of rows r = 2 i + odd, i < 4, in byte 0, and r + 8 in byte 2
@@ -54,7 +54,7 @@ struct PanelOut {
     const int row0 = i / across * int(kUnitRows), col = i % across * int(kUnitCols) + 8 * word;
     if (col >= cols) return;
     T* const out = data + int64_t(row0 + odd) * cols + col;
-    // Most strips are whole, and need no question a row.
+    // Fast path without row checks: most strips are whole.
     if (row0 + int(kUnitRows) <= rows) {
       write_rows<true>(out, l, 0);
     } else {
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(kThreads) dequantize_kernel(PanelOut<T> p, int
   if (unit >= units) return;
   const int lane = int(threadIdx.x) % 32, word = lane % 16, odd = lane / 16;
   const UnitOfLane l = load_unit(p.unit(unit), word, odd);
-  // Only weights have been read so far; `out` is scratch that the kernel before may still read.
+  // Only weights were read so far; `out` is scratch that the preceding kernel may still read.
   pdl_enter();
   p.write(unit, l, word, odd);
 }

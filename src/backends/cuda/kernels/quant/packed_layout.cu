@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Weights between the canonical layout in host memory and the packed one of the device, through
-// scratch memory.
+// Packs and unpacks weights between the canonical layout in host memory and the device layout
+// (device/packed_layout.cuh), staged through scratch memory. One thread per block of 16; the copies over the bus dominate.
 #include "backends/cuda/device/packed_layout.cuh"
 
 #include <algorithm>
@@ -16,7 +16,6 @@ constexpr int kThreads = 256;
 // Enough for the copy engine to run at full speed.
 constexpr size_t kStageBytes = size_t(32) << 20;
 
-// A thread a block of 16 columns.
 __global__ void pack_kernel(uint8_t* packed, int64_t in, int64_t row_begin, int64_t rows,
                             const uint64_t* codes, const uint8_t* scales) {
   pdl_wait();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Floats on the device to NVFP4: weights into the packed layout, activations through NVFP4 and back
-// for W4A4 without FP4 tensor cores.
+// Quantises floats on the device to NVFP4: weights into the packed layout, and activations through
+// NVFP4 and back (W4A4 emulated, without FP4 tensor cores). One thread per block of 16.
 #include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/packed_layout.cuh"
 #include "backends/cuda/device/types.cuh"
@@ -30,7 +30,7 @@ __device__ __forceinline__ uint64_t quantize_block(const float (&v)[16], float g
   return codes;
 }
 
-// A thread a block. Writes weights: the next kernel may not start early.
+// Writes weights: never launches dependents early.
 template <ScaleRule kRule, class T>
 __global__ void quantize_rows_kernel(uint8_t* packed, int64_t in, int64_t row_begin, int64_t rows,
                                      const T* src, const float* row_scale) {
