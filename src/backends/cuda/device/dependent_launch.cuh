@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The device half of programmatic dependent launch (launch.h).
+// The device side of programmatic dependent launch (PDL, griddepcontrol); launch.h sets the
+// attribute on every launch.
 //
-// A kernel waits before it reads anything but weights, and lets its successor start only after
-// that wait: then whatever runs ahead of its own wait knows that all kernels but its direct
-// predecessor have ended, so weights may be read ahead. Kernels that write weights never call
-// pdl_launch_dependents(). (The kernel of a whole token clears scratch memory before its wait, too,
-// and says why it may.)
+// The rule: a kernel calls pdl_wait() before it reads anything but weights, and
+// pdl_launch_dependents() only after that wait. Then whatever runs ahead of its own wait knows that
+// all kernels but its direct predecessor have completed, so weights may be prefetched before it.
+// Kernels that write weights never call pdl_launch_dependents(). (decode/token_kernel.cu also
+// clears scratch memory before its wait, and says why it may.)
 #pragma once
 
 namespace nibble::cuda {
@@ -22,7 +23,7 @@ __device__ __forceinline__ void pdl_launch_dependents() {
 #endif
 }
 
-// Most kernels: wait, then let the next one set itself up.
+// Most kernels: wait for the predecessor, then let the successor's prologue start.
 __device__ __forceinline__ void pdl_enter() {
   pdl_wait();
   pdl_launch_dependents();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Codes of the packed layout as operands of the tensor cores, in bf16 or f16. A code times an E4M3
-// scale has six significant bits and lies between 2^-10 and 2688, so it is exact in both.
+// NVFP4 codes of the packed layout as tensor-core operands in bf16 or f16. A code times an E4M3
+// scale has six significant bits and lies between 2^-10 and 2688, so it is exact in both types.
 #pragma once
 #include <cstdint>
 #include <type_traits>
@@ -10,7 +10,8 @@
 
 namespace nibble::cuda {
 
-// decode8 in T: values times kCodeScale<T>.
+// decode8 in T: values come times kCodeScale<T>, because codes are moved into the exponent by
+// shifts alone.
 template <class T>
 __device__ __forceinline__ void decode_as(uint32_t word, uint32_t (&pair)[4]) {
   decode8(word, pair);
@@ -46,7 +47,7 @@ __device__ __forceinline__ uint32_t broadcast_pair(float v) {
   return r;
 }
 
-// Two E4M3 bytes (low, then high) as floats; the hardware converts where it can.
+// Two E4M3 bytes (low, then high) as floats; by cvt where the hardware has it.
 __device__ __forceinline__ float2 e4m3x2_to_float2(uint32_t two) {
 #if __CUDA_ARCH__ >= 890
   uint32_t h;
@@ -57,15 +58,16 @@ __device__ __forceinline__ float2 e4m3x2_to_float2(uint32_t two) {
 #endif
 }
 
-// One multiplication brings a code and its scale together: the factor of a scale s is s *
-// kPreScale<T>, a result its value times kCodeScale<T> * kPreScale<T>, all of them exact. (One
-// power of two that undoes kCodeScale would not leave room for the scale in either type.)
+// One multiplication applies a block scale s: the operand is decoded * (s * kPreScale), which is
+// its value times kCodeScale * kPreScale, exactly; the epilogue multiplies the fp32 sum with
+// kPostScale. (One power of two that undoes kCodeScale would not leave room for the scale in either
+// type.)
 template <class T>
 inline constexpr float kPreScale = std::is_same_v<T, f16> ? 0x1p4f : 0x1p62f;
 template <class T>
 inline constexpr float kPostScale = 1.0f / (kCodeScale<T> * kPreScale<T>);  // 2^64 or 2^10
 
-// Eight values of a word, exactly.
+// The eight values of a word, fully scaled, exactly.
 template <class T>
 __device__ __forceinline__ uint4 dequantize8(uint32_t word, float scale) {
   uint32_t p[4];

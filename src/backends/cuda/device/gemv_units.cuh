@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
-// Packed NVFP4 weights times one token, on tensor cores: what the kernels of one product (gemv.cu)
-// and of a whole token (decode/) share.
+// GEMV on tensor cores, y = W x with packed NVFP4 weights and one token: what gemv.cu (one product
+// a launch) and decode/ (a whole token a launch) share.
 //
-// The eight columns of the right operand, useless for one token, keep the scale blocks apart: it is
-// zero except in the lanes (2 q, q) and (2 q + 1, q), which hold blocks 2 q and 2 q + 1 of the
-// token. In a product with the codes of the blocks 2 q, D[row][2 q] is the unscaled sum of that
-// block, in one with those of the blocks 2 q + 1, D[row][2 q + 1] is; the other columns are of no
-// use. They arrive in the lane that holds that row's scales: one fp32 multiply-add a block. Codes
-// become operands by shifts alone (packed_layout.cuh); the token is kept times kTokenScale to undo
-// their tiny exponent.
+// mma.m16n8k16 has eight columns of B where one token needs one. They keep the scale blocks apart
+// instead: B is zero except in lanes (2 q, q) and (2 q + 1, q), which hold blocks 2 q and 2 q + 1
+// of the token. In a product with the codes of blocks 2 q, D[row][2 q] is the unscaled sum of that
+// block, in one with those of blocks 2 q + 1, D[row][2 q + 1] is; the other columns are unused.
+// Both arrive in the lane that holds that row's scales: one fp32 multiply-add a block. Codes become
+// operands by shifts alone (packed_layout.cuh); x is kept times kTokenScale to undo their tiny
+// exponent.
 //
-// The units of a strip are cut along K into quarters and these into parts of at most
-// kUnitsInFlight, by a rule that knows their number alone. A part is summed by one warp, the parts
-// of a quarter and then the quarters are added in order, so that an output has the same bits
-// whatever kernel, grid, cluster or fusion it comes from.
+// Split-K: the units of a strip are divided along K into quarters and these into parts of at most
+// kUnitsInFlight units, by a rule that knows their number alone. One warp sums a part; parts of a
+// quarter, then quarters, are added in order. So an output has the same bits whatever kernel, grid,
+// cluster or fusion it comes from.
 #pragma once
 #include "backends/cuda/device/dequantize.cuh"
 #include "backends/cuda/device/mma.cuh"
@@ -23,12 +23,12 @@ namespace nibble::cuda {
 
 constexpr int kUnitsInFlight = 5;
 
-// Leaves equal room above and below: |x| from 2^-60 to 2^63 is exact.
+// Headroom on both sides: |x| from 2^-60 to 2^63 is exact.
 template <class T>
 inline constexpr float kTokenScale = std::is_same_v<T, f16> ? 1.0f : 0x1p64f;
 
-// How the units of a strip are cut. Short quarters get three parts rather than two, so that a
-// block with few strips has work for its warps. A part may be empty.
+// The split-K division of a strip of `units` units. Short quarters get three parts rather than two,
+// so that a block with few strips has work for its warps. A part may be empty.
 struct StripSplitK {
   static constexpr int kQuarters = 4;
   int units, parts;  // parts of a quarter
@@ -42,20 +42,20 @@ struct StripSplitK {
   NIBBLE_HOST_DEVICE constexpr int quarter_begin(int quarter) const {
     return units * quarter / kQuarters;
   }
-  // Where part `part` of the strip begins, which is part `part` % parts of a quarter.
+  // First unit of part `part`, which is part `part` % parts of quarter `part` / parts.
   NIBBLE_HOST_DEVICE constexpr int begin(int part) const {
     const int quarter = part / parts, first = quarter_begin(quarter);
     return first + (quarter_begin(quarter + 1) - first) * (part - quarter * parts) / parts;
   }
 };
 
-// One part of one strip.
+// The units of one part of one strip.
 struct UnitRange {
   const uint8_t* p = nullptr;  // its first unit
   int first = 0, count = 0;    // its place along K, in units; 0: nothing
 };
 
-// Asks for all units of a part.
+// Loads all units of a part into registers.
 __device__ __forceinline__ void load_units(Unit (&units)[kUnitsInFlight], UnitRange r, int lane) {
 #pragma unroll
   for (int i = 0; i < kUnitsInFlight; ++i) {
@@ -73,7 +73,7 @@ __device__ __forceinline__ void mma_k32(float (&d)[4], uint32_t row, uint32_t ro
   mma<T>(d, a[2], b[2], a[3], b[3], x2, x3);
 }
 
-// Where a lane reads the token from shared memory: its block of each unit, or zeros.
+// Where a lane reads its B fragment of x in shared memory: its block of each unit, or zeros.
 struct TokenLane {
   const uint4* first;  // two, of unit 0
   int step;            // to the next unit
@@ -102,22 +102,22 @@ __device__ __forceinline__ void multiply(const Unit& u, const uint4* x, float& a
   acc1 = fmaf(s8.y, e[3], acc1);
 }
 
-// The four lanes of a row have the quarters of rows g (acc0) and g + 8 (acc1): lane q = 0 gets the
-// first, lane 1 the second. Two lanes give each other what the other one needs.
+// Sums over the quad (four lanes) of a row: acc0 of row g, acc1 of row g + 8. Lane q = 0 gets the
+// first, lane 1 the second; two shuffles, since two lanes exchange what the other needs.
 __device__ __forceinline__ float reduce_quad(float acc0, float acc1, int q) {
   float v = q % 2 ? acc1 : acc0;
   v += __shfl_xor_sync(0xffffffffu, q % 2 ? acc0 : acc1, 1);
   return v + __shfl_xor_sync(0xffffffffu, v, 2);
 }
-// Of a warp's 16 rows to sums[16].
+// The 16 row sums of a warp to sums[16].
 __device__ __forceinline__ void store_strip_sums(float acc0, float acc1, int lane, float* sums) {
   const int g = lane / 4, q = lane % 4;
   const float v = reduce_quad(acc0, acc1, q);
   if (q < 2) sums[g + 8 * q] = v;
 }
 
-// The sums of a part's 16 rows to sums[16]; each unit's registers are filled from `next` as soon as
-// they are free.
+// The 16 row sums of a part to sums[16]; registers of each unit are reloaded from part `next` as
+// soon as they are free.
 template <class T>
 __device__ __forceinline__ void accumulate_part(Unit (&units)[kUnitsInFlight], UnitRange r,
                                                 UnitRange next, const TokenLane& x, int lane,
@@ -133,7 +133,7 @@ __device__ __forceinline__ void accumulate_part(Unit (&units)[kUnitsInFlight], U
   store_strip_sums(acc0, acc1, lane, sums);
 }
 
-// One row of a strip from the sums of its parts, [4 * parts][16].
+// One output row from the partial sums [4 * parts][16] of its strip, in order.
 template <class T>
 __device__ __forceinline__ float reduce_parts(const float* sums, int parts, int row) {
   constexpr float kFactor = 1.0f / (kCodeScale<T> * kTokenScale<T>);
@@ -150,8 +150,8 @@ __device__ __forceinline__ float reduce_parts(const float* sums, int parts, int 
   return v * kFactor;
 }
 
-// The token times kTokenScale to shared memory, zeros behind its end, by `threads` threads. All of
-// a thread's loads come before its first store. aligned: x may be read 16 bytes at a time.
+// x times kTokenScale into shared memory, zero-padded, by `threads` threads. All of a thread's
+// loads come before its first store. aligned: x may be read 16 bytes at a time.
 template <class T>
 __device__ __forceinline__ void stage_token(T* xs, const T* x, int in, int units, bool aligned,
                                             int threads) {
@@ -185,12 +185,12 @@ __device__ __forceinline__ void stage_token(T* xs, const T* x, int in, int units
   }
 }
 
-// Two elements as products take them.
+// Two elements of x as staged.
 __device__ __forceinline__ uint32_t scaled_pair(uint32_t pair) {
   return multiply_pair<bf16>(pair, broadcast_pair<bf16>(kTokenScale<bf16>));
 }
 
-// What the feed-forward makes of a gate and an up value, both rounded to T before.
+// silu(gate) * up, both rounded to T before.
 template <class T>
 __device__ __forceinline__ T swiglu_of(T gate, T up) {
   const float g = to_f32(gate);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
-// An NVFP4 block by rule four-over-six, two lanes a block: lane pairs (2 i, 2 i + 1) have elements
-// 0-7 and 8-15. The rule is that of quant/nvfp4_block.h, whose error sums are those of two halves;
-// what differs is how a code is found, and that only where the result is provably the same.
+// Quantises one NVFP4 block of 16 by the rule four-over-six (try scales amax / 6 and amax / 4, keep
+// the smaller squared error), two lanes a block: lanes 2 i and 2 i + 1 have elements 0-7 and 8-15.
+// The rule is that of quant/nvfp4_block.h, whose error sums are those of two halves; only how a
+// code is found differs, and only where the result is provably the same. Used by AdamW's
+// requantisation.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -11,15 +13,15 @@
 
 namespace nibble::cuda {
 
-// Magnitude codes of a half block under one scale, and their values before the scale.
+// One candidate scale: magnitude codes of this half, and their values before the scale.
 template <bool kShortMantissa>
 struct HalfTrial {
   float value[8];
   uint32_t code[8];
 
-  // kShortMantissa: magnitudes have 8 significant bits and the scale 4. Then a quotient is a tie
-  // between two codes or at least 1/128 of itself away from one, so it may come from a reciprocal
-  // if its last bits, where that errs, are rounded off.
+  // kShortMantissa: the inputs are bf16 (8 significant bits) and the scale has 4. Then a quotient
+  // is a tie between two codes or at least 1/128 of itself away from one, so it may come from a
+  // reciprocal if its last bits, where that errs, are rounded off.
   __device__ __forceinline__ HalfTrial(const float (&a)[8], float s) {
     const float inverse = 1.0f / s;
 #pragma unroll
@@ -128,7 +130,7 @@ __device__ __forceinline__ float approximate_inverse(float x) {
   return y;
 }
 
-// The upper half of a float, twice.
+// The upper 16 bits of a float (truncation to bf16), in both halves of a pair.
 __device__ __forceinline__ __nv_bfloat162 cut_off_twice(float x) {
   return pair_of(__byte_perm(__float_as_uint(x), 0, 0x3232));
 }
@@ -163,8 +165,8 @@ __device__ __forceinline__ uint32_t pair_scales(float amax, float* s6, float* s4
 #endif
 }
 
-// kClamp: values beyond the largest code become it. (Four needs no such thing: where a quotient is
-// beyond, it is not used.)
+// kClamp: values beyond the largest code saturate. (The fours candidate needs no such thing: where
+// a quotient is beyond, it is not used.)
 template <bool kClamp>
 struct PairTrial {
   uint32_t value[4];

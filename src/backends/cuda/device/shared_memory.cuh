@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Words, chunks of 16 bytes and 8 x 8 matrices of 16-bit elements in shared memory, by address.
+// Shared memory by 32-bit address: words, chunks (16 bytes), and 8 x 8 matrices of 16-bit elements
+// (ldmatrix, stmatrix, movmatrix).
 #pragma once
 #include <cstdint>
 
@@ -49,7 +50,7 @@ __device__ __forceinline__ uint32_t load_word(uint32_t from) {
   asm volatile("ld.shared.b32 %0, [%1];" : "=r"(v) : "r"(from) : "memory");
   return v;
 }
-// Of an 8 x 8 matrix that a warp has as ldmatrix gives it.
+// movmatrix: transposes an 8 x 8 matrix held as ldmatrix gives it.
 __device__ __forceinline__ uint32_t movmatrix_transpose(uint32_t v) {
   uint32_t t;
   asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(t) : "r"(v));
@@ -64,8 +65,8 @@ __device__ __forceinline__ uint4 load_chunk(uint32_t from) {
   return v;
 }
 
-// Four matrices; lane l gives the address of row l % 8 of matrix l / 8 and has of each the words
-// that ldmatrix would give it.
+// Stores four matrices; lane l gives the address of row l % 8 of matrix l / 8 and holds of each the
+// word that ldmatrix would give it.
 __device__ __forceinline__ void stmatrix_transposed(uint32_t address, uint32_t a, uint32_t b,
                                                     uint32_t c, uint32_t d) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(address),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Copies of boxes of a tensor into shared memory that run beside the threads (TMA): one thread
-// asks, the bytes are reported to a barrier (bulk_copy.cuh: mbarrier_arrive_expect_tx). Compute
-// capability 9.0; before it nothing here may be reached.
+// TMA loads (cp.async.bulk.tensor): one thread issues the copy of a box of a tensor into shared
+// memory, completion is counted in bytes by an mbarrier (bulk_copy.cuh: mbarrier_arrive_expect_tx).
+// Compute capability 9.0; before it nothing here may be reached.
 #pragma once
 #include <cuda.h>
 
@@ -9,9 +9,9 @@
 
 namespace nibble::cuda {
 
-// The box of `map` (kernels/attention_tensor_maps.h) that begins at column x of head y of row z;
-// what lies outside of the tensor becomes zero and is counted, too. The map is a kernel's argument
-// (__grid_constant__).
+// The box of `map` (kernels/attention/attention_tensor_maps.h) at column x of head y of row z; what
+// lies outside the tensor is filled with zeros and counted, too. The map is a __grid_constant__
+// kernel argument.
 __device__ __forceinline__ void tma_load_3d(uint32_t to, const CUtensorMap& map, int x, int y,
                                             int z, uint32_t barrier) {
 #if __CUDA_ARCH__ >= 900
@@ -22,8 +22,7 @@ __device__ __forceinline__ void tma_load_3d(uint32_t to, const CUtensorMap& map,
       : "memory");
 #endif
 }
-// The two halves of a WgmmaTile's rows, which lie half_bytes apart: the boxes of a head from `row`
-// on.
+// Both 64-column halves of a WgmmaTile, half_bytes apart: rows of one head from `row` on.
 __device__ __forceinline__ void tma_load_head_rows(uint32_t to, uint32_t half_bytes,
                                                    const CUtensorMap& map, int head, int row,
                                                    uint32_t barrier) {
