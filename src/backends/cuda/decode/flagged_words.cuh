@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Values that one block hands to others inside a kernel: a 64-bit word is 32 bits of data and a
-// tag, the number of the layer that made it. One store publishes, one load waits and reads: no
-// fence and no counter stands between them. FlaggedWords are overwritten when the kernel begins, so
-// that nothing else has left a tag there.
+// Grid-wide exchange inside one kernel by flagged words, as in NCCL's LL protocol: a 64-bit word is
+// 32 bits of data and a 32-bit flag, the number of the layer that wrote it (counted from 1). One
+// relaxed store publishes, one load polls and reads; no fence and no counter between them. All
+// words are overwritten before the kernel's grid barrier, so that no flag of an earlier launch is
+// left. Used where the same words serve every layer (partials of split-KV attention, which are
+// floats, so no sentinel is free).
 #pragma once
 #include <cstdint>
 
@@ -19,7 +21,7 @@ __device__ __forceinline__ void publish_words(uint64_t* to, uint32_t first, uint
                : "memory");
 }
 
-// A load that may come too early.
+// A poll of two neighbouring words; valid once both have the flag.
 struct FlaggedWords {
   uint64_t first, second;
   __device__ __forceinline__ bool has_flag(uint32_t flag) const {
@@ -43,7 +45,8 @@ __device__ __forceinline__ uint64_t try_load_word(const uint64_t* from) {
   return w;
 }
 
-// What never comes would be a hang: after some seconds of loads it becomes an error.
+// A spin that would never end traps after some seconds of polls, so that a fault is an error, not a
+// hang.
 class SpinWatchdog {
  public:
   __device__ __forceinline__ void tick() {

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Values that one block hands to others inside a kernel: 32-bit words of two bf16, which were all
-// ones before. That is a NaN no conversion or product makes (theirs is 0x7fff), so it means that
-// nothing has come yet: one store publishes, one load waits and reads, without a fence, a counter
-// or a tag, and a chunk of 16 bytes is eight elements. Every layer has its own words; they are
-// filled when the kernel begins.
+// Grid-wide exchange inside one kernel by sentinel-valued words: a 32-bit word holds two bf16, and
+// a word that is not yet written holds 0xffffffff, a NaN pattern that no conversion or product
+// yields (theirs is 0x7fff). So one relaxed store publishes, and the load that reads the value is
+// also the poll: no fence, no counter, no flag, and a 16-byte load brings eight elements. (NCCL's
+// LL protocol without its flags.)
+//
+// Producers: the blocks that reduce a product's rows (token_gemv.cuh) and attention's output
+// (token_attention.cuh). Consumers: all blocks that need them. Every layer has words of its own,
+// which the kernel sets to the sentinel before its only grid barrier (token_prologue.cuh).
 #pragma once
 #include "backends/cuda/decode/flagged_words.cuh"
 
@@ -15,7 +19,7 @@ __device__ __forceinline__ void publish_pair(uint32_t* to, uint32_t pair) {
   asm volatile("st.relaxed.gpu.global.b32 [%0], %1;" ::"l"(to), "r"(pair) : "memory");
 }
 
-// Loads that may come too early.
+// Polls: the result may still hold the sentinel (is_written).
 __device__ __forceinline__ uint4 try_load_chunk(const uint32_t* from) {
   uint4 c;
   asm volatile("ld.relaxed.gpu.global.v4.b32 {%0, %1, %2, %3}, [%4];"
@@ -39,11 +43,12 @@ __device__ __forceinline__ bool is_written(const uint4& c) {
   return is_written(make_uint2(c.x, c.y)) && is_written(make_uint2(c.z, c.w));
 }
 
-// A chunk that was asked for before, when all of it is there.
+// Spins until a chunk that was polled once already is completely written.
 __device__ __forceinline__ void spin_for_chunk(uint4& c, const uint32_t* from) {
   for (SpinWatchdog watchdog; !is_written(c); watchdog.tick()) c = try_load_chunk(from);
 }
-// N times two words; all are asked for together, again until all are there.
+// Spins for N pairs of words; each round polls all of them together, so that their latencies
+// overlap.
 template <int N, class At>
 __device__ __forceinline__ void spin_for_pairs(uint2 (&c)[N], At&& at) {
   bool all;

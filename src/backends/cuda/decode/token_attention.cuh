@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: MIT
-// Attention of one token inside the kernel of a whole token, by the first four warps of a block, a
-// team: heads are normalised and rotated by the block that attends with them, a warp each, this
-// token's key and value go to the cache and into the share that holds their slot. Where the keys of
-// a head are cut into shares, every share's team merges some of the columns.
+// Attention of one token inside token_kernel.cu: split-KV with an online softmax
+// (attention_split_kv.cuh), heads of 128, for one sequence.
 //
-// All of it is code that runs once a layer, by one warp a scheduler: five clocks an instruction. So
-// what is the same for all layers is computed once, and nothing is done by one warp after another
-// that several can do at once.
+// Work: (key head, split) pairs, number = split * kv_heads + kv_head; a block takes number
+// blockIdx.x, then every gridDim.x-th. Its first four warps (a warpgroup) attend. Up to group + 2
+// warps first make the heads, one each: QK-norm and RoPE of the queries of that key head, and of
+// this token's key and value, which go to the cache and straight into the stage of the split that
+// holds their slot. So heads are recomputed by every block that attends with them. With several
+// splits, each writes unnormalised sums, row maximum and row sum as flagged words, and all splits
+// combine: split s takes the groups of 32 columns s, s + splits, ...
+//
+// Barriers (bar.sync ids): 1 within the warpgroup, 2 heads written, 3 heads read.
+//
+// Bound by latency: this code runs once a layer with one warp a scheduler, five clocks an
+// instruction. Hence what is the same for all layers is computed once, and nothing is done by one
+// warp after another that several can do at once.
 #pragma once
 #include "backends/cuda/decode/sentinel_words.cuh"
 #include "backends/cuda/decode/token_args.h"
@@ -16,10 +24,10 @@
 
 namespace nibble::cuda {
 
-constexpr int kHead = 128;           // the width of a head
-constexpr int kAttentionStages = 1;  // times 16 keys a warp on their way
+constexpr int kHead = 128;           // head width
+constexpr int kAttentionStages = 1;  // pipeline depth: stages of 16 keys a warp
 
-// A block's first four warps.
+// The four warps that attend: the first of the block, with named barrier 1.
 struct Warpgroup {
   __device__ __forceinline__ int thread() const { return int(threadIdx.x); }
   __device__ __forceinline__ void sync() const {
@@ -27,12 +35,13 @@ struct Warpgroup {
   }
 };
 
-// The warps that take heads: a query each, the key and the value; the team among them.
+// The warps that make heads, one each: `group` queries, the key, the value. The warpgroup is among
+// them.
 struct HeadWarps {
   int count;
   __device__ __forceinline__ explicit HeadWarps(int group)
       : count(max(group + 2, split_kv::kWarps)) {}
-  // The heads are there: the team waits for that, the others tell it.
+  // Heads are in shared memory: the warpgroup waits for that, the other warps only arrive.
   __device__ __forceinline__ void sync_written(bool in_warpgroup) const {
     if (in_warpgroup) {
       asm volatile("bar.sync 2, %0;" ::"r"(32 * count) : "memory");
@@ -40,14 +49,14 @@ struct HeadWarps {
       asm volatile("bar.arrive 2, %0;" ::"r"(32 * count) : "memory");
     }
   }
-  // They have been used.
+  // Heads have been read: shared memory may be overwritten for the next split.
   __device__ __forceinline__ void sync_read() const {
     asm volatile("bar.sync 3, %0;" ::"r"(32 * count) : "memory");
   }
 };
 static_assert(split_kv::kGroup + 2 <= kTokenWarps);
 
-// What it needs besides the memory of its keys.
+// Shared memory behind the stages of keys and values.
 template <class K>
 struct AttentionSmem {
   alignas(16) bf16 queries[split_kv::kGroup * kHead];
@@ -66,15 +75,15 @@ struct TokenAttention {
     alignas(16) float rope[kHead];
     Sequence sequence;
     int slot;
-    bool attends;             // this block has a share ...
-    split_kv::KvSplit range;  // ... of which this is the first
+    bool attends;             // this block has a split ...
+    split_kv::KvSplit range;  // ... and this is its first
   };
   const TokenArgs& a;
   const Place& place;
   std::byte* memory;  // kAttentionSmemBytes
   Warpgroup warpgroup;
 
-  // Before a barrier of the block.
+  // The caller has a barrier of the block between this and any use.
   __device__ __forceinline__ TokenAttention(const TokenArgs& a, Place& place, std::byte* memory)
       : a(a), place(place), memory(memory) {
     if (threadIdx.x == 0) {
@@ -102,12 +111,13 @@ struct TokenAttention {
             a.scale};
   }
 
-  // A block takes every gridDim.x-th share. Asks for the keys and values of its first.
+  // Prologue of the first split: starts the copies of its keys and values.
   __device__ __forceinline__ void begin(const TokenLayer& layer) const {
     if (int(threadIdx.x) < split_kv::kThreads && place.attends) prefetch_split(layer, place.range);
   }
 
-  // `words`: how much further than the first layer's this layer's words lie.
+  // `words`: offset of this layer's sentinel words from the first layer's; flag: of its flagged
+  // words.
   __device__ __forceinline__ void attend(const TokenLayer& layer, uint32_t flag, int words) const {
     if (!place.attends) return;
     const int warp = int(threadIdx.x) / 32, group = a.q_heads / a.kv_heads;
@@ -127,7 +137,7 @@ struct TokenAttention {
       head_warps.sync_written(in_warpgroup);
       if (in_warpgroup) attend_range(layer, s, flag, a.att + words);
     }
-    // Only now: what is merged may be another team's second share.
+    // A second loop: a split that is combined may be the second one of another block.
 #pragma unroll 1
     for (int number = first; in_warpgroup && number < all; number += int(gridDim.x)) {
       const split_kv::KvSplit s = range_of(number);
@@ -177,8 +187,8 @@ struct TokenAttention {
     for (int k = 0; k < 4; ++k) v[k] = to_f32(from_f32<bf16>(v[k]));
   }
 
-  // One head by one warp: a query of the key head, or this token's key or value where the share
-  // holds its slot.
+  // One head by one warp: a query head, or this token's key or value where the split holds its
+  // slot.
   __device__ __forceinline__ void load_head(const TokenLayer& layer, const split_kv::KvSplit& s,
                                             const uint32_t* qkv, int warp, int group) const {
     const bool query = warp < group, key = warp == group;
@@ -188,7 +198,7 @@ struct TokenAttention {
         query ? s.kv_head * group + warp : a.q_heads + (key ? 0 : a.kv_heads) + s.kv_head;
     const uint32_t* const from = qkv + (head * kHead + 4 * lane) / 2;
     const AnyFloats& norm = query ? layer.q_norm : layer.k_norm;
-    const HeadFactors factors(norm, floats_at(place.rope));  // before the words are asked for
+    const HeadFactors factors(norm, floats_at(place.rope));  // loaded before the poll
     uint2 w[1];
     spin_for_pairs(w, [&](int) { return from; });
     float v[4];
@@ -229,16 +239,16 @@ struct TokenAttention {
         });
   }
 
-  // A column of a head's output, one a lane, neighbours in neighbouring lanes.
+  // One output column a lane, neighbours in neighbouring lanes; published as pairs.
   __device__ __forceinline__ void publish_columns(uint32_t* att, int head, int d, float v) const {
     const float next = __shfl_down_sync(0xffffffffu, v, 1);
     const uint32_t pair = scaled_pair(pack_pair<bf16>(v, next));
     if (d % 2 == 0) publish_pair(att + (head * kHead + d) / 2, pair);
   }
 
-  // As split_kv::merge, of 32 columns by one warp: a column a lane. What the shares have left is
-  // asked for together, up to kBatch of them: each wait for one more thing is a way to the L2 cache
-  // and back.
+  // The combine of split_kv::combine_splits for 32 columns by one warp, a column a lane, in the
+  // same order. Partials are polled in batches of kBatch, as each further wait is a round trip to
+  // the L2 cache.
   __device__ __forceinline__ void combine_columns(const split_kv::KvSplit& s, int chunk,
                                                   uint32_t flag, uint32_t* att) const {
     constexpr int kBatch = 12;
@@ -247,12 +257,12 @@ struct TokenAttention {
     const int first = (s.kv_head * group + g) * a.splits;
     const uint64_t* column = a.partials + first * kHead + d;
     const uint64_t* const stats = a.stats + (first + lane) * 2;
-    float weight[2], row_sum = 0, sum = 0;  // weights of this lane's parts, counted from split0
+    float weight[2], row_sum = 0, sum = 0;  // weights: rescaling of splits split0 + lane, + 32
 #pragma unroll 1
     for (int split0 = 0; split0 < s.active_splits; split0 += kBatch) {
       const int left = s.active_splits - split0;
       FlaggedWords of_lane[2] = {};
-      // Where there is no part its weight is 0, and -0 times 0 changes no sum.
+      // A split that does not exist has weight 0, and -0 times 0 changes no sum.
       uint64_t w[kBatch];
 #pragma unroll
       for (uint64_t& word : w) word = 0x80000000u;

@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: MIT
-// A block's part of a product with the token that lies in its shared memory.
+// A block's part of a matrix-vector product y = W x of token_kernel.cu, with x in its shared
+// memory.
 //
-// A warp has a list of tasks (token_plan.cuh), takes their units from its ring, and sends the 16
-// sums to the block that owns the strip; there a warp waits for all of a strip's sums and finishes
-// its rows, while others still multiply.
+// Mainloop: a warp walks its task list (token_plan.cuh), takes the units of a task from its weight
+// ring, and sends 16 partial sums to the block that owns the strip: a store and an arrival, or
+// st.async through DSMEM. Epilogue: one warp a strip waits on the strip's mbarrier for all
+// partials, adds them in order (gemv_units.cuh: reduce_parts), applies row scale and SwiGLU, and
+// publishes bf16 pairs as sentinel words, while other warps still multiply.
 #pragma once
 #include "backends/cuda/decode/sentinel_words.cuh"
 #include "backends/cuda/decode/weight_ring.cuh"
 
 namespace nibble::cuda {
 
-// What a block keeps of its work in a phase.
+// PhaseWork as the loop over layers needs it, in shared memory.
 struct PhaseSummary {
   int tasks;                             // of this block
   int slots, first, rank, ranks, parts;  // see PhaseWork; parts of a quarter
   int strips;                            // of one half
-  // Tasks that need only the columns begin .. middle of those this block stages, begin .. end.
+  // Tasks that need only columns begin .. middle of those this block reads, begin .. end.
   int early, begin, middle, end;
 
   __device__ __forceinline__ int strip(int slot, int phase, int cluster) const {
@@ -34,7 +37,8 @@ __device__ __forceinline__ Unit unit_at(const std::byte* p, int lane) {
   return u;
 }
 
-// Sends the sums of a part; `across`: to another block of the cluster, perhaps.
+// Sends the 16 partial sums of a task. to_cluster: the owner may be another block of the cluster;
+// counted: its barrier counts arrivals.
 __device__ __forceinline__ void send_partials(float acc0, float acc1, int lane,
                                               const TokenTask& task, bool to_cluster,
                                               bool counted) {
@@ -42,7 +46,7 @@ __device__ __forceinline__ void send_partials(float acc0, float acc1, int lane,
   const uint32_t to = task.sums + uint32_t(g + 8 * q) * 4;
   const float v = reduce_quad(acc0, acc1, q);
   if (to_cluster) {
-    // Counted by their bytes, without a fence.
+    // Completes the barrier by bytes: no fence needed.
     if (q < 2) {
       asm volatile(
           "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(to),
@@ -58,8 +62,8 @@ __device__ __forceinline__ void send_partials(float acc0, float acc1, int lane,
   }
 }
 
-// This warp's tasks of a phase: the next `count` of its list. x: the token's lanes. hold: the place
-// of the last is not filled, ring.settle() will.
+// Mainloop over the next `count` tasks of this warp's list. defer_refill: the stage of the last
+// task is not refilled here but by ring.issue_deferred().
 __device__ __forceinline__ void multiply_tasks(WeightRing& ring, uint32_t task, int count,
                                                const TokenLane& x, bool to_cluster, bool counted,
                                                bool defer_refill) {
@@ -79,7 +83,7 @@ __device__ __forceinline__ void multiply_tasks(WeightRing& ring, uint32_t task, 
       weights += 2 * kUnitBytes, token += 2 * x.step;
     }
     if (units > 0) multiply<bf16>(unit_at(weights, lane), token, acc0, acc1);
-    // First what others wait for.
+    // Partials before the refill: other warps wait for them.
     send_partials(acc0, acc1, lane, t, to_cluster, counted);
     ring.consumer_release();
     if (defer_refill && count == 1) {
@@ -90,7 +94,8 @@ __device__ __forceinline__ void multiply_tasks(WeightRing& ring, uint32_t task, 
   }
 }
 
-// The rows of this block's strips, by a warp a strip, as words of two.
+// Epilogue of the strips that this block owns, one warp a strip, the last warps first: they have
+// the fewest tasks. The barrier's parity follows from the layer (flag).
 __device__ __forceinline__ void reduce_strips(const TokenArgs& a, const std::byte* shared,
                                               const PhaseSummary& summary, const float* row_scale,
                                               int phase, uint32_t flag, float scale, uint32_t* to) {
@@ -122,7 +127,7 @@ __device__ __forceinline__ void reduce_strips(const TokenArgs& a, const std::byt
     if (lane < 16 && lane % 2 == 0) publish_pair(to + (strip * int(kUnitRows) + lane) / 2, pair);
   }
 }
-// The scale of the row that this lane finishes first; asked for before the product.
+// The row scale of the first strip that this warp reduces, loaded before the product.
 __device__ __forceinline__ float prefetch_row_scale(const TokenArgs& a, const PhaseSummary& summary,
                                                     const float* row_scale, int phase) {
   const int slot = kTokenWarps - 1 - int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
@@ -132,7 +137,7 @@ __device__ __forceinline__ float prefetch_row_scale(const TokenArgs& a, const Ph
   return row_scale[strip * int(kUnitRows) + lane % 16];
 }
 
-// The rows of the head, after a barrier of the block.
+// Epilogue of the head (logits), after a barrier of the block.
 __device__ __forceinline__ void reduce_logits(const TokenArgs& a, const std::byte* shared,
                                               const PhaseSummary& summary, const float* row_scale) {
   const float* const sums = reinterpret_cast<const float*>(shared + a.memory.sums[kLogits]);

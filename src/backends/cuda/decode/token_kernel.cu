@@ -1,27 +1,29 @@
 // SPDX-License-Identifier: MIT
-// One token of one sequence through all layers and the head in one launch: one block a
-// multiprocessor, clusters of blocks where the device has room for them.
+// Decode in one launch: one token of one sequence through all layers and the head (logits [vocab]
+// from x [width]), NVFP4 weights, bf16 activations, heads of 128. A persistent cooperative kernel,
+// one block of 12 warps an SM, in clusters of 4, 2 or 1 (what leaves the busiest block the fewest
+// units). Chosen for a decode step of one sequence on compute capability 9.0
+// (docs/adr/0012); anything else runs op by op.
 //
-// A layer has five phases: qkv, attention, attn_out, gate_up with swiglu, down. Blocks never meet
-// at a barrier: what one hands to others are words that say themselves whether they have come
-// (sentinel_words.cuh, flagged_words.cuh), and a block waits for those it needs. Norms are computed
-// by every block for itself before its product, and heads (norm, rotation, cache) by every team
-// that attends with them: equal values cost less than an exchange. The residual never leaves a
-// block. Weights stream through a ring in shared memory, ahead of the phase that uses them
-// (weight_ring.cuh).
+// A layer has five phases: qkv GEMV, attention, attn_out GEMV, gate_up GEMV with SwiGLU, down GEMV.
+// There is no grid barrier between them: activations are exchanged as words that tell by their
+// value whether they are written (sentinel_words.cuh, flagged_words.cuh), and a block spins for
+// those it needs. Recomputed by every block instead of exchanged: RMSNorms and the residual
+// (token_residual.cuh), QK-norm and RoPE (token_attention.cuh). Who multiplies what:
+// token_plan.cuh. Weights stream through a ring in shared memory across phases (weight_ring.cuh).
 //
-// One buffer for the shares of attention of all layers is enough: they are written only after all
-// blocks have read those of the layer before, because every block has something of every product
-// and each phase of shared strips (token_plan.cuh) needs something of every block.
+// One buffer of attention partials serves all layers: it is overwritten only after all blocks have
+// read the layer before, since every block has a part of every product and each split-K phase needs
+// a part of every block.
 //
-// Sums are those of the kernels of single ops, in the same order: the results are theirs, bit for
-// bit (gemv.cu, norm.cu, heads.cu, attention_decode.cu).
+// The order of all sums is that of the single-op kernels, so results agree with them bit for bit
+// (gemv.cu, norm.cu, heads.cu, attention_decode.cu).
 //
 // What bounds it, on an H200 with the shape of Qwen3-4B at 512 tokens, in clocks a layer of about
-// 49,500: the units of a block, 422 where an even share were 373, at 53 each (23,000; memory alone
+// 49,500: the units of a block, 422 where an even division were 373, at 53 each (23,000; HBM alone
 // 21,000, the integer pipe 14,000); attention 11,000, most of it three exchanges; the norms 4,500
-// each, half of it waiting for words; between gate_up and down 2,700. A word takes 2,000 clocks
-// longer while copies of weights queue (see `hold`). 971 tokens a second.
+// each, half of it waiting for words; between gate_up and down 2,700. A poll takes 2,000 clocks
+// longer while weight copies queue (hence `defer_refill`). 971 tokens a second.
 #include "backends/cuda/decode/token_attention.cuh"
 #include "backends/cuda/decode/token_prologue.cuh"
 #include "backends/cuda/decode/token_residual.cuh"
@@ -57,9 +59,9 @@ __global__ void __launch_bounds__(kTokenThreads, 1)
   bf16* const x_full = reinterpret_cast<bf16*>(shared + a.memory.x_full);
   bf16* const x_slice = reinterpret_cast<bf16*>(shared + a.memory.x_slice);
   const TokenLayer* const layers = reinterpret_cast<const TokenLayer*>(shared + a.memory.layers);
-  // Up to here nothing is read that the kernel before writes, and the words that were cleared are
-  // no memory of its: it is the one of the rotation table (one_launch.cu), which uses no scratch
-  // memory. A kernel with some in its place would have to be waited for first.
+  // Before this wait nothing is read that the preceding kernel writes, and the words cleared above
+  // are not its memory: it is rope_table (one_launch.cu), which uses no scratch memory. An op that does
+  // would have to be waited for first.
   pdl_wait();
   Residual<kWide> residual(a.x, a.width);
   ColumnLoader columns_in(x_slice);
@@ -69,7 +71,7 @@ __global__ void __launch_bounds__(kTokenThreads, 1)
   cluster_wait();
   blocks.wait();
 
-  // One copy of the unit loop for all phases keeps the code small.
+  // One loop over (layer, phase), so that the unit loop is compiled once and the code stays small.
 #pragma unroll 1
   for (int step = 0; step <= a.layers * kLayerPhases; ++step) {
     const int l = step / kLayerPhases;
@@ -102,9 +104,9 @@ __global__ void __launch_bounds__(kTokenThreads, 1)
     const float scale = phase == kLogits ? 1.0f : prefetch_row_scale(a, summary, row_scale, phase);
     const TokenLane x(reinterpret_cast<const uint4*>(split_k ? x_slice : x_full), zeros, lane);
     if (phase == kQkv) task = ring.tasks;
-    // The tasks that need only the first columns, then the others. The last task's place in the
-    // ring is filled behind the next exchange: words would queue behind its copy. (Attention is
-    // long enough for both.)
+    // Early tasks, which need only the first columns, then the rest. The refill behind the last
+    // task is deferred past the next exchange, whose polls would queue behind its copy (not behind
+    // qkv: attention is long enough for both).
     int count = (summary.early - warp + kTokenWarps - 1) / kTokenWarps;
 #pragma unroll 1
     for (bool all = summary.early == summary.tasks;; all = true) {
@@ -116,8 +118,8 @@ __global__ void __launch_bounds__(kTokenThreads, 1)
       columns_in.wait(columns, summary.begin, summary.middle, summary.end);
       count = (summary.tasks - warp + kTokenWarps - 1) / kTokenWarps - count;
     }
-    // The first columns that down wants have come by now; they are on their way while strips are
-    // finished.
+    // The first columns that down needs are mostly published by now: poll them while this block
+    // reduces its strips.
     if (phase == kGateUp) {
       columns_in.prefetch(a.act + words, summaries[kFfnDown].begin, summaries[kFfnDown].middle);
     }
@@ -131,7 +133,7 @@ __global__ void __launch_bounds__(kTokenThreads, 1)
                                                : a.down;
       reduce_strips(a, shared, summary, row_scale, phase, flag, scale, to + words);
     }
-    // Whoever is done early sleeps here: warps that ask for words would keep others from them.
+    // Warps that are done sleep here instead of polling, which would slow the polls of others.
     __syncthreads();
   }
   blocks.end();
@@ -155,7 +157,7 @@ void lay_out(TokenArgs& a, int blocks) {
   int64_t slice_bytes = 0, logit_sums = 0;
   m.tasks_per_warp = 0;
   for (int phase = 0; phase < kPhases; ++phase) {
-    // No block has more than the blocks of a group of strips that is rounded up.
+    // Upper bound over blocks: strips per group rounded up.
     const PhaseWork w(a, phase, 0, blocks);
     const int groups = blocks / w.ranks, count = (w.shape.strips + groups - 1) / groups;
     const int slots = (count + w.ranks - 1) / w.ranks;
@@ -173,14 +175,14 @@ void lay_out(TokenArgs& a, int blocks) {
     }
   }
   m.tasks = take(int64_t(kTokenWarps) * m.tasks_per_warp * int64_t(sizeof(TokenTask)));
-  m.zeros = take(48) + 16;  // where no lane of TokenLane finds another in its banks
+  m.zeros = take(48) + 16;  // in banks that no lane of TokenLane reads x from
   m.x_full = take(int64_t(a.width) * 2);
   m.x_slice = take(slice_bytes);
   m.attention = m.sums[kLogits] = take(std::max(int64_t(kAttentionSmemBytes<K>), logit_sums));
   m.bytes = at;
 }
 
-// Most units a block has in a layer.
+// Units of the busiest block in a layer: what the choice of the cluster size minimises.
 int64_t most_units(const TokenArgs& a, int blocks) {
   int64_t units = 0;
   for (int phase = 0; phase < kLayerPhases; ++phase) {
@@ -196,7 +198,7 @@ template <class K, bool kWide>
 bool launch_as(const Context& c, TokenArgs& a, TokenLaunch launch) {
   const auto kernel = token_kernel<K, kWide>;
   if (!c.cooperative || c.capability < 90) return false;
-  // No part of a strip is empty.
+  // No split-K part of a strip may be empty.
   if (a.width < 4 * kUnitCols || a.q_heads < 4 || a.ffn < 4 * kUnitCols) return false;
   // Tasks count bytes in 32 bits.
   const auto bytes = [&](int64_t out, int64_t in) { return int64_t(packed_size(out, in)); };
@@ -229,7 +231,7 @@ bool launch_as(const Context& c, TokenArgs& a, TokenLaunch launch) {
       cudaGetLastError();  // no such clusters here
       continue;
     }
-    // Every block has something of every product; see above why.
+    // Every block has a part of every product; the header says why.
     clusters =
         std::min({clusters, c.sm_count / cluster, a.width / int(kUnitRows),
                   (a.q_heads + 2 * a.kv_heads) * 8 / cluster, a.ffn / int(kUnitRows) / cluster});
@@ -254,7 +256,8 @@ bool launch_as(const Context& c, TokenArgs& a, TokenLaunch launch) {
 template <class K>
 bool launch_with(const Context& c, TokenArgs& a, TokenLaunch launch) {
   a.splits = split_kv::splits_for<K, kHead>(c.sm_count, a.kv_heads);
-  // FlaggedWords of two elements, or tagged ones of one float; all of them in the scratch memory.
+  // Sentinel words of two elements, or flagged words of one float; all of them in the scratch
+  // memory.
   size_t bytes = 0;
   const auto take = [&](int64_t at_least) {
     std::byte* const begin = c.scratch() + bytes;

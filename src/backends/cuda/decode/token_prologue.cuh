@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
-// How the blocks of a token begin: words cleared, tables made, and the one meeting of all blocks.
+// The prologue of token_kernel.cu: the exchange words are set to "unwritten", the tile scheduler's
+// tables are built in shared memory, and all blocks pass one grid barrier, the only one of the
+// kernel.
 #pragma once
 #include "backends/cuda/decode/sentinel_words.cuh"
 #include "backends/cuda/decode/token_gemv.cuh"
 
 namespace nibble::cuda {
 
-// Makes the words between blocks what means that nothing has come, and waits until all blocks have
-// done so.
+// Grid barrier behind the clearing of all exchange words: the constructor clears this block's part
+// and arrives (release), wait() spins until all blocks have (acquire).
 struct StartBarrier {
   unsigned* arrivals;
   __device__ __forceinline__ explicit StartBarrier(const TokenArgs& a) : arrivals(a.arrivals) {
@@ -29,7 +31,7 @@ struct StartBarrier {
     }
     __syncthreads();
   }
-  // The block that ends last leaves the counters as they were.
+  // The last block to finish resets the counters for the next launch.
   __device__ __forceinline__ void end() const {
     if (threadIdx.x == 0 && atomicAdd(arrivals + 1, 1u) == gridDim.x - 1) {
       arrivals[0] = arrivals[1] = 0;
@@ -37,10 +39,12 @@ struct StartBarrier {
   }
 };
 
-// Tables in shared memory that hold for all layers. Two warps a phase.
+// Tables in shared memory that serve all layers: copies of the layer descriptors, a summary of each
+// phase, the task list of every warp, the barriers of owned strips. Two warps build one phase.
 __device__ __forceinline__ void build_tables(const TokenArgs& a, std::byte* shared,
                                              PhaseSummary* summaries) {
-  constexpr int kPhaseThreads = 60;  // of 64: a thread fills the list of one warp
+  constexpr int kPhaseThreads =
+      60;  // of 64, a multiple of the warps: a thread serves one warp's list
   static_assert(kPhaseThreads % kTokenWarps == 0 && kPhases * 64 <= kTokenThreads);
   const int phase = int(threadIdx.x) / 64, t = int(threadIdx.x) % 64;
   const auto* const from = reinterpret_cast<const uint2*>(a.layer);
@@ -68,7 +72,7 @@ __device__ __forceinline__ void build_tables(const TokenArgs& a, std::byte* shar
                         w.unit_end() * cols};
   }
   if (phase < kLayerPhases) {
-    // Sums that come from other blocks are counted by their bytes.
+    // With split-K over a cluster, partials arrive by st.async and complete the barrier by bytes.
     const int arrivals = w.ranks > 1 ? 1 : w.shape.halves * w.cut.part_count();
     for (int i = t; i < w.slots; i += 64) mbarrier_init(barriers + uint32_t(i) * 8, arrivals);
   }
