@@ -18,9 +18,8 @@
 namespace nibble::cuda {
 
 struct alignas(16) TokenTask {
-  uint32_t begin;  // byte offset of its first unit in the packed weight
-  uint32_t
-      sums;  // (distributed) shared memory address for its 16 partial sums, in the strip's owner
+  uint32_t begin;    // byte offset of its first unit in the packed weight
+  uint32_t sums;     // DSMEM address, in the strip's owner, for its 16 partial sums
   uint32_t barrier;  // the owner's mbarrier that counts them; none in the head
   // Packed: first unit in the block's columns of the token (16 bits), number of units (8, never 0),
   // byte offset of the weight in TokenLayer (8).

@@ -113,8 +113,7 @@ static_assert(sizeof(FastBatch) <= 4096);  // kernel arguments of every driver
 struct alignas(16) FastTables {
   float m[256], v[256];  // values of the codes
   DynamicCells cells;
-  float4
-      integer;  // 2^23, whose low bits count; from here, as the compiler would make it eight times
+  float4 integer;  // 2^23 in .x, for integers to floats; else it is computed eight times
 
   constexpr FastTables() : m(), v(), cells(), integer{0x1p23f, 0, 0, 0} {
     for (int i = 0; i < 256; ++i) {
