@@ -47,7 +47,7 @@ class GemmPlans {
     cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
     cublasLtMatmulAlgo_t algorithm = {};
     int calls = 0;
-    std::unique_ptr<GemmAutotuner> trials;
+    std::unique_ptr<GemmAutotuner> autotuner;
   };
   // DeviceError where cuBLASLt has no kernel.
   Plan& plan_for(const GemmShape& shape, size_t workspace_bytes);

@@ -24,7 +24,7 @@ class GemmAutotuner {
   explicit GemmAutotuner(std::vector<Algorithm> candidates) : candidates_(std::move(candidates)) {
     samples_.resize(candidates_.size() * kSamples);
   }
-  ~GemmAutotuner() { forget(); }
+  ~GemmAutotuner() { reset(); }
   GemmAutotuner(const GemmAutotuner&) = delete;
   GemmAutotuner& operator=(const GemmAutotuner&) = delete;
 
@@ -33,9 +33,9 @@ class GemmAutotuner {
   template <class Multiply>
   auto run(cudaStream_t stream, Algorithm& chosen, Multiply&& multiply) {
     if (taken_ == samples_.size()) {
-      if (!samples_.empty() && there()) {
+      if (!samples_.empty() && all_timed()) {
         chosen = candidates_[best()];
-        forget();
+        reset();
       }
       return multiply(chosen);
     }
@@ -46,7 +46,7 @@ class GemmAutotuner {
     NIBBLE_CUDA(cudaEventRecord(s.begin, stream));
     const auto status = multiply(candidates_[taken_ % candidates_.size()]);
     if (status != CUBLAS_STATUS_SUCCESS) {
-      forget();
+      reset();
       return multiply(chosen);
     }
     NIBBLE_CUDA(cudaEventRecord(s.end, stream));
@@ -61,7 +61,7 @@ class GemmAutotuner {
     cudaEvent_t begin = nullptr, end = nullptr;
   };
 
-  bool there() const {
+  bool all_timed() const {
     const cudaError_t error = cudaEventQuery(samples_.back().end);
     if (error != cudaErrorNotReady) {
       NIBBLE_CUDA(error);
@@ -88,7 +88,7 @@ class GemmAutotuner {
     }
     return best;
   }
-  void forget() {
+  void reset() {
     for (Sample& s : samples_) {
       if (s.begin) cudaEventDestroy(s.begin);
       if (s.end) cudaEventDestroy(s.end);
