@@ -16,7 +16,6 @@
 namespace nibble {
 
 enum class DataFormat { automatic, tsv, jsonl, text };
-DataFormat parse_data_format(std::string_view name);  // throws UsageError naming the choices
 enum class DataUse {
   fine_tune,  // one sample a line, scored on the responses
   pretrain,   // documents end to end, cut into windows, scored everywhere

@@ -16,13 +16,6 @@ constexpr std::pair<std::string_view, MomentFormat> kFormats[] = {
 
 }  // namespace
 
-MomentFormat parse_moment_format(std::string_view name) {
-  for (const auto& [n, f] : kFormats) {
-    if (n == name) return f;
-  }
-  throw_usage("'{}' is not an optimizer state: int8, fp32, bf16, nvfp4 or int8-linear", name);
-}
-
 std::string_view moment_format_name(MomentFormat format) {
   for (const auto& [n, f] : kFormats) {
     if (f == format) return n;

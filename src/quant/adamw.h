@@ -18,7 +18,6 @@ enum class MomentFormat {
   int8_linear,  // both linear, nearest: the failure of a code with zero, for experiments
   nvfp4,        // m, and the square root of v, two-level scales
 };
-MomentFormat parse_moment_format(std::string_view name);  // throws UsageError naming the choices
 std::string_view moment_format_name(MomentFormat format);
 
 // Bytes of one moment of a parameter with n elements: codes, padded to whole blocks, then scales.

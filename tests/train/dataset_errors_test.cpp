@@ -196,9 +196,6 @@ TEST(DatasetErrors, Options) {
   o.use = DataUse::pretrain;
   o.document_end = -1;
   bad("d.tsv", o, {"token -1"});
-  EXPECT_EQ(parse_data_format("jsonl"), DataFormat::jsonl);
-  EXPECT_EQ(parse_data_format("auto"), DataFormat::automatic);
-  throws_saying<UsageError>([] { parse_data_format("csv"); }, {"'csv'", "tsv, jsonl, text"});
 }
 
 TEST(DatasetErrors, TokenizersWithoutTheTokens) {
