@@ -24,7 +24,7 @@
 #include "backend/weight_views.h"
 #include "core/arena.h"
 #include "core/tensor.h"
-#include "quant/adamw.h"
+#include "optim/adamw.h"
 #include "quant/nvfp4.h"
 #include "quant/recipe.h"
 
@@ -235,7 +235,7 @@ class Backend {
   void sum_squares(Tensor out, Tensor x);
   // The same of many: out f64 [x.size()].
   void sums_of_squares(Tensor out, std::span<const Tensor> x);
-  // AdamW updates (quant/adamw.h) of different parameters or ranges, in any order; on a GPU many
+  // AdamW updates (optim/adamw.h) of different parameters or ranges, in any order; on a GPU many
   // small ones cost what a large one does. Each is of elements [begin, begin + count) of a
   // parameter, begin a multiple of kMomentBlock; any division into such ranges gives the same bits.
   // master f32 or bf16 (stochastically rounded), grad f32 or bf16, both contiguous and of one size;

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <map>
 
-#include "quant/adamw.h"
+#include "optim/adamw.h"
 
 namespace nibble {
 namespace {

@@ -3,7 +3,7 @@
 #pragma once
 #include "backend/backend.h"
 #include "backends/cuda/context.h"
-#include "quant/moments.h"
+#include "optim/moments.h"
 
 namespace nibble::cuda {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // AdamW for bf16 masters, bf16 gradients and int8 moments, in a third of the instructions of
 // adamw_generic.cuh. Constants are folded, multiply-adds fused, root and reciprocal approximate
-// (2^-22), codes by quant/moment_cells.h: results are those of the CPU but for a rounding, here and
+// (2^-22), codes by optim/moment_cells.h: results are those of the CPU but for a rounding, here and
 // there a step of a code or of bf16 (tests/ops/adamw_close_test.cpp has the bounds). They depend on
 // the moment block alone, so runs, chunks and resumed runs agree bit for bit. Blocks with values
 // out of range (huge or tiny ones, NaN, the ragged end of a parameter) take the generic path.

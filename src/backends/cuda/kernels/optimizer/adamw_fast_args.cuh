@@ -3,7 +3,7 @@
 // Philox is split so that the host does whatever is the same for all elements.
 #pragma once
 #include "backends/cuda/kernels/optimizer/adamw_generic.cuh"
-#include "quant/moment_cells.h"
+#include "optim/moment_cells.h"
 
 namespace nibble::cuda {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // AdamW of eight elements a lane, for any types and moment formats: two lanes share an NVFP4 block,
 // a warp is a moment block of 256. (With 16 elements a lane the unrolled code left the instruction
-// cache: five times slower.) The arithmetic is that of quant/moments.h and quant/nvfp4_block.h, so
+// cache: five times slower.) The arithmetic is that of optim/moments.h and quant/nvfp4_block.h, so
 // the bits are the CPU's.
 #pragma once
 #include <algorithm>
@@ -10,7 +10,8 @@
 #include "backends/cuda/context.h"
 #include "backends/cuda/device/quantize_half.cuh"
 #include "backends/cuda/device/types.cuh"
-#include "quant/moments.h"
+#include "optim/adamw_element.h"
+#include "optim/moments.h"
 
 namespace nibble::cuda {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The short ways to the codes of int8 moments: nearest for m, right on average for v.
-#include "quant/moment_cells.h"
+#include "optim/moment_cells.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // AdamW as values: how the moments are stored, and what one step is told. The arithmetic of one
-// element and of one block is in quant/moments.h; backends loop over it.
+// element is in optim/adamw_element.h, that of a block of moments in optim/moments.h; backends loop
+// over them.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "quant/adamw.h"
+#include "optim/adamw.h"
 
 #include "core/error.h"
 

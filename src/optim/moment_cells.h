@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "quant/moment_codes.h"
+#include "optim/moment_codes.h"
 
 namespace nibble {
 

@@ -13,7 +13,7 @@
 #include <cfloat>
 
 #include "core/half.h"
-#include "quant/moment_codes.h"
+#include "optim/moment_codes.h"
 #include "quant/rounding.h"
 
 namespace nibble {

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <vector>
 
-#include "quant/moments.h"
+#include "optim/moments.h"
 
 namespace nibble::test {
 namespace {
