@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "backend/recording_backend.h"
+#include "backend/download.h"
 #include "train/trainer.h"
 
 namespace nibble {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/download.h"
 #include "backend/recording_backend.h"
 #include "core/error.h"
 #include "generate/reply.h"

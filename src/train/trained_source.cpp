@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "backend/recording_backend.h"
+#include "backend/download.h"
 #include "convert/convert.h"
 #include "convert/raw_cast.h"
 #include "core/half.h"

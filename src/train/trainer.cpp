@@ -6,7 +6,7 @@
 #include <map>
 #include <utility>
 
-#include "backend/recording_backend.h"
+#include "backend/download.h"
 #include "core/error.h"
 #include "model/qwen3.h"
 

@@ -3,7 +3,7 @@
 // bounds of docs/numerics.md, "How close is close".
 #include <gtest/gtest.h>
 
-#include "backend/recording_backend.h"
+#include "backend/download.h"
 #include "support/backends.h"
 #include "support/golden.h"
 #include "support/train_toy.h"

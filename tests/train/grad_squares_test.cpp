@@ -6,7 +6,8 @@
 
 #include <limits>
 
-#include "backend/recording_backend.h"
+#include "backend/download.h"
+#include "backend/forwarding_backend.h"
 #include "backends/cpu/cpu_backend.h"
 #include "train/run_support.h"
 

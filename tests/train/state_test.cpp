@@ -11,7 +11,7 @@
 #include <limits>
 #include <new>
 
-#include "backend/recording_backend.h"
+#include "backend/download.h"
 #include "backends/cpu/memory.h"
 #include "support/tested_backend.h"
 #include "train/run_support.h"
