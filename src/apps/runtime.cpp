@@ -113,8 +113,7 @@ void add_scale_rule(Fields& f, ScaleRule& rule, const std::string& help) {
 
 bool any_packed(const Weights& w) {
   return std::any_of(w.block.begin(), w.block.end(), [](const BlockWeights& b) {
-    return b.qkv.is_packed() || b.attn_out.is_packed() || b.gate_up.is_packed() ||
-           b.down.is_packed();
+    return std::ranges::any_of(b.linears(), [&](const auto& m) { return (b.*m.at).is_packed(); });
   });
 }
 

@@ -94,9 +94,8 @@ std::optional<BadValues> find_bad_values(const std::string& place, std::span<con
 
 WeightHealth check_weights(Backend& be, const Model& model) {
   WeightHealth health;
-  Weights weights = model.weights;  // views only
   for (const ParamSpec& p : parameter_table(model.config)) {
-    const SlotRef slot = slot_of(weights, p);
+    const auto slot = slot_of(model.weights, p);
     Scan scan;
     int64_t width = p.shape.back();
     std::string place = p.name;
@@ -107,7 +106,7 @@ WeightHealth check_weights(Backend& be, const Model& model) {
       width /= 16;
       place += ".scale";
     } else {
-      if (slot.linear->dense.data == weights.embed.data) continue;  // tied: looked at already
+      if (slot.linear->dense.data == model.weights.embed.data) continue;  // tied: looked at already
       scan_dense(be, slot.linear->dense.slice(p.row_offset, p.shape[0]), scan);
     }
     if (auto bad = scan.bad(place, width)) health.bad.push_back(std::move(*bad));

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "model/slots.h"
 
 namespace nibble {
 namespace {
@@ -51,7 +50,7 @@ class GradMaker {
     for (size_t i = 0; i < table_.size(); ++i) {
       const ParamSpec& p = table_[i];
       if (!trained_[i] || !wanted(p)) continue;
-      const auto ref = slot_in(grads_, p);
+      const auto ref = slot_of(grads_, p);
       if (ref.tensor) {
         *ref.tensor = p.is_matrix() ? arena_.take(layout_.matrix, {p.shape[0], p.shape[1]})
                                     : arena_.take(layout_.norm, {p.shape[0]});
@@ -85,8 +84,8 @@ class GradMaker {
 };
 
 bool any(const BlockGrads& b) {
-  return b.attn_norm || b.q_norm || b.k_norm || b.ffn_norm || !b.qkv.runs.empty() ||
-         !b.attn_out.runs.empty() || !b.gate_up.runs.empty() || !b.down.runs.empty();
+  return std::ranges::any_of(b.norms(), [&](const auto& m) { return bool(b.*m.at); }) ||
+         std::ranges::any_of(b.linears(), [&](const auto& m) { return !(b.*m.at).runs.empty(); });
 }
 
 }  // namespace
@@ -98,7 +97,7 @@ Grads make_grads(Arena& arena, const Config& c, std::span<const ParamSpec> table
 }
 
 Tensor grad_of(const Grads& grads, const ParamSpec& p) {
-  const auto ref = slot_in(const_cast<Grads&>(grads), p);
+  const auto ref = slot_of(grads, p);
   if (ref.tensor) return *ref.tensor;
   for (const GradRun& run : ref.linear->runs) {
     const int64_t begin = p.row_offset - run.row_begin;

@@ -8,6 +8,7 @@
 #include "backend/backend.h"
 #include "model/config.h"
 #include "model/params.h"
+#include "model/slots.h"
 
 namespace nibble {
 
@@ -20,17 +21,10 @@ struct LinearGrad {
   std::vector<GradRun> runs;  // empty: frozen
 };
 
-struct BlockGrads {
-  Tensor attn_norm, q_norm, k_norm, ffn_norm;  // empty: frozen
-  LinearGrad qkv, attn_out, gate_up, down;
-};
-
-struct Grads {
-  Tensor embed;  // [V, C]; of a tied model the sum of both uses
-  std::vector<BlockGrads> block;
-  Tensor final_norm;
-  LinearGrad head;  // no runs when tied
-};
+// A tensor without memory, a linear layer without runs: frozen. The embedding's gradient of a tied
+// model is the sum of both uses; the head then has no runs.
+using BlockGrads = BlockSlots<Tensor, LinearGrad>;
+using Grads = ModelSlots<Tensor, LinearGrad>;
 
 // Sums of squares of linear layers' gradients that the backend made while it wrote them.
 struct GradSquares {

@@ -159,7 +159,7 @@ TEST_F(Cuda, ReplayHasTheBitsOfLaunches) {
     };
     if (k.row_scales) {
       for (BlockWeights& b : model.weights.block) {
-        for (LinearWeight* w : {&b.qkv, &b.attn_out, &b.gate_up, &b.down}) add_scales(*w);
+        for (const auto& m : b.linears()) add_scales(b.*m.at);
       }
       add_scales(model.weights.head);
     }
