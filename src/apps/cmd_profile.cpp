@@ -203,10 +203,10 @@ void profile(const ProfileOptions& o, const ModelPaths& paths, PhaseTable& phase
     s.max_sequences = std::max(s.max_sequences, int64_t(b.sequences.size()));
   }
   s.schedule.steps = o.warmup + 1 + o.repeat;
-  choose_memory(s, o.train, *backend, training_config(config, *source, s.untie),
-                has_global_scales(*source), o.batch.accumulate);
+  const Config as_trained = training_config(config, *source, s.untie);
+  choose_memory(s, o.train, *backend, as_trained, has_global_scales(*source), o.batch.accumulate);
   warn_of_slow_kernels(s, *backend);
-  TrainState state(*backend, config, *source, s);
+  TrainState state(*backend, config, *source, s, as_trained);
   phases.report().set_source(memory_source(*backend));
   phases.report().set_arenas(state.arenas());
   phases.reached("model_loaded");

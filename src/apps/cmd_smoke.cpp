@@ -121,10 +121,11 @@ ExitCode run_smoke(const SmokeOptions& o, Io& io) {
   settings.max_outputs = bounds.outputs;
   settings.max_sequences = bounds.sequences;
   settings.schedule.steps = o.epochs * o.steps_per_epoch;
-  choose_memory(settings, o.train, *backend, training_config(config, *source, settings.untie),
-                has_global_scales(*source), o.batch.accumulate);
+  const Config as_trained = training_config(config, *source, settings.untie);
+  choose_memory(settings, o.train, *backend, as_trained, has_global_scales(*source),
+                o.batch.accumulate);
   warn_of_slow_kernels(settings, *backend);
-  TrainState state(*backend, config, *source, settings);
+  TrainState state(*backend, config, *source, settings, as_trained);
   recorder.phase("model_loaded", 0);
   recorder.arenas(state.arenas());
   log_info("{}: {}", backend->name(), state.groups().describe());

@@ -270,7 +270,7 @@ ExitCode run_train_job(const TrainJobOptions& o, TrainInputs in, DataUse use,
   RunEnd end = RunEnd::collapsed;
   // Of the learning rate; a new attempt after a collapse begins with less.
   for (double lr_factor = 1; end == RunEnd::collapsed;) {
-    TrainState state(*backend, in.config, *in.source, settings);
+    TrainState state(*backend, in.config, *in.source, settings, as_trained);
     recorder.phase("model_loaded", 0);
     recorder.arenas(state.arenas());
     log_info("{}: {}, {} steps of {} x {} samples, window {}", backend->name(),

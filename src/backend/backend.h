@@ -48,6 +48,10 @@ struct GradWrite {
   int64_t offset = 0;  // elements of the whole gradient before dw, which is a part of its rows
 };
 
+// Parts of a sum of squares that are enough for every backend's linear_wgrad_squares: CUDA's makes
+// one in each multiprocessor, of which GPUs of compute capability 9.0 have 144 at most.
+constexpr int64_t kSquareParts = 144;
+
 // The packed copy an optimizer step keeps up to date; empty: there is none.
 struct Requantize {
   const LinearWeight* weight = nullptr;

@@ -90,6 +90,33 @@ bool any(const BlockGrads& b) {
 
 }  // namespace
 
+void GradSquares::begin(Tensor parts) {
+  parts_ = parts;
+  made_.clear();
+}
+
+Tensor GradSquares::next() const {
+  const int64_t row = int64_t(made_.size());
+  if (!parts_ || row >= parts_.dim(0)) return {};
+  return parts_.slice(row, 1).view({parts_.dim(1)});
+}
+
+void GradSquares::add(ParamSlot slot, int64_t layer, int64_t row_begin, int64_t rows) {
+  const bool fresh = made_.emplace(Rows{slot, layer, row_begin}, row_begin + rows).second;
+  if (!fresh) throw_internal("squares of one gradient twice: layer {}, slot {}", layer, int(slot));
+}
+
+Tensor GradSquares::made() const {
+  return made_.empty() ? Tensor{} : parts_.slice(0, int64_t(made_.size()));
+}
+
+bool GradSquares::holds(const ParamSpec& p) const {
+  auto after = made_.upper_bound({p.slot, p.layer, p.row_offset});
+  if (after == made_.begin()) return false;
+  const auto& [rows, end] = *--after;
+  return rows.slot == p.slot && rows.layer == p.layer && p.row_offset < end;
+}
+
 Grads make_grads(Arena& arena, const Config& c, std::span<const ParamSpec> table,
                  std::span<const uint8_t> trained, const GradLayout& layout) {
   if (table.size() != trained.size()) throw_internal("one trained flag per parameter");

@@ -153,7 +153,7 @@ TrainTensors make_train_tensors(TrainArenas& arenas, const Backend& be, const Co
     for (const BlockGrads& b : t.grads.block) {
       for (const auto& m : b.linears()) runs += int64_t((b.*m.at).runs.size());
     }
-    t.square_parts = arenas.gradients.take(DType::f64, {runs, GradSquares::kParts});
+    t.square_parts = arenas.gradients.take(DType::f64, {runs, kSquareParts});
   }
   return t;
 }

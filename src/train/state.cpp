@@ -45,9 +45,9 @@ bool has_global_scales(const TensorSource& source) {
 }
 
 TrainState::TrainState(Backend& backend, const Config& config, const TensorSource& source,
-                       const TrainSettings& settings)
+                       const TrainSettings& settings, const Config& trained)
     : be_(backend),
-      config_(training_config(config, source, settings.untie)),
+      config_(trained),
       settings_(settings),
       groups_(make_param_groups(config_, settings)) {
   // A file without a head still has one to read when the two are trained apart: the embedding.
