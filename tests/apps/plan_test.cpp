@@ -139,6 +139,19 @@ TEST_F(Plan, TableAndJson) {
   cli_fails(plan_arguments({{"--memory-mode", "D"}, {"--recipe", "bf16"}}), 2, "--recipe nvfp4");
 }
 
+// `auto` takes the first that fits: work done twice comes after gradients released, which costs
+// nothing, and before NVFP4 weights made on demand.
+TEST_F(Plan, TheOrderOfTheWays) {
+  std::vector<std::string> ways;
+  const json j = plan({});
+  for (const auto& p : j["plans"]) {
+    ways.push_back(p["memory_mode"].get<std::string>() + " " + p["recompute"].get<std::string>());
+  }
+  EXPECT_EQ(ways, (std::vector<std::string>{"resident none", "release none", "resident mlp",
+                                            "release mlp", "resident block", "release block",
+                                            "remake none", "remake mlp", "remake block"}));
+}
+
 TEST_F(Plan, SizesOfTheBatch) {
   const auto bytes = [&](Options given) {
     given.insert({{"--memory-mode", "resident"}, {"--recompute", "off"}});
