@@ -7,10 +7,11 @@ root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 build=${NIBBLE_BUILD_DIR:-$root/build}
 jobs=${NIBBLE_JOBS:-$(nproc 2>/dev/null || echo 2)}
 
-# What the program needs to build, and what its tests need on top.
+# What the program needs to build, and what its tests and packages need on top.
 build_packages=(g++ cmake ninja-build pkg-config ccache libfmt-dev nlohmann-json3-dev
   libpcre2-dev libutf8proc-dev libhwy-dev libtomlplusplus-dev)
 test_packages=(libgtest-dev python3 clang-format)
+package_packages=(dpkg-dev file)
 
 say() { printf '\n==> %s\n' "$*"; }
 fail() {
@@ -27,6 +28,9 @@ Usage: ./nibble.sh COMMAND
           further arguments go to ctest: ./nibble.sh test -L unit
   demo    the identity experiment on the built-in mini model: probes, fine-tune, export, reload,
           probes again; ends in a table of before and after
+  package a .deb and a .tar.gz that runs anywhere in one folder, both in build/; for every GPU
+          architecture where nvcc is found (slow); further arguments go to cmake:
+          ./nibble.sh package -DNIBBLE_CUDA=OFF
 
 Environment: NIBBLE_BUILD_DIR (build), NIBBLE_JOBS (all cores), NIBBLE_NO_INSTALL=1 (never call
 apt-get), NIBBLE_SHARED (where tests look for third-party data; ../shared by default).
@@ -81,7 +85,7 @@ cmd_build() {
   say "Building $build/nibble"
   configure OFF
   cmake --build "$build" --parallel "$jobs" --target nibble
-  say "Done: $build/nibble ($("$build/nibble" --version))"
+  say "Done: $build/nibble ($("$build/nibble" --version | head -n 1))"
 }
 
 cmd_test() {
@@ -113,11 +117,27 @@ cmd_demo() {
   return "$status"
 }
 
+cmd_package() {
+  install_missing "${build_packages[@]}" "${package_packages[@]}"
+  local folder=$build/package
+  say "Building the packages in $folder"
+  local generator=()
+  [ -f "$folder/CMakeCache.txt" ] || generator=(-G Ninja)
+  cmake -S "$root" -B "$folder" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DNIBBLE_TESTS=OFF \
+    -DCMAKE_INSTALL_PREFIX=/usr -DCMAKE_CUDA_ARCHITECTURES=release "$@"
+  cmake --build "$folder" --parallel "$jobs"
+  rm -rf "$folder/packages"
+  (cd "$folder" && cpack -B "$folder/packages")
+  rm -rf "$folder/packages/_CPack_Packages"
+  mv "$folder"/packages/* "$build/"
+  say "Done: $(cd "$build" && ls -- *.deb *.tar.gz | tr '\n' ' ')in $build"
+}
+
 case ${1:-} in
-  build | test | demo)
+  build | test | demo | package)
     command=$1
     shift
-    [ "$command" = test ] || [ $# -eq 0 ] || fail "$command takes no arguments, got: $*"
+    [ "$command" = test ] || [ "$command" = package ] || [ $# -eq 0 ] || fail "$command takes no arguments, got: $*"
     "cmd_$command" "$@"
     ;;
   help | -h | --help) usage ;;

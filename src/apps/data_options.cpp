@@ -45,6 +45,8 @@ void DataOptions::visit_fields(Fields& f) {
   f.add(action, {.flag = "ACTION",
                  .help = "corpus, tokenizer, probes, identity, whoami, mix, dedup, split or "
                          "overlap",
+                 .choices = {"corpus", "tokenizer", "probes", "identity", "whoami", "mix", "dedup",
+                             "split", "overlap"},
                  .required = true});
   f.section("Files");
   f.add(inputs, {.flag = "--in",

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "apps/shipped_files.h"
 #include "core/error.h"
 
 namespace nibble {
@@ -56,7 +57,10 @@ fs::path beside(const fs::path& file) {
 Located locate_one(const fs::path& named) {
   if (fs::is_directory(named)) return {weights_in(named), named};
   if (!fs::exists(named)) {
-    throw_format("{}: no such file or directory (the model)", named.string());
+    const fs::path shipped = find_shipped_model(named);
+    if (!shipped.empty()) return {weights_in(shipped), shipped};
+    throw_format("{}: no such file or directory (the model){}", named.string(),
+                 named == named.filename() ? ", nor a model that comes with nibble" : "");
   }
   return {named, beside(named)};
 }

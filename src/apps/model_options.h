@@ -13,9 +13,11 @@ struct ModelOptions {
   bool named() const { return !model.empty() || !weight.empty() || !model_dir.empty(); }
   void visit_fields(Fields& f) {
     f.section("Model");
-    f.add(model, {.flag = "--model",
-                  .help = "The model: a Hugging Face directory, a .safetensors or a .dat file",
-                  .value = "DIR|FILE"});
+    f.add(model,
+          {.flag = "--model",
+           .help = "The model: a Hugging Face directory, a .safetensors or a .dat file; mini is "
+                   "the one that comes with nibble",
+           .value = "DIR|FILE"});
     f.add(weight, {.flag = "--weight",
                    .help = "The same as --model; with --model-dir, a file in that directory",
                    .value = "FILE",

@@ -65,6 +65,8 @@ std::vector<std::string> wrap(const std::string& text, size_t width) {
   return lines;
 }
 
+}  // namespace
+
 std::string value_name(const Field& f) {
   if (!f.info.value.empty()) return f.info.value;
   if (!f.info.choices.empty()) return fmt::format("{}", fmt::join(f.info.choices, "|"));
@@ -78,7 +80,6 @@ std::string value_name(const Field& f) {
   return "";
 }
 
-// Help sentence, then what can be said of the value.
 std::string help_sentence(const Field& f) {
   std::string s = f.info.help;
   std::vector<std::string> notes;
@@ -99,8 +100,6 @@ std::string help_sentence(const Field& f) {
   if (!notes.empty()) s += fmt::format(" ({})", fmt::join(notes, "; "));
   return s;
 }
-
-}  // namespace
 
 std::string Field::key() const {
   std::string k = info.flag;

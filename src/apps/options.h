@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -77,6 +78,7 @@ struct FieldKindOf<std::vector<int32_t>> {
 struct Field {
   FieldInfo info;
   FieldKind kind = FieldKind::text;
+  bool is_path = false;                                // file names complete it
   std::string section;                                 // heading in --help
   std::function<std::string(const std::string&)> set;  // "" or what is wrong
   std::function<std::string()> toml;                   // current value; "" when there is none
@@ -103,6 +105,7 @@ class Fields {
         std::move(info), FieldKindOf<T>::value,
         [&member](const std::string& text) { return parse_value(text, member); },
         [&member] { return toml_value(member); });
+    fields_.back().is_path = std::is_same_v<T, std::filesystem::path>;
   }
   template <class T>
   void add(std::optional<T>& member, FieldInfo info) {
@@ -115,6 +118,7 @@ class Fields {
           return wrong;
         },
         [&member] { return member ? toml_value(*member) : std::string(); });
+    fields_.back().is_path = std::is_same_v<T, std::filesystem::path>;
   }
   // The only kind that may be given several times; an array in a run-config.
   void add(std::vector<std::string>& member, FieldInfo info);
@@ -182,5 +186,7 @@ void check_required(const Fields& fields, const std::string& command);
 
 std::string help_text(const Fields& fields);        // the option list of --help
 std::string usage_arguments(const Fields& fields);  // " IN OUT --text T [options]"
+std::string value_name(const Field& field);         // "FILE", "auto|cpu"; "" for a boolean
+std::string help_sentence(const Field& field);      // the help with range, default and aliases
 
 }  // namespace nibble

@@ -22,6 +22,7 @@ void RunsOptions::visit_fields(Fields& f) {
   f.add(action, {.flag = "ACTION",
                  .help = "list, show, watch, compare, plot, report, lineage, export, pin, unpin "
                          "or prune",
+                 .choices = kActions,
                  .required = true});
   f.add(runs, {.flag = "RUN", .help = "A run's folder, its name in --runs-dir, or latest"});
   f.section("Which runs");

@@ -74,6 +74,8 @@ CudaSupport cuda_support() {
   cudaRuntimeGetVersion(&runtime);
   cudaDriverGetVersion(&driver);
   const auto version = [](int v) { return fmt::format("{}.{}", v / 1000, v % 1000 / 10); };
+  s.runtime = version(runtime);
+  if (driver > 0) s.driver = version(driver);
   const cudaError_t error = cudaGetDeviceCount(&n);
   if (error != cudaSuccess || n == 0) {
     cudaGetLastError();
@@ -83,7 +85,7 @@ CudaSupport cuda_support() {
       s.problem = fmt::format(
           "the NVIDIA driver supports CUDA {}, this build needs {}; update the driver, or use "
           "--device cpu",
-          version(driver), version(runtime));
+          s.driver, s.runtime);
     } else {
       s.problem =
           fmt::format("no CUDA device was found ({}); use --device cpu",
