@@ -119,7 +119,8 @@ cmd_demo() {
 
 cmd_package() {
   install_missing "${build_packages[@]}" "${package_packages[@]}"
-  local folder=$build/package
+  # Beside build/, not in it: at the same depth a compiler cache knows the files.
+  local folder=$build-package
   say "Building the packages in $folder"
   local generator=()
   [ -f "$folder/CMakeCache.txt" ] || generator=(-G Ninja)
@@ -129,6 +130,7 @@ cmd_package() {
   rm -rf "$folder/packages"
   (cd "$folder" && cpack -B "$folder/packages")
   rm -rf "$folder/packages/_CPack_Packages"
+  mkdir -p "$build"
   mv "$folder"/packages/* "$build/"
   say "Done: $(cd "$build" && ls -- *.deb *.tar.gz | tr '\n' ' ')in $build"
 }

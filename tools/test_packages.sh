@@ -54,13 +54,14 @@ try() {
   local status=0
   in_root "$program" doctor || status=$?
   [ "$status" -le 1 ] || { echo "doctor ended with $status"; exit 1; }
-  in_root "$program" doctor --json | grep -q 'nibble/models/mini'
-  local reply
+  local found reply
+  found=$(in_root "$program" doctor --json) || [ $? -eq 1 ]
+  grep -q 'nibble/models/mini' <<<"$found" || { echo "no mini model beside it"; exit 1; }
   reply=$(in_root "$program" --quiet generate --device cpu --model mini --prompt 你是誰 --max-tokens 16)
   echo "reply: $reply"
   grep -q Nibble <<<"$reply" || { echo "that is not the mini model's answer"; exit 1; }
 }
-in_root() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 "$@"; }
+in_root() { chroot "$root" env -i PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 "$@"; }
 
 echo "==> $(basename "$deb")"
 dpkg-deb --field "$deb" Package Version Depends

@@ -82,7 +82,7 @@ if command -v fish >/dev/null; then
     IFS='|' read -r -a words <<<"$case"
     check fish "${words[0]}" "$(fish_answers "${words[0]}")" "${words[@]:1}"
   done
-  check fish files "$(fish_answers 'nibble generate --model ')" 'a\ model.dat' folder/
+  check fish files "$(fish_answers 'nibble generate --model ')" 'a model.dat' folder/
   check fish 'no files' "$(fish_answers 'nibble generate --seed ')" '!folder/'
   check fish 'files of an argument' "$(fish_answers 'nibble inspect ')" folder/
 else
@@ -118,7 +118,7 @@ ZSH
     IFS='|' read -r -a words <<<"$case"
     check zsh "${words[0]}" "$(zsh_answers "${words[0]}")" "${words[@]:1}"
   done
-  check zsh files "$(zsh_answers 'nibble generate --model ')" 'a model.dat'
+  check zsh files "$(zsh_answers 'nibble generate --model ')" 'a\ model.dat'
 else
   skipped+=" zsh"
 fi
