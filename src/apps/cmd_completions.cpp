@@ -3,7 +3,7 @@
 #include <ostream>
 
 #include "apps/command.h"
-#include "apps/completions.h"
+#include "apps/shell/completions.h"
 
 namespace nibble {
 namespace {

@@ -5,9 +5,9 @@
 #include <ostream>
 
 #include "apps/command.h"
-#include "apps/doctor.h"
-#include "apps/shipped_files.h"
+#include "apps/doctor/doctor.h"
 #include "apps/version.h"
+#include "core/shipped_files.h"
 
 namespace nibble {
 namespace {

@@ -4,7 +4,7 @@
 #include <ostream>
 
 #include "apps/command.h"
-#include "apps/manual.h"
+#include "apps/shell/manual.h"
 #include "core/file.h"
 
 namespace nibble {

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
-#include "apps/shipped_files.h"
 #include "core/error.h"
+#include "core/shipped_files.h"
 
 namespace nibble {
 namespace {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // nibble doctor: machines that are not there, judged; and this one.
-#include "apps/doctor.h"
+#include "apps/doctor/doctor.h"
 
 #include <nlohmann/json.hpp>
 
 #include "apps/cli_run.h"
-#include "apps/shipped_files.h"
+#include "core/shipped_files.h"
 #include "support/paths.h"
 
 namespace nibble::test {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 // --version, and what is made of the option declarations: manual pages and completions. The shells
 // and manual readers themselves are asked in completions_test.sh and manual_test.sh.
-#include "apps/manual.h"
+#include "apps/shell/manual.h"
 
 #include <regex>
 
 #include "apps/cli_run.h"
 #include "apps/command.h"
-#include "apps/completions.h"
+#include "apps/shell/completions.h"
 #include "apps/version.h"
 #include "support/paths.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "apps/doctor.h"
+#include "apps/doctor/doctor.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

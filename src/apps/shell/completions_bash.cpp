@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <fmt/format.h>
 
-#include "apps/completions.h"
+#include "apps/shell/completions.h"
 
 namespace nibble {
 namespace {

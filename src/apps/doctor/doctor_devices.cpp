@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "apps/bench_random.h"
-#include "apps/doctor.h"
+#include "apps/doctor/doctor.h"
 #include "apps/memory_choice.h"
 #include "apps/runtime_memory.h"
 #include "apps/train_options.h"

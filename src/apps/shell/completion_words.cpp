@@ -3,7 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "apps/command.h"
-#include "apps/completions.h"
+#include "apps/shell/completions.h"
 
 namespace nibble {
 namespace {

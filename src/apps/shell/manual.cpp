@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "apps/manual.h"
+#include "apps/shell/manual.h"
 
 #include <fmt/format.h>
 

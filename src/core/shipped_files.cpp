@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "apps/shipped_files.h"
+#include "core/shipped_files.h"
 
 namespace nibble {
 
