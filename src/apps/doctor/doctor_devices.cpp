@@ -4,13 +4,13 @@
 
 #include <algorithm>
 
-#include "apps/bench_random.h"
 #include "apps/doctor/doctor.h"
 #include "apps/memory_choice.h"
 #include "apps/runtime_memory.h"
 #include "apps/train_options.h"
 #include "backends/cpu/cpu_backend.h"
 #include "core/thread_pool.h"
+#include "measure/bench_random.h"
 
 namespace nibble {
 namespace {
@@ -104,14 +104,14 @@ DeviceReport report_gpu(const CudaDevice& gpu) {
     Runtime r;
     r.device = d.device;
     r.backend = make_cuda_backend({.device = gpu.index});
-    const CudaAbilities can = cuda_abilities(*r.backend);
+    const BackendTraits can = r.backend->traits();
     d.available_bytes = r.backend->available_memory();
     d.finding.text = fmt::format(
         "{}, {} free: inference and training in every memory mode, code for {}.{}; W4A4 {}; "
         "decoding by {}",
-        what, format_bytes(d.available_bytes), can.code / 10, can.code % 10,
+        what, format_bytes(d.available_bytes), can.code_capability / 10, can.code_capability % 10,
         can.native_fp4 ? "on FP4 tensor cores" : "emulated exactly (FP4 tensor cores need 10.0)",
-        can.one_launch_a_token ? "one launch a token" : "a replayed graph of launches");
+        can.one_launch_decode ? "one launch a token" : "a replayed graph of launches");
     d.shapes = fit_shapes(r);
   } catch (const DeviceError& e) {
     // An older GPU cannot be helped; missing code can be compiled, a driver asked.
