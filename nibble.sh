@@ -33,7 +33,8 @@ Usage: ./nibble.sh COMMAND
           ./nibble.sh package -DNIBBLE_CUDA=OFF
 
 Environment: NIBBLE_BUILD_DIR (build), NIBBLE_JOBS (all cores), NIBBLE_NO_INSTALL=1 (never call
-apt-get), NIBBLE_SHARED (where tests look for third-party data; ../shared by default).
+apt-get), NIBBLE_SHARED (where tests look for third-party data; ../shared by default), CUDAARCHS
+(what to compile CUDA code for: the GPUs of this machine by default, 121a-real, ..., or release).
 TEXT
 }
 
@@ -73,11 +74,26 @@ install_missing() {
   fi
 }
 
-# configure ON|OFF: with or without tests.
+has_gpu() {
+  [[ $(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null) =~ ^[0-9] ]]
+}
+
+has_nvcc() {
+  [ -n "${CUDACXX:-}" ] || [ -x /usr/local/cuda/bin/nvcc ] || command -v nvcc >/dev/null
+}
+
+# configure ON|OFF [CMAKE_ARGUMENT...]: with or without tests.
 configure() {
-  local generator=()
+  local generator=() tests=$1
+  shift
   [ -f "$build/CMakeCache.txt" ] || generator=(-G Ninja)
-  cmake -S "$root" -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DNIBBLE_TESTS="$1"
+  # What a demonstration left out is nobody's choice for later.
+  if [ -f "$build/demo_without_cuda" ]; then
+    rm "$build/demo_without_cuda"
+    set -- -UNIBBLE_CUDA "$@"
+  fi
+  cmake -S "$root" -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release \
+    -DNIBBLE_TESTS="$tests" "$@"
 }
 
 cmd_build() {
@@ -107,8 +123,17 @@ cmd_test() {
 
 cmd_demo() {
   install_missing "${build_packages[@]}"
-  say "Building nibble"
-  configure OFF
+  # Where there is no GPU, compiling for one would double the wait for the first reply; what is
+  # built already stays as it is.
+  if { [ ! -x "$build/nibble" ] || [ -f "$build/demo_without_cuda" ]; } &&
+    [ -z "${CUDAARCHS:-}" ] && has_nvcc && ! has_gpu; then
+    say "Building nibble without CUDA: no GPU was found (./nibble.sh build compiles it nevertheless)"
+    configure OFF -DNIBBLE_CUDA=OFF
+    touch "$build/demo_without_cuda"
+  else
+    say "Building nibble"
+    configure OFF
+  fi
   cmake --build "$build" --parallel "$jobs" --target nibble
   demo_dir=$(mktemp -d "${TMPDIR:-/tmp}/nibble-demo.XXXXXX")
   local status=0

@@ -166,6 +166,37 @@ class Script(unittest.TestCase):
         self.assertNotEqual(bad.returncode, 0)
         self.assertEqual(bad.stdout.splitlines()[-1], "0 passed, 1 failed, 0 skipped")
 
+    def configured_by(self, commands, gpu, environment=None):
+        """What nibble.sh hands to `cmake -S` for each command in turn, in one build folder."""
+        with tempfile.TemporaryDirectory() as folder:
+            stubs = pathlib.Path(folder)
+            for name, body in {
+                    "dpkg-query": "printf installed",
+                    "nvidia-smi": "echo 9.0" if gpu else "echo No devices were found; exit 6",
+                    "cmake": f'[ "$1" != -S ] || echo "$@" >> {stubs}/configured'}.items():
+                (stubs / name).write_text(f"#!/bin/sh\n{body}\n")
+                (stubs / name).chmod(0o755)
+            for command in commands:  # each fails in the end: nothing was built
+                subprocess.run([str(ROOT / "nibble.sh"), command], capture_output=True, check=False,
+                               env={"PATH": f"{stubs}:{os.environ['PATH']}", "CUDACXX": "nvcc",
+                                    "NIBBLE_BUILD_DIR": folder, "NIBBLE_NO_INSTALL": "1",
+                                    "TMPDIR": folder, **(environment or {})})
+            return (stubs / "configured").read_text().splitlines()
+
+    def test_a_demonstration_without_a_gpu_leaves_cuda_out_and_a_build_takes_it_back(self):
+        demo, again, build = self.configured_by(["demo", "demo", "build"], gpu=False)
+        self.assertIn("-DNIBBLE_CUDA=OFF", demo)
+        self.assertTrue(again.endswith("-UNIBBLE_CUDA -DNIBBLE_CUDA=OFF"), again)
+        self.assertTrue(build.endswith("-UNIBBLE_CUDA"), build)
+
+    def test_a_demonstration_with_a_gpu_or_an_architecture_by_hand_has_cuda(self):
+        self.assertNotIn("NIBBLE_CUDA", self.configured_by(["demo"], gpu=True)[0])
+        self.assertNotIn("NIBBLE_CUDA", self.configured_by(
+            ["demo"], gpu=False, environment={"CUDAARCHS": "90a-real"})[0])
+
+    def test_a_build_never_leaves_cuda_out(self):
+        self.assertNotIn("NIBBLE_CUDA", self.configured_by(["build"], gpu=False)[0])
+
     def test_installs_what_the_build_looks_for(self):
         """Every package find_package or pkg-config asks for has its Debian package in the list."""
         package_of = {"fmt": "libfmt-dev", "nlohmann_json": "nlohmann-json3-dev",

@@ -122,8 +122,9 @@ std::string cuda_problem(const CudaDevice& d) {
   }
   if (cuda::compiled_capability() > 0) return "";
   return fmt::format(
-      "this build has no code for {} (compute capability {}.{}); build nibble on that machine, or "
-      "with -DCMAKE_CUDA_ARCHITECTURES=release for every GPU; --device cpu works without it",
+      "this build has no code for {} (compute capability {}.{}); `./nibble.sh build` on this "
+      "machine compiles for its GPUs, -DCMAKE_CUDA_ARCHITECTURES=release for every one; --device "
+      "cpu works without it",
       d.name, d.major, d.minor);
 }
 
