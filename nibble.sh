@@ -34,7 +34,8 @@ Usage: ./nibble.sh COMMAND
 
 Environment: NIBBLE_BUILD_DIR (build), NIBBLE_JOBS (all cores), NIBBLE_NO_INSTALL=1 (never call
 apt-get), NIBBLE_SHARED (where tests look for third-party data; ../shared by default), CUDAARCHS
-(what to compile CUDA code for: the GPUs of this machine by default, 121a-real, ..., or release).
+(what to compile CUDA code for: the GPUs of this machine by default, 121a-real, ..., or release),
+NIBBLE_WERROR=ON (a warning of the compiler is an error).
 TEXT
 }
 
@@ -92,6 +93,7 @@ configure() {
     rm "$build/demo_without_cuda"
     set -- -UNIBBLE_CUDA "$@"
   fi
+  [ -z "${NIBBLE_WERROR:-}" ] || set -- -DNIBBLE_WERROR="$NIBBLE_WERROR" "$@"
   cmake -S "$root" -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release \
     -DNIBBLE_TESTS="$tests" "$@"
 }

@@ -2,6 +2,7 @@
 // check --finite and --replies: values that are not finite, replies that say nothing.
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "apps/check_parts.h"
 #include "core/half.h"

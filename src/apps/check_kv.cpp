@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // check --kv and --needle: what the cache must not change, and what it must keep.
 #include "apps/check_parts.h"
+
+#include <nlohmann/json.hpp>
 #include "core/file.h"
 #include "core/progress.h"
 #include "eval/kv_matrix.h"

@@ -4,6 +4,7 @@
 // file.
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "apps/check_parts.h"
 #include "backends/cpu/cpu_backend.h"

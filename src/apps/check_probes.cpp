@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // check --probes: questions with rules, scores by group, thresholds, before and after.
 #include <chrono>
+#include <nlohmann/json.hpp>
 
 #include "apps/check_parts.h"
 #include "core/log.h"

@@ -3,19 +3,21 @@
 #pragma once
 #include <filesystem>
 #include <iosfwd>
-#include <nlohmann/json.hpp>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 namespace nibble {
 
 class CheckReport {
  public:
-  explicit CheckReport(std::ostream& out) : out_(out) {}
+  explicit CheckReport(std::ostream& out);
+  ~CheckReport();
 
   void note(const std::string& line);  // a line before the verdict
-  // Prints "PASS name: figure" or "FAIL name: figure"; `details` goes into the JSON.
-  void add(const std::string& name, bool passed, const std::string& figure,
-           nlohmann::json details = nlohmann::json::object());
+  // Prints "PASS name: figure" or "FAIL name: figure"; `details`, an object, goes into the JSON.
+  void add(const std::string& name, bool passed, const std::string& figure);
+  void add(const std::string& name, bool passed, const std::string& figure, nlohmann::json details);
   bool passed() const { return passed_; }
   void write_json(const std::filesystem::path& file, const std::string& model,
                   const std::string& backend) const;
@@ -23,7 +25,7 @@ class CheckReport {
  private:
   std::ostream& out_;
   bool passed_ = true;
-  nlohmann::json checks_ = nlohmann::json::array();
+  std::unique_ptr<nlohmann::json> checks_;  // an array
 };
 
 // Numbers JSON cannot hold become strings.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "apps/command.h"
 #include "apps/train_support.h"
@@ -225,7 +226,7 @@ TEST_F(Plan, ProcessMemoryOfALargeRun) {
   fs::create_directories(file("large"));
   write("large/model.safetensors", bytes + text);
   fs::resize_file(file("large/model.safetensors"), 8 + length + at);
-  write("large/config.json", config_json(c).dump());
+  write("large/config.json", config_text(c));
 
   const Options how = {{"--model", file("large")},
                        {"--seq-len", "32"},

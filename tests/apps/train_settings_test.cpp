@@ -2,6 +2,8 @@
 // nibble train: batches, optimizer, arithmetic and memory, option by option.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "apps/slow_paths.h"
 #include "apps/train_support.h"
 #include "backends/cuda/cuda_backend.h"

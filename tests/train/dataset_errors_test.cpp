@@ -2,6 +2,8 @@
 // What becomes of bad data: an error that names file, line and remedy, or, when asked, a count.
 #include "train/dataset_support.h"
 
+#include <nlohmann/json.hpp>
+
 namespace nibble::test {
 namespace {
 
@@ -167,7 +169,7 @@ TEST(DatasetErrors, HostileJsonIsRefusedAndDoesNoHarm) {
 
 // Only the template knows how calls are written; its newline must stay a token of its own.
 TEST(DatasetErrors, ToolCallsAfterWhiteSpace) {
-  const Tokenizer t = Tokenizer::parse(mini_tokenizer({{"\n", "\n"}}).dump(), "joins newlines");
+  const Tokenizer t = Tokenizer::parse(mini_tokenizer_text({{"\n", "\n"}}), "joins newlines");
   const std::string line =
       R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "\nb",)"
       R"( "tool_calls": [{"name": "f", "arguments": {}}]}]})";
