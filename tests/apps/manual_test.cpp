@@ -3,6 +3,7 @@
 // and manual readers themselves are asked in completions_test.sh and manual_test.sh.
 #include "apps/shell/manual.h"
 
+#include <algorithm>
 #include <regex>
 
 #include "apps/cli_run.h"
@@ -78,17 +79,21 @@ TEST(Manual, AllPagesAreWrittenIntoAFolder) {
 }
 
 TEST(Completions, KnowWhatEachValueIs) {
-  for (const CompletedCommand& c : completed_commands()) {
-    if (c.name != "generate") continue;
-    for (const CompletionWord& o : c.options) {
-      if (o.names[0] == "--model") EXPECT_EQ(o.value, CompletionWord::files);
-      if (o.names[0] == "--seed") EXPECT_EQ(o.value, CompletionWord::other);
-      if (o.names[0] == "--quiet") EXPECT_EQ(o.value, CompletionWord::none);
-      if (o.names[0] == "--device") {
-        EXPECT_EQ(o.words, (std::vector<std::string>{"auto", "cpu", "cuda"}));
-      }
+  const std::vector<CompletedCommand> all = completed_commands();
+  const auto command = std::ranges::find(all, "generate", &CompletedCommand::name);
+  ASSERT_NE(command, all.end());
+  const auto option = [&](const std::string& flag) {
+    for (const CompletionWord& o : command->options) {
+      if (o.names[0] == flag) return o;
     }
-  }
+    ADD_FAILURE() << flag;
+    return CompletionWord{};
+  };
+  EXPECT_EQ(option("--model").value, CompletionWord::files);
+  EXPECT_EQ(option("--seed").value, CompletionWord::other);
+  EXPECT_EQ(option("--quiet").value, CompletionWord::none);
+  EXPECT_EQ(option("--device").value, CompletionWord::choices);
+  EXPECT_EQ(option("--device").words, (std::vector<std::string>{"auto", "cpu", "cuda"}));
 }
 
 TEST(Completions, EveryOptionIsInEveryShellsScript) {
