@@ -42,25 +42,29 @@ TEST(Doctor, AnotherCharacterSetIsAProblemAtATerminalOnly) {
 CudaSupport one_gpu() { return {{{0, "GPU", 9, 0, 80 * kGiB, false}}, "", "13.0", "12.8"}; }
 
 TEST(Doctor, NoGpuIsNoProblemButOneThatCannotBeUsedIs) {
-  const auto none = judge_gpus({{{}, "no driver", "", "12.8"}, {}, ""});
+  const auto none = judge_gpus({{{}, "no driver", "", "12.8"}, {}, "", false});
   ASSERT_EQ(none.size(), 1u);
   EXPECT_EQ(none[0].verdict, Verdict::note);
 
-  const auto no_driver = judge_gpus({{{}, "no driver", "", "12.8"}, {"0000:01:00.0"}, ""});
+  const auto no_driver = judge_gpus({{{}, "no driver", "", "12.8"}, {"0000:01:00.0"}, "", false});
   ASSERT_EQ(no_driver.size(), 1u);
   EXPECT_EQ(no_driver[0].verdict, Verdict::problem);
   EXPECT_TRUE(contains(no_driver[0].text, "0000:01:00.0")) << no_driver[0].text;
   EXPECT_TRUE(contains(no_driver[0].type, "nvidia-driver")) << no_driver[0].type;
 
-  const auto without_cuda = judge_gpus({{{}, "no CUDA backend", "", ""}, {"0000:01:00.0"}, ""});
+  const auto hidden = judge_gpus({{{}, "none", "13.0", "12.8"}, {"0000:01:00.0"}, "", true});
+  EXPECT_EQ(hidden[0].verdict, Verdict::note);
+
+  const auto without_cuda =
+      judge_gpus({{{}, "no CUDA backend", "", ""}, {"0000:01:00.0"}, "", false});
   EXPECT_EQ(without_cuda[0].verdict, Verdict::problem);
   EXPECT_TRUE(contains(without_cuda[0].type, "cuda-release")) << without_cuda[0].type;
 }
 
 TEST(Doctor, AMissingCublasIsAProblemWithThePackageOfThisToolkit) {
-  const auto found = judge_gpus({one_gpu(), {}, "/usr/lib/libcublasLt.so.12"});
+  const auto found = judge_gpus({one_gpu(), {}, "/usr/lib/libcublasLt.so.12", false});
   for (const Finding& f : found) EXPECT_EQ(f.verdict, Verdict::ok) << f.text;
-  const auto missing = judge_gpus({one_gpu(), {}, ""});
+  const auto missing = judge_gpus({one_gpu(), {}, "", false});
   EXPECT_EQ(missing.back().verdict, Verdict::problem);
   EXPECT_TRUE(contains(missing.back().type, "libcublas-12-8")) << missing.back().type;
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 
 #include "apps/version.h"
@@ -150,6 +151,9 @@ GpuFacts gpu_facts() {
   GpuFacts g;
   g.support = cuda_support();
   g.blas = cuda_blas_library();
+  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) {
+    g.hidden = *visible == '\0' || *visible == '-';
+  }
   std::error_code ec;
   for (const auto& entry : fs::directory_iterator("/sys/bus/pci/devices", ec)) {
     const bool display = first_line(entry.path() / "class").starts_with("0x03");
@@ -169,6 +173,11 @@ std::vector<Finding> judge_gpus(const GpuFacts& g) {
     if (g.on_bus.empty()) {
       all.push_back(
           {"gpu", Verdict::note, "no NVIDIA GPU in this machine; the CPU does the work", ""});
+      return all;
+    }
+    if (g.hidden) {  // on purpose, so nothing is wrong
+      all.push_back(
+          {"gpu", Verdict::note, "hidden by CUDA_VISIBLE_DEVICES", "unset CUDA_VISIBLE_DEVICES"});
       return all;
     }
     Finding f{"gpu", Verdict::problem, "", ""};

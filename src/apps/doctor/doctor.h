@@ -60,6 +60,7 @@ struct GpuFacts {
   CudaSupport support;
   std::vector<std::string> on_bus;  // NVIDIA GPUs on the PCI bus, with a driver or without
   std::string blas;                 // the cuBLASLt that was found; "": none
+  bool hidden = false;              // by CUDA_VISIBLE_DEVICES
 };
 GpuFacts gpu_facts();
 constexpr const char* kBuildForEveryGpu =
