@@ -93,7 +93,8 @@ TEST_F(ReplyRules, CollapseComesBeforeLength) {
   EXPECT_EQ(r.ids().size(), 5u);
 }
 
-// Sixteen times one token is the longest rule; with the one of collapse it would not get there.
+// Which of collapse and repetition comes first cannot be seen: a phrase that is repeated and ends
+// with four zeros has ended with them before.
 TEST_F(ReplyRules, CollapseIsOfTokenZeroAloneAndCanBeSwitchedOff) {
   options_.max_tokens = 15;
   ReplyProgress ones = make();
