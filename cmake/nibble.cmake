@@ -49,9 +49,10 @@ endfunction()
 # nibble_test(core SOURCES x_test.cpp DEPS core LABEL unit)
 # Creates test_<name> from GoogleTest sources; every TEST becomes a ctest entry. Those that match
 # CUDA_FILTER become a second one, cuda_<name>.*, which runs them on the GPU. Those that match SLOW
-# have the label <LABEL>-slow: `-LE slow` leaves them out, `-L <LABEL>` does not.
+# have the label <LABEL>-slow: `-LE slow` leaves them out, `-L <LABEL>` does not. COLD: the tests do
+# not compute themselves, optimising them is not worth the time.
 function(nibble_test name)
-  cmake_parse_arguments(A "" "LABEL;TIMEOUT;CUDA_FILTER;SLOW" "SOURCES;DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(A "COLD" "LABEL;TIMEOUT;CUDA_FILTER;SLOW" "SOURCES;DEPS;LIBS" ${ARGN})
   if(NOT A_LABEL)
     set(A_LABEL unit)
   endif()
@@ -62,7 +63,8 @@ function(nibble_test name)
   list(TRANSFORM A_DEPS PREPEND nibble_)
   target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(test_${name} PRIVATE test_support ${A_DEPS} ${A_LIBS} GTest::gtest_main)
-  target_compile_options(test_${name} PRIVATE -O1)  # test code compiles twice as fast this way
+  # Test code compiles twice as fast this way.
+  target_compile_options(test_${name} PRIVATE $<IF:$<BOOL:${A_COLD}>,-O0,-O1>)
   set(quick "")
   if(A_SLOW)
     set(quick TEST_FILTER -${A_SLOW})

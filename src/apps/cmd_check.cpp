@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // nibble check: is this model, in this program, on this machine, sound?
+#include <nlohmann/json.hpp>
 #include <ostream>
 
 #include "apps/check_parts.h"

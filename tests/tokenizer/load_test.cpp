@@ -15,6 +15,7 @@ namespace {
 
 using test::Json;
 using test::mini_tokenizer;
+using test::mini_tokenizer_text;
 
 Tokenizer load(const Json& j) { return Tokenizer::parse(j.dump(), "mini.json"); }
 
