@@ -27,6 +27,8 @@ ALLOWED = {
     "generate": ["model", "backend", "quant", "tokenizer"],
     "eval": ["generate", "model", "backend", "quant", "tokenizer"],
     "measure": ["*"],
+    "runtime": ["*"],
+    "job": ["*"],
     "guard": [],
     "runlog": ["guard", "train", "backends/cuda", "backend"],
     "serve": ["generate", "tokenizer"],

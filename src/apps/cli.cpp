@@ -8,7 +8,7 @@
 #include <new>
 
 #include "apps/command.h"
-#include "apps/legacy_flags.h"
+#include "apps/options/legacy_flags.h"
 #include "apps/run_chain.h"
 #include "apps/version.h"
 #include "core/log.h"

@@ -8,15 +8,15 @@
 #include <ostream>
 
 #include "apps/command.h"
-#include "apps/output_files.h"
-#include "apps/runtime.h"
-#include "apps/runtime_memory.h"
 #include "core/file.h"
 #include "core/memory_info.h"
 #include "core/thread_pool.h"
 #include "measure/bench_ceilings.h"
 #include "measure/bench_measure.h"
 #include "measure/bench_random.h"
+#include "runtime/output_files.h"
+#include "runtime/runtime.h"
+#include "runtime/runtime_memory.h"
 
 namespace nibble {
 namespace {

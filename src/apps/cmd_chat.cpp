@@ -5,16 +5,16 @@
 #include <iostream>
 
 #include "apps/command.h"
-#include "apps/generate_options.h"
-#include "apps/reply_report.h"
-#include "apps/runtime.h"
+#include "apps/options/generate_options.h"
 #include "core/log.h"
 #include "eval/scenario.h"
 #include "generate/chat_log.h"
 #include "generate/chat_session.h"
 #include "generate/health.h"
+#include "generate/reply_report.h"
 #include "guard/interrupt.h"
 #include "guard/watchdog.h"
+#include "runtime/runtime.h"
 
 namespace nibble {
 namespace {

@@ -3,10 +3,10 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
-#include "apps/check_parts.h"
 #include "apps/command.h"
-#include "apps/output_files.h"
 #include "data/records.h"
+#include "eval/check_parts.h"
+#include "runtime/output_files.h"
 
 namespace nibble {
 namespace {

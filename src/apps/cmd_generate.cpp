@@ -4,12 +4,12 @@
 #include <iterator>
 
 #include "apps/command.h"
-#include "apps/generate_options.h"
-#include "apps/reply_report.h"
-#include "apps/runtime.h"
+#include "apps/options/generate_options.h"
 #include "core/file.h"
 #include "core/log.h"
+#include "generate/reply_report.h"
 #include "guard/watchdog.h"
+#include "runtime/runtime.h"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/stream_decoder.h"
 

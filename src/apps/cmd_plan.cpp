@@ -3,8 +3,8 @@
 #include <ostream>
 
 #include "apps/command.h"
-#include "apps/memory_choice.h"
 #include "core/memory_info.h"
+#include "job/memory_choice.h"
 #include "nlohmann/json.hpp"
 #include "train/memory.h"
 #include "train/state.h"

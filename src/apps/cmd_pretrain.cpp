@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // nibble pretrain: the same trainer, from random weights on plain text.
 #include "apps/command.h"
-#include "apps/train_job.h"
 #include "convert/init.h"
 #include "core/log.h"
+#include "job/train_job.h"
 
 namespace nibble {
 namespace {

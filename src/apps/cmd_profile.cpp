@@ -6,16 +6,16 @@
 #include <ostream>
 
 #include "apps/command.h"
-#include "apps/memory_choice.h"
-#include "apps/output_files.h"
-#include "apps/slow_paths.h"
-#include "apps/train_options.h"
-#include "apps/train_run.h"
 #include "core/log.h"
 #include "core/memory_info.h"
 #include "core/thread_pool.h"
+#include "job/memory_choice.h"
+#include "job/slow_paths.h"
+#include "job/train_choices.h"
+#include "job/train_run.h"
 #include "measure/bench_random.h"
 #include "measure/train_work.h"
+#include "runtime/output_files.h"
 
 namespace nibble {
 namespace {

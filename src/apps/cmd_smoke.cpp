@@ -4,13 +4,13 @@
 #include <ostream>
 
 #include "apps/command.h"
-#include "apps/memory_choice.h"
-#include "apps/output_files.h"
-#include "apps/slow_paths.h"
-#include "apps/train_options.h"
-#include "apps/train_run.h"
 #include "convert/init.h"
 #include "core/log.h"
+#include "job/memory_choice.h"
+#include "job/slow_paths.h"
+#include "job/train_choices.h"
+#include "job/train_run.h"
+#include "runtime/output_files.h"
 
 namespace nibble {
 namespace {

@@ -5,15 +5,15 @@
 #include <ostream>
 
 #include "apps/command.h"
-#include "apps/output_files.h"
-#include "apps/runtime.h"
-#include "apps/trace_grads.h"
 #include "backend/recording_backend.h"
 #include "core/log.h"
 #include "generate/health.h"
 #include "inspect/trace_compare.h"
+#include "inspect/trace_grads.h"
 #include "inspect/trace_io.h"
 #include "model/evaluate.h"
+#include "runtime/output_files.h"
+#include "runtime/runtime.h"
 
 namespace nibble {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // nibble train: fine-tunes every parameter on prompt/response data.
 #include "apps/command.h"
-#include "apps/train_job.h"
+#include "job/train_job.h"
 
 namespace nibble {
 namespace {

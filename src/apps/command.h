@@ -28,7 +28,7 @@
 #include <utility>
 #include <vector>
 
-#include "apps/options.h"
+#include "apps/options/options.h"
 #include "core/error.h"
 
 namespace nibble {

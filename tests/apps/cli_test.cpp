@@ -9,9 +9,9 @@
 
 #include "apps/cli_run.h"
 #include "apps/command.h"
-#include "apps/legacy_flags.h"
-#include "apps/model_options.h"
+#include "apps/options/legacy_flags.h"
 #include "core/log.h"
+#include "runtime/model_paths.h"
 #include "support/paths.h"
 
 namespace nibble::test {

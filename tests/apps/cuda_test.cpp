@@ -9,13 +9,13 @@
 #include <thread>
 
 #include "apps/cli_run.h"
-#include "apps/runtime_memory.h"
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cuda/cuda_backend.h"
 #include "core/half.h"
 #include "core/memory_info.h"
 #include "generate/generator.h"
 #include "measure/bench_random.h"
+#include "runtime/runtime_memory.h"
 
 namespace nibble::test {
 namespace {

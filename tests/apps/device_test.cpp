@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "apps/cli_run.h"
-#include "apps/runtime_memory.h"
 #include "backend/forwarding_backend.h"
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cuda/cuda_backend.h"
+#include "runtime/runtime_memory.h"
 
 namespace nibble::test {
 namespace {

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "apps/collapse.h"
 #include "apps/train_support.h"
+#include "job/collapse.h"
 
 namespace nibble::test {
 namespace {

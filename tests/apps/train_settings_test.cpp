@@ -4,10 +4,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "apps/slow_paths.h"
 #include "apps/train_support.h"
 #include "backends/cuda/cuda_backend.h"
 #include "formats/tensor_source.h"
+#include "job/slow_paths.h"
 
 namespace nibble::test {
 namespace {
