@@ -5,6 +5,7 @@
 #include <ostream>
 
 #include "apps/command.h"
+#include "apps/options/runtime_options.h"
 #include "backend/recording_backend.h"
 #include "core/log.h"
 #include "generate/health.h"
@@ -30,7 +31,7 @@ struct TraceOptions {
   double tolerance = 1e-5;
 
   void visit_fields(Fields& f) {
-    runtime.visit_fields(f);
+    nibble::visit_fields(runtime, f);
     f.section("Input");
     f.add(input, {.flag = "--input",
                   .help = "A .safetensors file with int64 input_ids [B, T] and, where there is a "

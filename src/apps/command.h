@@ -5,7 +5,7 @@
 //          ModelOptions model;
 //          int32_t max_tokens = 64;
 //          void visit_fields(Fields& f) {
-//            model.visit_fields(f);
+//            nibble::visit_fields(model, f);
 //            f.section("Sampling");
 //            f.add(max_tokens, {.flag = "--max-tokens", .help = "Tokens a reply may have",
 //                               .least = 1});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The options of `nibble check`.
+// What is to be checked about a model, and how.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -40,8 +40,6 @@ struct CheckOptions {
   CacheUse needle_mode = CacheUse::persistent;
   std::filesystem::path haystack, json;
   CheckProbes probes;
-
-  void visit_fields(Fields& f);
 };
 
 }  // namespace nibble

@@ -8,7 +8,6 @@
 #include "eval/check_options.h"
 #include "eval/check_prompts.h"
 #include "eval/check_report.h"
-#include "inspect/compare.h"
 
 namespace nibble {
 

@@ -6,9 +6,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "backends/cpu/cpu_backend.h"
-#include "core/thread_pool.h"
 #include "eval/check_parts.h"
+#include "inspect/compare.h"
 #include "model/evaluate.h"
 
 namespace nibble {
@@ -145,8 +144,7 @@ void check_paths(const CheckOptions& o, const Runtime& r, const std::vector<Chec
   const Runs runs(r.model, ids);
   Trace reference, gpu_fp32;
   if (on_gpu) {
-    const auto cpu =
-        make_cpu_backend(o.runtime.threads > 0 ? o.runtime.threads : default_thread_count());
+    const auto cpu = make_backend(Device::cpu, o.runtime.threads);
     const Model model = load_model(*cpu, r.model.config, *r.source, r.load);
     reference = record(*cpu, Runs(model, ids).forward(DType::f32, Activations::none));
     gpu_fp32 = record(*r.backend, runs.forward(DType::f32, Activations::none));

@@ -67,61 +67,7 @@ std::string short_scores(const ProbeScores& scores) {
 
 }  // namespace
 
-void GateFlags::visit_fields(Fields& f) {
-  f.section("Gates");
-  f.add(probes, {.flag = "--probes",
-                 .help = "Questions the model answers before, during and after the training, with "
-                         "rules for the replies",
-                 .value = "FILE"});
-  f.add(every, {.flag = "--probe-every",
-                .help = "Steps between gates; 0: only before the first step and after the last",
-                .value = "N",
-                .least = 0,
-                .needs = "--probes"});
-  f.add(most, {.flag = "--probe-max",
-               .help = "Probes of each group at gates in between, always the same ones; 0: all",
-               .value = "N",
-               .least = 0,
-               .needs = "--probes"});
-  f.add(min_score,
-        {.flag = "--min-score",
-         .help = "Percent that must pass: 95, or by group identity=98,retention=base-2 (base: "
-                 "before the training), or identity/zh=98; below it at the end the exit code is 1",
-         .value = "LIST",
-         .needs = "--probes"});
-  f.add(stop_when_passed,
-        {.flag = "--stop-when-passed",
-         .help = "End at the gate where every score is reached (default 95), on all probes",
-         .needs = "--probe-every"});
-  f.add_choice(on_collapse,
-               {.flag = "--on-collapse",
-                .help = "When losses or replies say that the model falls apart: say so and go on, "
-                        "stop with exit code 1, go back to the last good gate, or begin again; the "
-                        "last two with half the rate"},
-               {{"ignore", OnCollapse::ignore},
-                {"stop", OnCollapse::stop},
-                {"rollback", OnCollapse::rollback},
-                {"restart", OnCollapse::restart}});
-  f.add(max_restarts, {.flag = "--max-restarts",
-                       .help = "How often --on-collapse restart or rollback may; then it stops",
-                       .value = "N",
-                       .least = 1,
-                       .needs = "--on-collapse"});
-  f.add(min_retention, {.flag = "--min-retention",
-                        .help = "Percent of its first score the group retention must keep; below "
-                                "it is collapse",
-                        .value = "PERCENT",
-                        .least = 0,
-                        .most = 100,
-                        .needs = "--probes"});
-  f.add(replies, {.flag = "--probe-replies",
-                  .help = "Replies of each group and language recorded at each gate",
-                  .value = "N",
-                  .least = 0,
-                  .needs = "--probes"});
-}
-
-void GateFlags::check(int64_t save_every) const {
+void GateSettings::check(int64_t save_every) const {
   if (stop_when_passed && every == 0) {
     throw_usage("--stop-when-passed needs gates in between: --probe-every N");
   }
@@ -133,17 +79,17 @@ void GateFlags::check(int64_t save_every) const {
   if (!min_score.empty()) parse_min_scores(min_score);
 }
 
-Gates::Gates(const GateFlags& flags, const Tokenizer& tokenizer, TemplateStyle style)
-    : flags_(flags), tokenizer_(tokenizer) {
+Gates::Gates(const GateSettings& settings, const Tokenizer& tokenizer, TemplateStyle style)
+    : settings_(settings), tokenizer_(tokenizer) {
   ask_.style = style;
-  if (flags.probes.empty()) return;
-  file_ = read_probes(flags.probes);
+  if (settings.probes.empty()) return;
+  file_ = read_probes(settings.probes);
   all_ = sample_probes(file_->set, 0);
-  some_ = sample_probes(file_->set, flags.most);
+  some_ = sample_probes(file_->set, settings.most);
   marks_.emplace(file_->set);
-  if (!flags.min_score.empty()) {
-    wanted_ = parse_min_scores(flags.min_score);
-  } else if (flags.stop_when_passed) {
+  if (!settings.min_score.empty()) {
+    wanted_ = parse_min_scores(settings.min_score);
+  } else if (settings.stop_when_passed) {
     wanted_ = {{"", "", false, kDefaultScore}};
   }
   std::vector<ProbeResult> unanswered;
@@ -235,14 +181,14 @@ GateVerdict Gates::gate(int64_t step, bool last) {
   bool every = last || some_.size() == all_.size();
   Asked asked = ask(every ? all_ : some_);
   low_ = low_scores(asked.scores, wanted_, every ? &memory_.all : &memory_.some);
-  if (!every && flags_.stop_when_passed && low_.empty()) {
+  if (!every && settings_.stop_when_passed && low_.empty()) {
     every = true;
     asked = ask(all_);
     low_ = low_scores(asked.scores, wanted_, &memory_.all);
   }
   last_ = {step, memory_.attempt, asked.scores, every ? &memory_.all : &memory_.some};
   CollapseLimits limits;
-  limits.least_retention = flags_.min_retention / 100;
+  limits.least_retention = settings_.min_retention / 100;
   const auto alarm = gate_alarm(asked.scores, asked.signs, every ? memory_.all : memory_.some,
                                 every ? memory_.all_signs : memory_.some_signs, limits);
   log_info("step {}: probes {} ({:.1f} s)", step, short_scores(asked.scores), asked.seconds);
@@ -255,7 +201,7 @@ GateVerdict Gates::gate(int64_t step, bool last) {
     v.reason = *alarm;
   } else if (alarm) {
     log_warning("step {}: {}; once more, and it is a collapse", step, *alarm);
-  } else if (flags_.stop_when_passed && low_.empty()) {
+  } else if (settings_.stop_when_passed && low_.empty()) {
     v.kind = GateVerdict::Kind::passed;
     memory_.passed = true;
   }
@@ -271,15 +217,16 @@ GateVerdict Gates::after_step(const StepResult& r, bool last) {
   // Losses that are to be ignored take no gate away: the end is judged whatever they were.
   v = unless_ignored(r.step, std::move(v), told_.of_losses);
   if (v.kind == GateVerdict::Kind::collapsed) return v;
-  const bool due = file_ && (last || (flags_.every > 0 && r.step % flags_.every == 0));
+  const bool due = file_ && (last || (settings_.every > 0 && r.step % settings_.every == 0));
   if (due) return unless_ignored(r.step, gate(r.step, last), told_.of_replies);
-  v.good = flags_.every == 0;  // nothing but the losses says what is good in between
+  v.good = settings_.every == 0;  // nothing but the losses says what is good in between
   return v;
 }
 
 // Both go on saying it once they have begun: it is told once.
 GateVerdict Gates::unless_ignored(int64_t step, GateVerdict v, bool& told) const {
-  if (v.kind != GateVerdict::Kind::collapsed || flags_.on_collapse != OnCollapse::ignore) return v;
+  if (v.kind != GateVerdict::Kind::collapsed || settings_.on_collapse != OnCollapse::ignore)
+    return v;
   if (!std::exchange(told, true)) {
     log_warning("step {}: collapse: {}", step, v.reason);
     record_collapse(step, v.reason, OnCollapse::ignore, std::nullopt);
@@ -356,8 +303,9 @@ void Gates::next_attempt(const std::string& note) {
 
 OnCollapse Gates::action() const {
   const bool again =
-      flags_.on_collapse == OnCollapse::restart || flags_.on_collapse == OnCollapse::rollback;
-  return again && memory_.attempt >= flags_.max_restarts ? OnCollapse::stop : flags_.on_collapse;
+      settings_.on_collapse == OnCollapse::restart || settings_.on_collapse == OnCollapse::rollback;
+  return again && memory_.attempt >= settings_.max_restarts ? OnCollapse::stop
+                                                            : settings_.on_collapse;
 }
 
 void Gates::record(int64_t step, const Asked& asked, const std::vector<std::string>& low,
@@ -376,7 +324,7 @@ void Gates::record(int64_t step, const Asked& asked, const std::vector<std::stri
   std::vector<std::string> replies;
   for (const ProbeResult& r : asked.results) {
     if (std::ranges::find(some_, r.probe) == some_.end()) continue;
-    if (taken[{r.probe->group, r.probe->language}]++ >= flags_.replies) continue;
+    if (taken[{r.probe->group, r.probe->language}]++ >= settings_.replies) continue;
     Json j = {{"step", step}, {"attempt", memory_.attempt}};
     j.update(result_json(r));
     replies.push_back(line_of(j));

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "apps/options/options.h"
 #include "eval/probe_ask.h"
 #include "eval/probe_file.h"
 #include "job/collapse.h"
@@ -19,7 +18,7 @@
 
 namespace nibble {
 
-struct GateFlags {
+struct GateSettings {
   std::filesystem::path probes;
   int64_t every = 0;  // 0: at the start and at the end only
   int64_t most = 0;   // probes of a group, between start and end; 0: all
@@ -30,8 +29,7 @@ struct GateFlags {
   double min_retention = 50;  // percent of the baseline
   int64_t replies = 3;        // of each group and language, recorded at each gate
 
-  void visit_fields(Fields& f);
-  void check(int64_t save_every) const;  // throws UsageError for flags that do not go together
+  void check(int64_t save_every) const;  // throws UsageError for what does not go together
   bool used() const { return !probes.empty() || on_collapse != OnCollapse::ignore; }
 };
 
@@ -46,10 +44,10 @@ struct GateVerdict {
 class Gates {
  public:
   // Reads the probe file. Throws FormatError, UsageError.
-  Gates(const GateFlags& flags, const Tokenizer& tokenizer, TemplateStyle style);
+  Gates(const GateSettings& settings, const Tokenizer& tokenizer, TemplateStyle style);
   ~Gates();
 
-  const GateFlags& flags() const { return flags_; }
+  const GateSettings& settings() const { return settings_; }
   const ProbeFile* probes() const { return file_ ? &*file_ : nullptr; }
   // Memory the gates of a run with these settings take beside the InferenceView's.
   uint64_t bytes(const Backend& backend, const Config& config, const TrainSettings& settings) const;
@@ -75,6 +73,10 @@ class Gates {
                        std::optional<double> lr_factor) const;
 
   bool has_passed() const { return memory_.passed; }
+  // The scores of the gate at this step; null: there was none.
+  const ProbeScores* scores_at(int64_t step) const {
+    return last_ && last_->step == step ? &last_->scores : nullptr;
+  }
   // The scores of the last gate beside those of the same probes before the training, as a table;
   // empty without probes, and where none was asked since a run was resumed.
   std::string table() const;
@@ -113,7 +115,7 @@ class Gates {
               const std::string& alarm) const;
   void append(const char* file, const std::vector<std::string>& lines) const;
 
-  GateFlags flags_;
+  GateSettings settings_;
   Tokenizer tokenizer_;
   ProbeAskOptions ask_;
   std::optional<ProbeFile> file_;

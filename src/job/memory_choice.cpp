@@ -90,17 +90,18 @@ MemoryPlan plan_of(TrainSettings s, MemoryMode mode, Recompute recompute, const 
   return p;
 }
 
-std::vector<MemoryPlan> plans_for(const TrainSettings& s, const TrainFlags& flags,
+std::vector<MemoryPlan> plans_for(const TrainSettings& s, const TrainChoices& choices,
                                   const Backend& be, const Config& c, bool global_scales,
                                   int64_t accumulate) {
   std::vector<MemoryPlan> plans;
   for (const MemoryMode mode : kMemoryModes) {
-    if (!asked_for(flags.memory, mode) || !possible(mode, s, accumulate)) continue;
+    if (!asked_for(choices.memory, mode) || !possible(mode, s, accumulate)) continue;
     // Where there is one memory, "elsewhere" is no place to go.
     const bool pointless = mode == MemoryMode::host && be.memory_is_host();
-    if (pointless && flags.memory != MemoryChoice::host) continue;
+    if (pointless && choices.memory != MemoryChoice::host) continue;
     for (const Recompute r : kRecomputes) {
-      if (asked_for(flags.recompute, r)) plans.push_back(plan_of(s, mode, r, be, c, global_scales));
+      if (asked_for(choices.recompute, r))
+        plans.push_back(plan_of(s, mode, r, be, c, global_scales));
     }
   }
   std::ranges::stable_sort(plans, {}, &MemoryPlan::cost);
@@ -113,19 +114,19 @@ std::string needs(const MemoryPlan& p) {
   return text;
 }
 
-[[noreturn]] void does_not_fit(const MemoryPlan& smallest, const TrainSettings& s, TrainFlags flags,
-                               const Backend& be, const Config& c, bool global_scales,
-                               int64_t accumulate) {
+[[noreturn]] void does_not_fit(const MemoryPlan& smallest, const TrainSettings& s,
+                               TrainChoices choices, const Backend& be, const Config& c,
+                               bool global_scales, int64_t accumulate) {
   std::string arenas;
   for (const ArenaBytes& a : smallest.arenas) {
     arenas += fmt::format("\n  {:<18}{:>12}{}", a.name, format_bytes(a.bytes),
                           a.place == Place::host && !be.memory_is_host() ? "  host" : "");
   }
   arenas += fmt::format("\n  {:<18}{:>12}", "program", format_bytes(smallest.program));
-  flags.memory = MemoryChoice::automatic, flags.recompute = RecomputeChoice::automatic;
+  choices.memory = MemoryChoice::automatic, choices.recompute = RecomputeChoice::automatic;
   std::string help = "no memory mode fits; a smaller --batch-size or --seq-len needs less";
   if (accumulate > 1) help += ", and --accumulate 1 allows modes that release gradients";
-  std::vector<MemoryPlan> fitting = plans_for(s, flags, be, c, global_scales, accumulate);
+  std::vector<MemoryPlan> fitting = plans_for(s, choices, be, c, global_scales, accumulate);
   std::erase_if(fitting, [](const MemoryPlan& p) { return !p.fits; });
   if (!fitting.empty()) {
     const MemoryPlan& least = *std::ranges::min_element(fitting, {}, &MemoryPlan::total);
@@ -155,16 +156,17 @@ std::string memory_flags(const MemoryPlan& p) {
                      recompute_name(p.recompute));
 }
 
-std::vector<MemoryPlan> memory_plans(TrainSettings s, const TrainFlags& flags, const Backend& be,
-                                     const Config& c, bool global_scales, int64_t accumulate) {
-  std::vector<MemoryPlan> plans = plans_for(s, flags, be, c, global_scales, accumulate);
+std::vector<MemoryPlan> memory_plans(TrainSettings s, const TrainChoices& choices,
+                                     const Backend& be, const Config& c, bool global_scales,
+                                     int64_t accumulate) {
+  std::vector<MemoryPlan> plans = plans_for(s, choices, be, c, global_scales, accumulate);
   if (!plans.empty()) return plans;
   if (accumulate > 1) {
     throw_usage(
         "--memory-mode releases gradients as they come, and released gradients cannot be "
         "accumulated: use --accumulate 1 or --memory-mode resident");
   }
-  if (flags.memory == MemoryChoice::host) {
+  if (choices.memory == MemoryChoice::host) {
     throw_usage(
         "--memory-mode host keeps the masters in host memory, where a dense forward would have to "
         "read them: use --recipe nvfp4 (and no other --head-recipe), or another --memory-mode");
@@ -172,12 +174,12 @@ std::vector<MemoryPlan> memory_plans(TrainSettings s, const TrainFlags& flags, c
   throw_usage("--memory-mode remake has no 4-bit copy to update: use --update-from master");
 }
 
-void choose_memory(TrainSettings& s, const TrainFlags& flags, const Backend& be, const Config& c,
-                   bool global_scales, int64_t accumulate) {
-  const std::vector<MemoryPlan> plans = memory_plans(s, flags, be, c, global_scales, accumulate);
+void choose_memory(TrainSettings& s, const TrainChoices& choices, const Backend& be,
+                   const Config& c, bool global_scales, int64_t accumulate) {
+  const std::vector<MemoryPlan> plans = memory_plans(s, choices, be, c, global_scales, accumulate);
   const auto chosen = std::ranges::find_if(plans, &MemoryPlan::fits);
   if (chosen == plans.end()) {
-    does_not_fit(*std::ranges::min_element(plans, {}, &MemoryPlan::total), s, flags, be, c,
+    does_not_fit(*std::ranges::min_element(plans, {}, &MemoryPlan::total), s, choices, be, c,
                  global_scales, accumulate);
   }
   s.memory = chosen->mode;

@@ -24,9 +24,9 @@ struct MemoryPlan {
 // is counted in every plan.
 uint64_t memory_budget(const Backend& backend);
 
-// Every way the flags allow, the fastest first. Throws UsageError for flags that exclude each
-// other.
-std::vector<MemoryPlan> memory_plans(TrainSettings settings, const TrainFlags& flags,
+// Every way the choices allow, the fastest first. Throws UsageError for choices that
+// exclude each other.
+std::vector<MemoryPlan> memory_plans(TrainSettings settings, const TrainChoices& choices,
                                      const Backend& backend, const Config& config,
                                      bool global_scales, int64_t accumulate);
 
@@ -35,7 +35,7 @@ std::string memory_flags(const MemoryPlan& plan);
 
 // Fills settings.memory and .recompute with the fastest way that fits and logs it with its numbers.
 // DeviceError with the arenas and the way that would fit, if any, when none does.
-void choose_memory(TrainSettings& settings, const TrainFlags& flags, const Backend& backend,
+void choose_memory(TrainSettings& settings, const TrainChoices& choices, const Backend& backend,
                    const Config& config, bool global_scales, int64_t accumulate);
 
 }  // namespace nibble

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <ostream>
 
 #include "core/log.h"
 #include "generate/reply_report.h"
@@ -36,62 +35,51 @@ double inference_loss(Engine& engine, const PackedBatch& b, int64_t V) {
 
 }  // namespace
 
-void SelfTestFlags::visit_fields(Fields& f) {
-  f.section("Self-test after the export");
-  f.add(enabled, {.flag = "--self-test", .help = "Load the exported file and try it"});
-  f.add(prompt, {.flag = "--test-prompt",
-                 .help = "What to ask; default: the first training prompt",
-                 .value = "TEXT"});
-  f.add(expect, {.flag = "--test-expect",
-                 .help = "Text the reply must contain; may be given several times",
-                 .value = "TEXT"});
-  f.add(max_tokens, {.flag = "--test-max-tokens", .help = "Tokens the reply may have", .least = 1});
-}
-
-ExitCode self_test(const SelfTestFlags& flags, const RuntimeOptions& exported,
-                   const SelfTestReference& reference, TemplateStyle style, std::ostream& out) {
+bool self_test(const SelfTestSettings& settings, const RuntimeOptions& exported,
+               const SelfTestReference& reference, TemplateStyle style, JobEvents& events) {
   const Runtime rt = open_runtime(exported, TokenizerNeed::optional);
   CacheOptions cache;
-  cache.context = std::min(int64_t(reference.batch.ids.size()) + 512 + flags.max_tokens,
+  cache.context = std::min(int64_t(reference.batch.ids.size()) + 512 + settings.max_tokens,
                            rt.model.config.max_positions);
   Engine engine(*rt.backend, rt.model, rt.engine_options(cache));
   const double loss = inference_loss(engine, reference.batch, rt.model.config.V);
   if (!std::isfinite(loss)) {
-    out << "self-test: failed, the loss of the first sample is not finite: the weights are "
-           "broken\n";
-    return ExitCode::check_failed;
+    events.text(
+        "self-test: failed, the loss of the first sample is not finite: the weights are broken\n");
+    return false;
   }
   if (reference.loss) {
     const double difference = std::abs(loss - *reference.loss);
     const bool same = difference <= kLossTolerance * (1 + std::abs(*reference.loss));
-    out << fmt::format(
+    events.text(fmt::format(
         "self-test: loss of the first sample {:.4f} in training, {:.4f} from the file{}\n",
-        *reference.loss, loss, same ? "" : ": they differ, the export is not sound");
-    if (!same) return ExitCode::check_failed;
+        *reference.loss, loss, same ? "" : ": they differ, the export is not sound"));
+    if (!same) return false;
   } else {
-    out << fmt::format("self-test: loss of the first sample {:.4f} from the file\n", loss);
+    events.text(fmt::format("self-test: loss of the first sample {:.4f} from the file\n", loss));
   }
-  if (!rt.tokenizer) return ExitCode::ok;
+  if (!rt.tokenizer) return true;
 
   std::vector<int32_t> ids = reference.prompt_ids;
-  if (!flags.prompt.empty()) {
-    ids = encode_chat(*rt.tokenizer, std::vector<Message>{{Role::user, flags.prompt}}, {},
+  if (!settings.prompt.empty()) {
+    ids = encode_chat(*rt.tokenizer, std::vector<Message>{{Role::user, settings.prompt}}, {},
                       {style, GenerationPrompt::yes});
   }
   engine.reset();
   GenerateOptions g;
-  g.max_tokens = flags.max_tokens;
+  g.max_tokens = settings.max_tokens;
   g.stop_ids = rt.stop_ids();
   const GenerateResult result = generate(engine, ids, g);
   const std::string reply = rt.tokenizer->decode(result.ids);
-  out << fmt::format("self-test: prompt {}\nself-test: reply  {}\n",
-                     flags.prompt.empty() ? rt.tokenizer->decode(ids) : flags.prompt, reply);
-  for (const std::string& text : flags.expect) {
+  events.text(fmt::format("self-test: prompt {}\nself-test: reply  {}\n",
+                          settings.prompt.empty() ? rt.tokenizer->decode(ids) : settings.prompt,
+                          reply));
+  for (const std::string& text : settings.expect) {
     if (reply.find(text) != std::string::npos) continue;
-    out << fmt::format("self-test: failed, the reply lacks '{}'\n", text);
-    return ExitCode::check_failed;
+    events.text(fmt::format("self-test: failed, the reply lacks '{}'\n", text));
+    return false;
   }
-  return report_finish(result.reason);
+  return report_finish(result.reason) == ExitCode::ok;
 }
 
 }  // namespace nibble

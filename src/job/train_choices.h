@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The flags every training command shares, and the settings they make.
+// How a training run is asked for, and the settings that come of it.
 #pragma once
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "apps/options/options.h"
 #include "runtime/runtime.h"
 #include "train/dataset.h"
 #include "train/packing.h"
@@ -17,8 +16,8 @@ namespace nibble {
 enum class MemoryChoice { automatic, resident, release, remake, host };
 enum class RecomputeChoice { automatic, none, mlp, block };
 
-// How it computes and learns.
-struct TrainFlags {
+// How it computes and learns, with what is left to the program (`automatic`).
+struct TrainChoices {
   Device device = Device::automatic;
   int32_t threads = 0;
   FloatChoice compute = FloatChoice::automatic;
@@ -42,29 +41,25 @@ struct TrainFlags {
   RecomputeChoice recompute = RecomputeChoice::automatic;
   std::optional<int64_t> logits_mib;
 
-  void visit_fields(Fields& f);
   // Without what depends on data and memory: steps, capacities, memory mode, recompute.
   TrainSettings settings() const;
   DType compute_type() const;
 };
 
 // Which samples, and how many at a time.
-struct BatchFlags {
+struct BatchSettings {
   int64_t seq_len = 512;
   int64_t batch_size = 1;
   int64_t accumulate = 1;
-
-  void visit_fields(Fields& f);
 };
 
-struct DataFlags {
+struct DataSettings {
   std::filesystem::path train_data, eval_data;
   DataFormat format = DataFormat::automatic;
   SampleMode sample_mode = SampleMode::random;
   bool skip_bad_lines = false, truncate = false, end_token = true, whole_file = false;
   TemplateStyle style = TemplateStyle::qwen3;
 
-  void visit_fields(Fields& f, DataUse use);
   DatasetOptions dataset(DataUse use, int64_t seq_len) const;
 };
 

@@ -1,50 +1,50 @@
 // SPDX-License-Identifier: MIT
-// What `train` and `pretrain` share: model and data in, a trained file out.
+// A training job: model and data in, a trained file out. The whole of it without a command line,
+// for whoever wants to train: a command, a page, a library.
 #pragma once
 #include <filesystem>
 #include <optional>
+#include <string>
+#include <vector>
 
-#include "apps/command.h"
 #include "job/gates.h"
+#include "job/job_events.h"
+#include "job/job_result.h"
 #include "job/self_test.h"
 #include "job/train_choices.h"
+#include "job/train_inputs.h"
 #include "job/train_run.h"
-#include "runtime/output_files.h"
 
 namespace nibble {
 
-struct TrainJobOptions {
+struct TrainJob {
+  DataUse use = DataUse::fine_tune;
+  std::string name = "train";  // of the run's folder and in its record, with a time before it
+  std::string config;          // the effective configuration as TOML, for the record
+
   ModelOptions model;
-  DataFlags data;
-  BatchFlags batch;
-  TrainFlags train;
-  RunFlags run;
-  SelfTestFlags test;
-  GateFlags gates;
+  DataSettings data;
+  BatchSettings batch;
+  TrainChoices train;
+  RunSettings run;
+  SelfTestSettings test;
+  GateSettings gates;
   std::optional<int64_t> steps;
   std::optional<double> epochs;
   int64_t eval_every = 0;
   std::filesystem::path output;
   bool force = false, write_output = true;
 
-  void visit_fields(Fields& f, DataUse use);
-  // Throws UsageError for options that do not go together or an output that may not be replaced.
+  // Throws UsageError for settings that do not go together or an output that may not be replaced.
   void check() const;
+  // The files it reads beside the model's; some may be empty.
+  std::vector<std::filesystem::path> other_inputs() const;
 };
 
-struct TrainInputs {
-  ModelPaths paths;
-  Config config;
-  std::unique_ptr<TensorSource> source;
-  Tokenizer tokenizer;
-};
-TrainInputs open_train_inputs(const ModelOptions& model);
+// Steps the job asks for: `steps`, or `epochs` over the data (one by default).
+int64_t steps_of(const TrainJob& job, int64_t samples);
 
-// Steps the options ask for: --steps, or --epochs over the data (one by default).
-int64_t steps_of(const TrainJobOptions& options, int64_t samples);
-
-// Runs, exports, tests. `command` names the run's folder.
-ExitCode run_train_job(const TrainJobOptions& options, TrainInputs inputs, DataUse use,
-                       const std::string& command, Io& io);
+// Trains, exports, tests.
+JobResult run_train_job(const TrainJob& job, TrainInputs inputs, JobEvents& events);
 
 }  // namespace nibble

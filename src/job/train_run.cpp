@@ -4,11 +4,9 @@
 #include <chrono>
 #include <cmath>
 
-#include "apps/options/run_folder_option.h"
 #include "core/log.h"
 #include "core/memory_info.h"
 #include "core/utc_time.h"
-#include "guard/interrupt.h"
 #include "runtime/output_files.h"
 
 namespace nibble {
@@ -20,47 +18,40 @@ double seconds_between(std::chrono::steady_clock::time_point a,
   return std::chrono::duration<double>(b - a).count();
 }
 
+// A stop may be requested while it lives.
+class StepsScope {
+ public:
+  explicit StepsScope(JobEvents& events) : events_(events) { events_.steps_begin(); }
+  ~StepsScope() { events_.steps_end(); }
+  StepsScope(const StepsScope&) = delete;
+  StepsScope& operator=(const StepsScope&) = delete;
+
+ private:
+  JobEvents& events_;
+};
+
 }  // namespace
 
-void RunFlags::visit_fields(Fields& f) {
-  nibble::visit_fields(folder, f);
-  f.add(log_every, {.flag = "--log-every",
-                    .help = "Steps between log lines; first and last always",
-                    .least = 1});
-  f.add(checkpoint_dir, {.flag = "--checkpoint-dir",
-                         .help = "Where checkpoints are kept; default: in the run's folder",
-                         .value = "DIR"});
-  f.add(save_every, {.flag = "--save-every-steps",
-                     .help = "Steps between checkpoints; 0: only when interrupted",
-                     .least = 0});
-  f.add(keep,
-        {.flag = "--keep-checkpoints", .help = "Newest checkpoints kept; 0: all", .least = 0});
-  f.add(resume, {.flag = "--resume",
-                 .help = "Go on from the newest checkpoint of --checkpoint-dir, if there is one"});
-  f.add(vram_report, {.flag = "--vram-report",
-                      .help = "Also write the memory report to this file",
-                      .value = "FILE",
-                      .aliases = {"--train-step-vram-report"}});
-}
-
-void RunFlags::check() const {
+void RunSettings::check() const {
   if (resume && checkpoint_dir.empty()) {
     throw_usage("--resume needs --checkpoint-dir: where the checkpoints of the run are");
   }
 }
 
 TrainRun::TrainRun(Trainer& trainer, BatchSource& batches, const RunPlan& plan,
-                   const RunFlags& flags, RunRecorder& recorder, RunIdentity identity)
+                   const RunSettings& settings, RunRecorder& recorder, RunIdentity identity,
+                   JobEvents& events)
     : trainer_(trainer),
       batches_(batches),
       plan_(plan),
-      flags_(flags),
+      settings_(settings),
       recorder_(recorder),
       identity_(std::move(identity)),
-      checkpoints_(flags.checkpoint_dir.empty() ? recorder.directory() / "checkpoints"
-                                                : flags.checkpoint_dir),
+      events_(events),
+      checkpoints_(settings.checkpoint_dir.empty() ? recorder.directory() / "checkpoints"
+                                                   : settings.checkpoint_dir),
       micro_(size_t(plan.accumulate)) {
-  if (flags.save_every > 0) {  // better now than after the steps that were to be saved
+  if (settings.save_every > 0) {  // better now than after the steps that were to be saved
     try {
       check_writable(checkpoints_);
     } catch (const FormatError& e) {
@@ -73,7 +64,7 @@ TrainRun::TrainRun(Trainer& trainer, BatchSource& batches, const RunPlan& plan,
 
 void TrainRun::resume() {
   const std::vector<CheckpointFile> found = list_checkpoints(checkpoints_);
-  if (!flags_.resume) {
+  if (!settings_.resume) {
     if (!found.empty()) {
       throw_usage(
           "{} holds checkpoints of an earlier run: go on with --resume, or name another "
@@ -101,7 +92,7 @@ void TrainRun::went_back() {
   smoothed_ = 0;
   done_ = 0;
   seconds_ = 0;
-  if (flags_.save_every > 0) save();
+  if (settings_.save_every > 0) save();
 }
 
 void TrainRun::begin_again(double lr_factor) {
@@ -135,8 +126,9 @@ void TrainRun::save() {
   position_.trainer = trainer_.progress;
   if (gates_) position_.note = gates_->note();
   const fs::path path =
-      save_checkpoint(checkpoints_, trainer_.state(), position_, identity_, flags_.keep);
+      save_checkpoint(checkpoints_, trainer_.state(), position_, identity_, settings_.keep);
   recorder_.checkpoint(path);
+  events_.checkpoint_saved(path);
   log_info("checkpoint {}", path.string());
 }
 
@@ -186,19 +178,20 @@ void TrainRun::record(const StepResult& r, double seconds) {
   s.loss_scale = r.loss_scale;
   s.rss_bytes = process_resident_bytes();
   recorder_.step(s);
+  events_.step_done(s);
   if (r.skipped) {
     log_warning("step {} skipped: {} (skipped {} so far)", r.step, r.problem,
                 trainer_.progress.skipped);
   } else if (r.bad_tensors > 0) {
     log_warning("step {}: {} tensors not updated: {}", r.step, r.bad_tensors, r.problem);
   }
-  if (r.step == 1 || r.step == plan_.steps || r.step % flags_.log_every == 0) {
+  if (r.step == 1 || r.step == plan_.steps || r.step % settings_.log_every == 0) {
     log_info("{}", log_line(r, seconds));
   }
 }
 
 RunEnd TrainRun::run(BatchSource* held_out) {
-  const InterruptGuard interrupt(TerminateIs::request);
+  const StepsScope scope(events_);
   if (gates_ && gates_->has_passed()) return RunEnd::passed;  // when it was saved
   while (trainer_.progress.step < plan_.steps) {
     const auto start = std::chrono::steady_clock::now();
@@ -215,27 +208,31 @@ RunEnd TrainRun::run(BatchSource* held_out) {
     record(r, seconds);
     const bool last = r.step == plan_.steps;
     GateVerdict gate;
-    if (gates_) gate = gates_->after_step(r, last);
+    if (gates_) {
+      gate = gates_->after_step(r, last);
+      if (const ProbeScores* scores = gates_->scores_at(r.step)) events_.gate_done(r.step, *scores);
+    }
     if (gate.kind == GateVerdict::Kind::collapsed) {
       collapse_ = gate.reason;
       return RunEnd::collapsed;
     }
     const bool passed = gate.kind == GateVerdict::Kind::passed;
     const bool saving =
-        flags_.save_every > 0 && (r.step % flags_.save_every == 0 || last || passed);
+        settings_.save_every > 0 && (r.step % settings_.save_every == 0 || last || passed);
     if (held_out && (last || (plan_.eval_every > 0 && r.step % plan_.eval_every == 0))) {
       const double loss = held_out_loss(*held_out);
       recorder_.held_out(r.step, loss);
+      events_.held_out_done(r.step, loss);
       log_info("step {}: held-out loss {:.4f}", r.step, loss);
     }
     // Without gates in between the losses alone say what is good, and a checkpoint when.
-    if (gates_ && gates_->flags().on_collapse == OnCollapse::rollback && gate.good &&
-        (gates_->flags().every > 0 || saving)) {
+    if (gates_ && gates_->settings().on_collapse == OnCollapse::rollback && gate.good &&
+        (gates_->settings().every > 0 || saving)) {
       save_good();
     }
     if (saving) save();
     if (passed && !last) return RunEnd::passed;
-    if (InterruptGuard::requested() && !last) {
+    if (events_.stop_requested() && !last) {
       if (!saving) save();
       return RunEnd::interrupted;
     }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 // A training run from its first step to its last: batches, log lines, checkpoints, held-out loss,
-// the run's folder. What comes before (model, data) and after (export, self-test) is the command's.
+// the run's folder. What comes before (model, data) and after (export, self-test) is the job's.
 #pragma once
 #include <filesystem>
 #include <optional>
 
-#include "apps/command.h"
 #include "job/batch_source.h"
 #include "job/gates.h"
+#include "job/job_events.h"
 #include "runlog/run_folder.h"
 #include "runlog/run_recorder.h"
 #include "train/checkpoint.h"
@@ -15,7 +15,7 @@
 
 namespace nibble {
 
-struct RunFlags {
+struct RunSettings {
   int64_t log_every = 10;
   RunFolderOptions folder;
   std::filesystem::path checkpoint_dir;  // empty: in the run's folder
@@ -24,8 +24,7 @@ struct RunFlags {
   bool resume = false;
   std::filesystem::path vram_report;
 
-  void visit_fields(Fields& f);
-  void check() const;  // throws UsageError for flags that do not go together
+  void check() const;  // throws UsageError for what does not go together
 };
 
 struct RunPlan {
@@ -43,13 +42,13 @@ enum class RunEnd {
 
 class TrainRun {
  public:
-  TrainRun(Trainer& trainer, BatchSource& batches, const RunPlan& plan, const RunFlags& flags,
-           RunRecorder& recorder, RunIdentity identity);
+  TrainRun(Trainer& trainer, BatchSource& batches, const RunPlan& plan, const RunSettings& settings,
+           RunRecorder& recorder, RunIdentity identity, JobEvents& events);
 
   // Gates of the run; must outlive it. Before resume().
   void set_gates(Gates* gates) { gates_ = gates; }
 
-  // Continues from the newest checkpoint when --resume is given; says what it does.
+  // Continues from the newest checkpoint when the settings say so; says what it does.
   void resume();
   // Begins at step 1 with a share of the rate: another attempt, whose state is the original. Older
   // checkpoints go, and where checkpoints are kept this beginning becomes one.
@@ -58,7 +57,7 @@ class TrainRun {
   // there is one, and the way back to it, with a share of the rate.
   std::optional<CheckpointFile> good_gate() const;
   void roll_back(const CheckpointFile& to, double lr_factor);
-  // Until the last step, or until an interrupt: then the step is finished and saved.
+  // Until the last step, or until a stop is requested: then the step is finished and saved.
   RunEnd run(BatchSource* held_out);
   // Mean loss of every held-out token.
   double held_out_loss(BatchSource& held_out);
@@ -79,9 +78,10 @@ class TrainRun {
   Trainer& trainer_;
   BatchSource& batches_;
   RunPlan plan_;
-  RunFlags flags_;
+  RunSettings settings_;
   RunRecorder& recorder_;
   RunIdentity identity_;
+  JobEvents& events_;
   RunPosition position_;
   std::filesystem::path checkpoints_;
   Gates* gates_ = nullptr;

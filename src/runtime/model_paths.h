@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Naming a model on the command line, the same way in every command.
+// The files that make up a model, found from the few names a person gives.
 #pragma once
 #include <filesystem>
-
-#include "apps/options/options.h"
 
 namespace nibble {
 
@@ -11,28 +9,6 @@ struct ModelOptions {
   std::filesystem::path model, weight, model_dir, config, tokenizer;
 
   bool named() const { return !model.empty() || !weight.empty() || !model_dir.empty(); }
-  void visit_fields(Fields& f) {
-    f.section("Model");
-    f.add(model,
-          {.flag = "--model",
-           .help = "The model: a Hugging Face directory, a .safetensors or a .dat file; mini is "
-                   "the one that comes with nibble",
-           .value = "DIR|FILE"});
-    f.add(weight, {.flag = "--weight",
-                   .help = "The same as --model; with --model-dir, a file in that directory",
-                   .value = "FILE",
-                   .aliases = {"--input-dat"}});
-    f.add(model_dir, {.flag = "--model-dir",
-                      .help = "The same as --model; with --weight, where config.json and "
-                              "tokenizer.json lie",
-                      .value = "DIR"});
-    f.add(config, {.flag = "--config",
-                   .help = "config.json, when it does not lie beside the weights",
-                   .value = "FILE"});
-    f.add(tokenizer, {.flag = "--tokenizer",
-                      .help = "tokenizer.json, when it does not lie beside the weights",
-                      .value = "FILE"});
-  }
 };
 
 struct ModelPaths {

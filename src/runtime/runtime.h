@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
-// What every command that runs a model shares: the flags that say how, and the objects they make.
-// The only place that picks a backend.
+// A model opened on a device: what is asked for, and the objects that come of it. The only place
+// that picks a backend.
 #pragma once
 #include <memory>
 #include <optional>
 #include <string>
 
-#include "apps/options/device_option.h"
-#include "apps/options/options.h"
 #include "generate/engine.h"
+#include "runtime/device.h"
 #include "runtime/model_paths.h"
 #include "tokenizer/tokenizer.h"
 
@@ -31,19 +30,15 @@ struct RuntimeOptions {
   RecipeChoice recipe = RecipeChoice::automatic, head_recipe = RecipeChoice::automatic;
   ScaleRule scale_rule = ScaleRule::four_over_six;
   QuantHint quant = QuantHint::none;
-
-  void visit_fields(Fields& f);
 };
 
-// Flags of the cache, for commands that generate.
+// How much is remembered, and how prompts are fed.
 struct CacheOptions {
   std::optional<int64_t> context;  // unset: 8192, or what the model knows
   FloatChoice kv_dtype = FloatChoice::automatic;
   Prefill prefill = Prefill::chunked;
   std::optional<int64_t> chunk;  // unset: 512, on a GPU gpu_chunk()
   bool use_kvc = true;
-
-  void visit_fields(Fields& f);
 };
 
 // What inference does where nothing is asked for. `packed`: a linear layer is NVFP4.
@@ -71,9 +66,6 @@ struct Runtime {
   EngineOptions engine_options(const CacheOptions& cache, int64_t sequences = 1) const;
 };
 
-// Flags that several option structs have.
-void add_compute_type(Fields& f, FloatChoice& compute, const std::string& what_auto_is);
-void add_scale_rule(Fields& f, ScaleRule& rule, const std::string& help);
 DType float_type(FloatChoice choice, DType automatic);
 
 bool any_packed(const Weights& weights);  // a linear layer held as NVFP4

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Options as data. A struct holds the defaults; its visit_fields(Fields&) names each member once:
-// flag, aliases, help, range. Command line, --help, run-config file and --print-config come from
+// Options as data. A struct holds the defaults; visit_fields names each member once: flag, aliases,
+// help, range. It is a member of a command's own struct, and a function beside this file for the
+// plain settings of other rooms. Command line, --help, run-config file and --print-config come from
 // that. The command line is read here and not by a library because the rules are strict ones:
 // `--flag true` beside `--flag`, nothing given twice, every mistake answered with the right name.
 #pragma once

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
-#include "job/train_choices.h"
+#include "apps/options/train_options.h"
 
-#include <algorithm>
+#include <utility>
+#include <vector>
 
-#include "train/param_groups.h"
+#include "apps/options/device_option.h"
+#include "apps/options/run_folder_option.h"
+#include "apps/options/runtime_options.h"
 
 namespace nibble {
 namespace {
@@ -15,11 +18,11 @@ const std::vector<std::pair<std::string, DType>> kStorageNames = {{"bf16", DType
 
 }  // namespace
 
-void TrainFlags::visit_fields(Fields& f) {
+void visit_fields(TrainChoices& o, Fields& f) {
   f.section("Arithmetic");
-  add_device(f, device, threads);
-  add_compute_type(f, compute, "auto is fp32 on a CPU, bf16 on a GPU; fp16 scales the loss");
-  f.add_choice(loss,
+  add_device(f, o.device, o.threads);
+  add_compute_type(f, o.compute, "auto is fp32 on a CPU, bf16 on a GPU; fp16 scales the loss");
+  f.add_choice(o.loss,
                {.flag = "--loss",
                 .help = "ce scores the response; scalar is for debugging",
                 .aliases = {"--loss-mode"}},
@@ -29,36 +32,37 @@ void TrainFlags::visit_fields(Fields& f) {
                 {"token-ce", LossKind::ce},
                 {"l1", LossKind::scalar},
                 {"scalar-l1", LossKind::scalar}});
-  f.add_choice(recipe,
+  f.add_choice(o.recipe,
                {.flag = "--recipe",
                 .help = "What the linear layers compute with: NVFP4, or the master itself (bf16)"},
                {{"nvfp4", Recipe::nvfp4}, {"bf16", Recipe::bf16}});
   f.add_choice<std::optional<Recipe>>(
-      head_recipe, {.flag = "--head-recipe", .help = "The head alone; default: like --recipe"},
+      o.head_recipe, {.flag = "--head-recipe", .help = "The head alone; default: like --recipe"},
       {{"nvfp4", Recipe::nvfp4}, {"bf16", Recipe::bf16}});
-  add_scale_rule(f, rule, "How changed blocks are quantised");
+  add_scale_rule(f, o.rule, "How changed blocks are quantised");
   f.section("Optimizer");
-  f.add(lr, {.flag = "--lr", .help = "Learning rate, the peak of the schedule", .least = 0});
-  f.add_choice(schedule, {.flag = "--lr-schedule", .help = "How the rate goes after the warm-up"},
+  f.add(o.lr, {.flag = "--lr", .help = "Learning rate, the peak of the schedule", .least = 0});
+  f.add_choice(o.schedule, {.flag = "--lr-schedule", .help = "How the rate goes after the warm-up"},
                {{"constant", ScheduleShape::constant},
                 {"linear", ScheduleShape::linear},
                 {"cosine", ScheduleShape::cosine}});
-  f.add(warmup, {.flag = "--warmup-steps", .help = "Steps of linear rise", .least = 0});
-  f.add(final_lr_share, {.flag = "--final-lr-share",
-                         .help = "Share of --lr left at the last step (linear, cosine)",
-                         .least = 0,
-                         .most = 1});
-  f.add(optimizer.beta1, {.flag = "--beta1", .help = "AdamW's first decay", .least = 0, .most = 1});
-  f.add(optimizer.beta2,
+  f.add(o.warmup, {.flag = "--warmup-steps", .help = "Steps of linear rise", .least = 0});
+  f.add(o.final_lr_share, {.flag = "--final-lr-share",
+                           .help = "Share of --lr left at the last step (linear, cosine)",
+                           .least = 0,
+                           .most = 1});
+  f.add(o.optimizer.beta1,
+        {.flag = "--beta1", .help = "AdamW's first decay", .least = 0, .most = 1});
+  f.add(o.optimizer.beta2,
         {.flag = "--beta2", .help = "AdamW's second decay", .least = 0, .most = 1});
-  f.add(optimizer.eps, {.flag = "--eps", .help = "AdamW's epsilon", .above = 0});
-  f.add(optimizer.weight_decay,
+  f.add(o.optimizer.eps, {.flag = "--eps", .help = "AdamW's epsilon", .above = 0});
+  f.add(o.optimizer.weight_decay,
         {.flag = "--weight-decay", .help = "Decoupled decay of matrices", .least = 0});
-  f.add(optimizer.decay_all,
+  f.add(o.optimizer.decay_all,
         {.flag = "--decay-all", .help = "Decay norms, too", .needs = "--weight-decay"});
-  f.add(optimizer.grad_clip,
+  f.add(o.optimizer.grad_clip,
         {.flag = "--grad-clip", .help = "Largest global norm of the gradient; 0: off", .least = 0});
-  f.add_choice(optimizer.moments,
+  f.add_choice(o.optimizer.moments,
                {.flag = "--optimizer-state-mode",
                 .help = "How AdamW's moments are stored; int8-linear shows how it fails"},
                {{"int8", MomentFormat::int8},
@@ -69,34 +73,34 @@ void TrainFlags::visit_fields(Fields& f) {
                 {"8bit", MomentFormat::int8},
                 {"8-bit", MomentFormat::int8},
                 {"fp4", MomentFormat::nvfp4}});
-  f.add_choice(optimizer.from,
+  f.add_choice(o.optimizer.from,
                {.flag = "--update-from",
                 .help = "quantised updates the 4-bit copy, which learns nothing: an experiment"},
                {{"master", UpdateFrom::master}, {"quantised", UpdateFrom::quantised}});
-  f.add_choice(master, {.flag = "--master-dtype", .help = "Type of the trained weights"},
+  f.add_choice(o.master, {.flag = "--master-dtype", .help = "Type of the trained weights"},
                kStorageNames);
-  f.add_choice(optimizer.rounding,
+  f.add_choice(o.optimizer.rounding,
                {.flag = "--master-rounding",
                 .help = "How a bf16 master is rounded; nearest loses small updates: an experiment"},
                {{"stochastic", MasterRounding::stochastic}, {"nearest", MasterRounding::nearest}});
-  f.add_choice(grad, {.flag = "--grad-dtype", .help = "Type of the gradients"}, kStorageNames);
-  f.add(lr_scale,
+  f.add_choice(o.grad, {.flag = "--grad-dtype", .help = "Type of the gradients"}, kStorageNames);
+  f.add(o.lr_scale,
         {.flag = "--lr-scale",
          .help = "Rates of parts, e.g. lm_head=5,embed_tokens=0.5,layers.0-7=0.1; 0 freezes",
          .value = "LIST"});
-  f.add(train_last_layers,
+  f.add(o.train_last_layers,
         {.flag = "--train-last-layers",
          .help = "Train only the projections of the last N layers; 0: everything",
          .value = "N",
          .least = 0});
-  f.add(untie, {.flag = "--untie", .help = "Train the head of a tied model as its own matrix"});
-  f.add(optimizer.chunk_rows, {.flag = "--step-chunk-rows",
-                               .help = "Rows updated at a time; 0: all. Never changes a result",
-                               .aliases = {"--optimizer-step-chunk-rows"},
-                               .least = 0});
-  f.add(seed, {.flag = "--seed", .help = "Of sampling and of stochastic rounding"});
+  f.add(o.untie, {.flag = "--untie", .help = "Train the head of a tied model as its own matrix"});
+  f.add(o.optimizer.chunk_rows, {.flag = "--step-chunk-rows",
+                                 .help = "Rows updated at a time; 0: all. Never changes a result",
+                                 .aliases = {"--optimizer-step-chunk-rows"},
+                                 .least = 0});
+  f.add(o.seed, {.flag = "--seed", .help = "Of sampling and of stochastic rounding"});
   f.section("Memory");
-  f.add_choice(memory,
+  f.add_choice(o.memory,
                {.flag = "--memory-mode",
                 .help = "Gradients kept (A), released layer by layer (B), released with NVFP4 "
                         "weights made on demand (C), or released with masters and moments in the "
@@ -110,7 +114,7 @@ void TrainFlags::visit_fields(Fields& f) {
                 {"B", MemoryChoice::release},
                 {"C", MemoryChoice::remake},
                 {"D", MemoryChoice::host}});
-  f.add_choice(recompute,
+  f.add_choice(o.recompute,
                {.flag = "--recompute",
                 .help = "Activations computed again in the backward instead of kept: those of the "
                         "feed-forward, or of the whole block; auto: if need be"},
@@ -122,7 +126,7 @@ void TrainFlags::visit_fields(Fields& f) {
                 {"on", RecomputeChoice::block},
                 {"false", RecomputeChoice::none},
                 {"true", RecomputeChoice::block}});
-  f.add(logits_mib,
+  f.add(o.logits_mib,
         {.flag = "--logits-mib",
          .help = "Memory for logits; the vocabulary is cut into pieces that fit. Default: "
                  "96, and enough for 8192 entries of every token's; with all of it in "
@@ -132,73 +136,31 @@ void TrainFlags::visit_fields(Fields& f) {
          .most = 1 << 20});
 }
 
-DType TrainFlags::compute_type() const {
-  return float_type(compute,
-                    resolve_device(device).kind == Device::cuda ? DType::bf16 : DType::f32);
+void visit_fields(BatchSettings& o, Fields& f) {
+  f.add(o.seq_len, {.flag = "--seq-len",
+                    .help = "Window: tokens of a sample that are fed at most",
+                    .least = 2,
+                    .most = 1 << 24});
+  f.add(o.batch_size, {.flag = "--batch-size",
+                       .help = "Samples that go through the model together, packed without padding",
+                       .least = 1,
+                       .most = 1 << 20});
+  f.add(o.accumulate, {.flag = "--accumulate",
+                       .help = "Micro-batches whose gradients are summed for one update",
+                       .aliases = {"--grad-accum"},
+                       .least = 1,
+                       .most = 1 << 20});
 }
 
-TrainSettings TrainFlags::settings() const {
-  if (final_lr_share > 0 && schedule == ScheduleShape::constant) {
-    throw_usage("--final-lr-share is where --lr-schedule linear or cosine ends; it is constant");
-  }
-  // A decay of 1 never takes anything in, and its bias correction divides by zero.
-  if (optimizer.beta1 == 1 || optimizer.beta2 == 1) {
-    throw_usage("--{} must be below 1", optimizer.beta1 == 1 ? "beta1" : "beta2");
-  }
-  if (optimizer.rounding == MasterRounding::nearest && master == DType::f32) {
-    throw_usage("--master-rounding nearest is about a bf16 master; --master-dtype is fp32");
-  }
-  TrainSettings s;
-  s.loss = loss;
-  s.recipe = recipe;
-  s.head_recipe = head_recipe;
-  s.rule = rule;
-  s.compute = compute_type();
-  s.master = master;
-  s.grad = grad;
-  s.untie = untie;
-  s.optimizer = optimizer;
-  s.schedule = {schedule, lr, final_lr_share, warmup, 1};
-  s.lr_scale = parse_lr_scales(lr_scale);
-  s.train_last_layers = train_last_layers;
-  s.seed = seed;
-  if (logits_mib) s.logits_bytes = *logits_mib << 20;
-  if (s.optimizer.from == UpdateFrom::quantised && recipe != Recipe::nvfp4) {
-    throw_usage("--update-from quantised needs --recipe nvfp4: there is no 4-bit copy to update");
-  }
-  if (s.optimizer.from == UpdateFrom::quantised && memory == MemoryChoice::remake) {
-    throw_usage(
-        "--update-from quantised needs a 4-bit copy that stays; --memory-mode remake has "
-        "none");
-  }
-  return s;
-}
-
-void BatchFlags::visit_fields(Fields& f) {
-  f.add(seq_len, {.flag = "--seq-len",
-                  .help = "Window: tokens of a sample that are fed at most",
-                  .least = 2,
-                  .most = 1 << 24});
-  f.add(batch_size, {.flag = "--batch-size",
-                     .help = "Samples that go through the model together, packed without padding",
-                     .least = 1,
-                     .most = 1 << 20});
-  f.add(accumulate, {.flag = "--accumulate",
-                     .help = "Micro-batches whose gradients are summed for one update",
-                     .aliases = {"--grad-accum"},
-                     .least = 1,
-                     .most = 1 << 20});
-}
-
-void DataFlags::visit_fields(Fields& f, DataUse use) {
-  f.add(train_data,
+void visit_fields(DataSettings& o, DataUse use, Fields& f) {
+  f.add(o.train_data,
         {.flag = "--train-data",
          .help = use == DataUse::fine_tune
                      ? "Training data: .tsv (prompt<TAB>target) or .jsonl (chat messages)"
                      : "Training text: .txt (documents apart by blank lines) or .jsonl",
          .value = "FILE",
          .required = true});
-  f.add(eval_data,
+  f.add(o.eval_data,
         {.flag = "--eval-data", .help = "Held-out data whose loss is reported", .value = "FILE"});
   std::vector<std::pair<std::string, DataFormat>> formats = {{"auto", DataFormat::automatic},
                                                              {"jsonl", DataFormat::jsonl}};
@@ -208,53 +170,27 @@ void DataFlags::visit_fields(Fields& f, DataUse use) {
     formats.push_back({"text", DataFormat::text});
     formats.push_back({"tsv", DataFormat::tsv});
   }
-  f.add_choice(format, {.flag = "--data-format", .help = "auto goes by the file's name"}, formats);
-  f.add_choice(sample_mode,
+  f.add_choice(o.format, {.flag = "--data-format", .help = "auto goes by the file's name"},
+               formats);
+  f.add_choice(o.sample_mode,
                {.flag = "--sample-mode",
                 .help = "random: each sample once per epoch, shuffled; sequential: as in the file"},
                {{"random", SampleMode::random}, {"sequential", SampleMode::sequential}});
-  f.add(skip_bad_lines, {.flag = "--skip-bad-lines",
-                         .help = "Count lines that cannot be used instead of stopping"});
+  f.add(o.skip_bad_lines, {.flag = "--skip-bad-lines",
+                           .help = "Count lines that cannot be used instead of stopping"});
   if (use == DataUse::pretrain) {
-    f.add(whole_file,
+    f.add(o.whole_file,
           {.flag = "--one-document", .help = "A .txt is one document, blank lines and all"});
     return;
   }
-  f.add(truncate, {.flag = "--truncate",
-                   .help = "Cut responses that alone do not fit the window instead of stopping"});
-  f.add(end_token, {.flag = "--end-token",
-                    .help = "Teach the <|im_end|> that closes a response; false leaves it out"});
+  f.add(o.truncate, {.flag = "--truncate",
+                     .help = "Cut responses that alone do not fit the window instead of stopping"});
+  f.add(o.end_token, {.flag = "--end-token",
+                      .help = "Teach the <|im_end|> that closes a response; false leaves it out"});
   f.add_choice(
-      style,
+      o.style,
       {.flag = "--template", .help = "The chat template; predecessor adds its extra newline"},
       {{"qwen3", TemplateStyle::qwen3}, {"predecessor", TemplateStyle::predecessor}});
-}
-
-DatasetOptions DataFlags::dataset(DataUse use, int64_t seq_len) const {
-  const auto settled = [&] {
-    return format == DataFormat::automatic ? format_of(train_data, use) : format;
-  };
-  if (whole_file && settled() != DataFormat::text) {
-    throw_usage("--one-document is about plain text; {} has one document a line",
-                train_data.string());
-  }
-  DatasetOptions d;
-  d.format = format;
-  d.use = use;
-  d.seq_len = seq_len;
-  d.style = style;
-  d.end_token = end_token ? EndToken::learn : EndToken::leave_out;
-  d.long_response = truncate ? LongResponse::cut : LongResponse::refuse;
-  d.bad_lines = skip_bad_lines ? BadLines::skip : BadLines::refuse;
-  d.documents = whole_file ? Documents::whole_file : Documents::paragraphs;
-  return d;
-}
-
-void check_window(const Config& c, int64_t rows) {
-  if (rows > c.max_positions) {
-    throw_usage("samples of {} tokens, but the model knows positions up to {}: use --seq-len {}",
-                rows, c.max_positions, c.max_positions);
-  }
 }
 
 }  // namespace nibble
