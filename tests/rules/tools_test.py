@@ -117,6 +117,34 @@ class Layers(unittest.TestCase):
         self.assertIn("quant may not include model", found[0])
         self.assertIn("outside every layer", found[1])
 
+    def test_libraries_link_what_they_include_and_nothing_else(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "formats").mkdir()
+            (root / "formats/a.h").write_text('#include "core/b.h"\n#include "quant/c.h"\n')
+            (root / "formats/CMakeLists.txt").write_text(
+                "nibble_layer(formats SOURCES a.cpp DEPS core model LIBS fmt::fmt)\n")
+            found = list(check_layers.violations(root))
+        self.assertEqual(len(found), 2)
+        self.assertIn("formats may not link model", found[0])
+        self.assertIn("formats includes quant and does not link it", found[1])
+
+    def test_a_circle_is_found_and_the_table_has_none(self):
+        self.assertIsNone(check_layers.circle({"a": ["b", "c"], "b": ["c"], "c": []}))
+        self.assertEqual(check_layers.circle({"a": ["b"], "b": ["c"], "c": ["b"]}),
+                         ["b", "c", "b"])
+        self.assertIsNone(check_layers.circle(check_layers.ALLOWED))
+
+    def test_a_folder_of_many_files_is_found(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "core").mkdir()
+            for n in range(41):
+                (root / f"core/{n}.h").write_text("")
+            self.assertIn("41 files", "".join(check_layers.violations(root)))
+            (root / "core/0.h").unlink()
+            self.assertEqual(list(check_layers.violations(root)), [])
+
 
 class Presets(unittest.TestCase):
     def test_every_fuzz_target_is_built(self):
