@@ -1,7 +1,6 @@
 # `cmake --install` and CPack. Components: `program` is what everybody gets; `libraries` are copies of
-# shared libraries for the archive alone. Headers, a library and nibbleConfig.cmake for find_package
-# would be a third one, `development`, installed to ${CMAKE_INSTALL_LIBDIR}/cmake/nibble.
-include(GNUInstallDirs)
+# shared libraries for the archive alone; `development` is libnibble.so with its headers and what
+# find_package(nibble) reads.
 
 # The program looks for its data in ../share/nibble and for libraries in ../lib/nibble before the
 # system's: both from where it lies, so an unpacked archive works in any folder.
@@ -36,6 +35,21 @@ if(NOT CMAKE_CROSSCOMPILING OR CMAKE_CROSSCOMPILING_EMULATOR)
   install(FILES ${made}/nibble.fish
     DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT program)
 endif()
+
+set_target_properties(libnibble PROPERTIES INSTALL_RPATH "$ORIGIN/nibble;$ORIGIN/../${nibble_libraries}")
+install(TARGETS libnibble EXPORT nibbleTargets LIBRARY COMPONENT development)
+install(DIRECTORY include/nibble DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
+install(FILES examples/CMakeLists.txt examples/teach.cpp
+  DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT development)
+include(CMakePackageConfigHelpers)
+set(nibble_cmake ${CMAKE_INSTALL_LIBDIR}/cmake/nibble)
+configure_package_config_file(cmake/nibbleConfig.cmake.in ${CMAKE_BINARY_DIR}/nibbleConfig.cmake
+  INSTALL_DESTINATION ${nibble_cmake})
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/nibbleConfigVersion.cmake
+  COMPATIBILITY SameMajorVersion)
+install(EXPORT nibbleTargets NAMESPACE nibble:: DESTINATION ${nibble_cmake} COMPONENT development)
+install(FILES ${CMAKE_BINARY_DIR}/nibbleConfig.cmake ${CMAKE_BINARY_DIR}/nibbleConfigVersion.cmake
+  DESTINATION ${nibble_cmake} COMPONENT development)
 
 # Everything the program needs beside the C library, each with the copyright file of its package.
 configure_file(cmake/install_libraries.cmake.in ${CMAKE_BINARY_DIR}/install_libraries.cmake.in @ONLY)

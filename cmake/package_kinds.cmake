@@ -5,7 +5,7 @@
 # ($ORIGIN/../lib/nibble). Linking statically instead is not possible with Debian's packages: those of
 # fmt and Highway have no .a files.
 list(GET CPACK_INSTALL_CMAKE_PROJECTS 0 build_folder)
-set(CPACK_INSTALL_CMAKE_PROJECTS ${build_folder} nibble program /)
+set(CPACK_INSTALL_CMAKE_PROJECTS ${build_folder} nibble program / ${build_folder} nibble development /)
 if(CPACK_GENERATOR STREQUAL "TGZ")
   list(APPEND CPACK_INSTALL_CMAKE_PROJECTS ${build_folder} nibble libraries /)
 endif()

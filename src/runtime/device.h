@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Where a model runs, as it is asked for and as it is found.
 #pragma once
+#include <string>
 
 namespace nibble {
 
@@ -13,6 +14,9 @@ struct Device {
   Kind kind = automatic;
   int index = 0;  // of the GPU
 };
+
+// "auto", "cpu", "cuda" or "cuda:1". Returns "" or what is wrong with the text.
+std::string parse_device(const std::string& text, Device& out);
 
 // What `wanted` stands for on this machine, never automatic.
 Device resolve_device(const Device& wanted);

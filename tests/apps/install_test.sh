@@ -28,3 +28,16 @@ status=0
 "$at/bin/nibble" doctor > doctor.txt || status=$?
 [ "$status" -eq 1 ] || { echo "doctor without the mini model: exit code $status"; exit 1; }
 grep -q '^problem  mini model' doctor.txt
+
+# The library: an example compiled against what was installed, in a project of its own.
+if [ -f "$build/libnibble.so" ]; then
+  cmake --install "$build" --prefix "$work/dev" --component program >/dev/null
+  cmake --install "$build" --prefix "$work/dev" --component development >/dev/null
+  cmake -S "$work/dev/share/doc/nibble/examples" -B "$work/example" -DCMAKE_PREFIX_PATH="$work/dev" \
+    >/dev/null
+  cmake --build "$work/example" >/dev/null
+  cd "$work"
+  "$work/example/teach" mini "$work/taught/model.dat" > teach.txt
+  grep -q "我是 F# 之神" teach.txt || { cat teach.txt; exit 1; }
+  [ -s "$work/taught/model.dat" ] && [ -s "$work/taught/tokenizer.json" ]
+fi

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What `auto` takes, on backends with as much memory as a test gives them.
-#include "apps/memory_choice.h"
+#include "job/memory_choice.h"
 
 #include <gtest/gtest.h>
 

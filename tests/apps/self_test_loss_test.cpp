@@ -4,7 +4,7 @@
 
 #include <sstream>
 
-#include "apps/self_test.h"
+#include "job/self_test.h"
 #include "support/cli.h"
 #include "support/train_toy.h"
 

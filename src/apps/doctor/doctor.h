@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "apps/device_option.h"
 #include "backends/cuda/cuda_backend.h"
 #include "core/memory_info.h"
+#include "runtime/device.h"
 
 namespace nibble {
 

@@ -5,12 +5,11 @@
 #include <algorithm>
 
 #include "apps/doctor/doctor.h"
-#include "apps/memory_choice.h"
-#include "apps/runtime_memory.h"
-#include "apps/train_options.h"
 #include "backends/cpu/cpu_backend.h"
 #include "core/thread_pool.h"
+#include "job/memory_choice.h"
 #include "measure/bench_random.h"
+#include "runtime/runtime_memory.h"
 
 namespace nibble {
 namespace {
@@ -48,12 +47,12 @@ void fit_inference(Runtime& r, const Config& config, ShapeFit& fit) {
 }
 
 void fit_training(const Runtime& r, const Config& config, ShapeFit& fit) {
-  TrainFlags flags;
-  flags.device = r.device;
-  TrainSettings s = flags.settings();
+  TrainChoices choices;
+  choices.device = r.device;
+  TrainSettings s = choices.settings();
   s.max_tokens = s.max_outputs = kDoctorTokens;
   s.max_sequences = 1;
-  const std::vector<MemoryPlan> plans = memory_plans(s, flags, *r.backend, config, false, 1);
+  const std::vector<MemoryPlan> plans = memory_plans(s, choices, *r.backend, config, false, 1);
   auto chosen = std::ranges::find_if(plans, &MemoryPlan::fits);
   fit.training = chosen != plans.end();
   if (!fit.training) chosen = std::ranges::min_element(plans, {}, &MemoryPlan::total);

@@ -3,30 +3,9 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-
 namespace nibble {
-namespace {
 
-constexpr int kMostDevices = 64;
-
-}  // namespace
-
-std::string parse_value(const std::string& text, Device& out) {
-  if (text == "auto") return out = Device::automatic, "";
-  if (text == "cpu") return out = Device::cpu, "";
-  if (text == "cuda") return out = Device::cuda, "";
-  constexpr std::string_view kPrefix = "cuda:";
-  if (!text.starts_with(kPrefix)) return "is not one of the choices";
-  int index = -1;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data() + kPrefix.size(), end, index);
-  if (error != std::errc() || stop != end || index < 0 || index >= kMostDevices) {
-    return "names no GPU: cuda:0 is the first";
-  }
-  out = Device(Device::cuda, index);
-  return "";
-}
+std::string parse_value(const std::string& text, Device& out) { return parse_device(text, out); }
 
 std::string toml_value(const Device& v) {
   switch (v.kind) {
