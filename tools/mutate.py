@@ -399,17 +399,18 @@ def sources(arguments, root=ROOT, headers=False):
 
 
 def choose(mutants, sample, each, seed):
-    """A random part: at most `each` of a file, at most `sample` in all."""
-    rng = random.Random(seed)
+    """A random part: at most `each` of a file, whatever others are named, at most `sample` in all."""
     by_file = collections.defaultdict(list)
     for m in mutants:
         by_file[m.file].append(m)
     kept = []
     for name in sorted(by_file):
         part = by_file[name]
-        kept += rng.sample(part, each) if each and len(part) > each else part
+        if each and len(part) > each:
+            part = random.Random(f"{seed} {name}").sample(part, each)
+        kept += part
     if sample and len(kept) > sample:
-        kept = rng.sample(kept, sample)
+        kept = random.Random(seed).sample(kept, sample)
     return sorted(kept, key=lambda m: (m.file, m.begin, m.kind))
 
 

@@ -386,6 +386,28 @@ TEST_F(Gates, KilledAndResumedItIsTheSame) {
   }
 }
 
+// Scores before the training are compared with those of the same questions. Of others a resumed run
+// asks first, so that its record begins where it goes on.
+TEST_F(Gates, AResumedRunMeasuresOtherProbesAnew) {
+  Json other = probe_file();
+  other["probes"].erase(2);
+  const Options begun =
+      with({{"--steps", "2"}, {"--save-every-steps", "2"}, {"--checkpoint-dir", file("saved")}});
+  const auto first_step = [&](const Options& given) {
+    fs::remove_all(file("saved"));
+    EXPECT_EQ(run(begun).code, 0);
+    Options more = begun;
+    more["--steps"] = "4";
+    more["--resume"] = "true";
+    for (const auto& [flag, value] : given) more[flag] = value;
+    EXPECT_EQ(run(more).code, 0);
+    return events("gate").front()["step"].get<int>();
+  };
+  EXPECT_EQ(first_step({}), 4);
+  EXPECT_EQ(first_step({{"--probes", write("other.json", other.dump())}}), 2);
+  EXPECT_EQ(first_step({{"--probe-max", "1"}}), 2);
+}
+
 TEST_F(Gates, HowMuchRetentionMustStay) {
   Options given = collapsing("stop");
   given["--lr"] = "5e-4";

@@ -2,6 +2,7 @@
 // How far the loss of an exported file may be from the trainer's.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <sstream>
 
 #include "job/self_test.h"
@@ -51,6 +52,18 @@ TEST_F(SelfTestLoss, ADifferenceOfSixPercentFails) {
     EXPECT_EQ(run(loss + sign * 0.06 * (1 + loss)), ExitCode::check_failed) << out_;
     EXPECT_TRUE(contains(out_, "they differ, the export is not sound")) << out_;
   }
+}
+
+// All logits the same: every token of the vocabulary counts once.
+TEST_F(SelfTestLoss, AModelThatKnowsNothingHasTheLossOfAGuess) {
+  const auto weights = dir_.path() / "model.safetensors";
+  std::string bytes = read_text_file(weights);
+  const TensorInfo norm = open_tensor_source(weights)->at("model.norm.weight");
+  bytes.replace(norm.file_offset, norm.n_bytes, norm.n_bytes, '\0');
+  write_text_file_atomic(weights, bytes);
+  run(std::nullopt);
+  const std::string guess = fmt::format("{:.4f}", std::log(double(toy_chat_config().V)));
+  EXPECT_TRUE(contains(out_, "loss of the first sample " + guess)) << out_;
 }
 
 }  // namespace

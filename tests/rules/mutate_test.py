@@ -126,7 +126,10 @@ class Choosing(unittest.TestCase):
         self.assertEqual(few, mutate.choose(all_, 5, None, 1))
         self.assertNotEqual(few, mutate.choose(all_, 5, None, 2))
         self.assertEqual({m.file for m in mutate.choose(all_, None, 3, 1)}, {"a.cpp", "b.cpp"})
-        self.assertEqual(len(mutate.choose(all_, None, 3, 1)), 6)
+        both = mutate.choose(all_, None, 3, 1)
+        self.assertEqual(len(both), 6)
+        only = [m for m in all_ if m.file == "b.cpp"]
+        self.assertEqual(mutate.choose(only, None, 3, 1), both[3:])
         self.assertEqual(len(mutate.choose(all_, None, None, 1)), len(all_))
 
     def test_ids_tell_mutants_and_versions_apart(self):
