@@ -23,8 +23,15 @@
 extern "C" {
 #endif
 
+#ifdef __cplusplus
+#define NIBBLE_ZERO \
+  {}
+#else
+#define NIBBLE_ZERO \
+  { 0 }
+#endif
 #define NIBBLE_INIT(type, name) \
-  type name = {0};              \
+  type name = NIBBLE_ZERO;      \
   name.struct_size = sizeof(type)
 
 /* The exit codes of the program, as far as a library has them. */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "eval/checks.h"
 
+#include <nlohmann/json.hpp>
 #include <ostream>
 
 #include "data/records.h"

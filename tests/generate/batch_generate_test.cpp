@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "generate/generator.h"
 #include "support/ref_backend.h"
 #include "support/toy_model.h"
 

@@ -5,6 +5,7 @@
 
 #include "backend/forwarding_backend.h"
 #include "generate/batch_generate.h"
+#include "generate/generator.h"
 #include "support/ref_backend.h"
 #include "support/toy_model.h"
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/download.h"
+#include "backend/forwarding_backend.h"
 #include "convert/tied_head.h"
 #include "core/memory_info.h"
 #include "formats/dat.h"

@@ -7,6 +7,7 @@
 #include <limits>
 #include <set>
 
+#include "backend/download.h"
 #include "backend/forwarding_backend.h"
 #include "backend/recording_backend.h"
 #include "backends/cpu/cpu_backend.h"

@@ -99,11 +99,11 @@ TEST_F(MemoryChoiceTest, TheHostsMemoryIsLimitedToo) {
     if (p.mode == MemoryMode::host && p.recompute == Recompute::none) host = p;
   }
   ASSERT_GT(host.on_host, 0u);
-  TrainFlags flags;
-  flags.memory = MemoryChoice::host;
-  flags.recompute = RecomputeChoice::none;
+  TrainChoices choices;
+  choices.memory = MemoryChoice::host;
+  choices.recompute = RecomputeChoice::none;
   const auto fits = [&] {
-    return memory_plans(settings_, flags, be_, config_, false, 1).front().fits;
+    return memory_plans(settings_, choices, be_, config_, false, 1).front().fits;
   };
   be_.memory = host.total;
   be_.host_memory = host.on_host / 15 * 16 + 16;
