@@ -226,7 +226,6 @@ ExportSummary export_weights(const TensorSource& base, const TrainState& state, 
   refuse_overwrite_of_input(base, out);
   const Container container = container_for(out);
   const bool same = (container == Container::dat) == (base.format() == "dat");
-  ExportSummary summary;
   if (!same) {
     const TrainedSource source(base, state, RawTypes::of_master);
     ConvertSettings settings;
