@@ -187,7 +187,8 @@ def check(root, use_torch):
             report.unknown(name, stored, {"input_ids", "labels", *torch, *on_grid})
 
     folder = root / "predecessor"
-    tensors, stored = dat.read(folder / "model-nvfp4.dat"), load_file(folder / "expected.safetensors")
+    tensors = dat.read(folder / "model-nvfp4.dat")
+    stored = load_file(folder / "expected.safetensors")
     original = load_file(root / "qwen3_tied" / "model.safetensors")
     for key, (_, array) in predecessor_file(read_config(folder), original).items():
         report.compare("predecessor .dat", {key: tensors[key][1]}, {key: array})

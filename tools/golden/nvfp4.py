@@ -39,8 +39,8 @@ def byte_of(amax, divisor):
 
 
 def squared_error(x, byte, code):
-    """fp32, in the rule's order. Squares are added in double and rounded to fp32 each time, which is
-    a fused multiply-add but for double roundings."""
+    """fp32, in the rule's order. Squares are added in double and rounded to fp32 each time, which
+    is a fused multiply-add but for double roundings."""
     e = E2M1[code] * e4m3_values(byte)[:, None] - np.abs(x)
     halves = []
     for half in (e[:, :8], e[:, 8:]):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""What Hugging Face transformers (4.5x or 5.x, fp64, eager attention) says of a Qwen3 model: logits,
-loss, gradients, and five steps of AdamW. transformers itself forms norms, softmax and rotation
-angles in fp32, whatever the model's type: its results are good to a few 1e-7."""
+"""What Hugging Face transformers (4.5x or 5.x, fp64, eager attention) says of a Qwen3 model:
+logits, loss, gradients, and five steps of AdamW. transformers itself forms norms, softmax and
+rotation angles in fp32, whatever the model's type: its results are good to a few 1e-7."""
 import numpy as np
 import torch
 import transformers
@@ -36,7 +36,8 @@ def make_model(config, weights):
 
     state = {name: torch.tensor(np.asarray(x, np.float64)) for name, x in weights.items()}
     missing, unexpected = model.load_state_dict(state, strict=False)
-    if unexpected or set(missing) - ({"lm_head.weight"} if settings["tie_word_embeddings"] else set()):
+    tied = {"lm_head.weight"} if settings["tie_word_embeddings"] else set()
+    if unexpected or set(missing) - tied:
         raise SystemExit(f"missing {missing}, unexpected {unexpected}")
     model.tie_weights()
     return model
