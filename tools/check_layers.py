@@ -28,7 +28,6 @@ ALLOWED = {
     "measure": ["*"],
     "guard": [],
     "runlog": ["guard", "train", "backends/cuda", "backend"],
-    "serve": ["generate", "tokenizer"],
     "apps": ["*"],
 }
 
