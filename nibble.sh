@@ -7,10 +7,11 @@ root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 build=${NIBBLE_BUILD_DIR:-$root/build}
 jobs=${NIBBLE_JOBS:-$(nproc 2>/dev/null || echo 2)}
 
-# What the program needs to build, and what its tests need on top.
+# What the program needs to build, and what its tests and packages need on top.
 build_packages=(g++ cmake ninja-build pkg-config ccache libfmt-dev nlohmann-json3-dev
   libpcre2-dev libutf8proc-dev libhwy-dev libtomlplusplus-dev)
 test_packages=(libgtest-dev python3 clang-format)
+package_packages=(dpkg-dev file)
 
 say() { printf '\n==> %s\n' "$*"; }
 fail() {
@@ -27,9 +28,14 @@ Usage: ./nibble.sh COMMAND
           further arguments go to ctest: ./nibble.sh test -L unit
   demo    the identity experiment on the built-in mini model: probes, fine-tune, export, reload,
           probes again; ends in a table of before and after
+  package a .deb and a .tar.gz that runs anywhere in one folder, both in build/; for every GPU
+          architecture where nvcc is found (slow); further arguments go to cmake:
+          ./nibble.sh package -DNIBBLE_CUDA=OFF
 
 Environment: NIBBLE_BUILD_DIR (build), NIBBLE_JOBS (all cores), NIBBLE_NO_INSTALL=1 (never call
-apt-get), NIBBLE_SHARED (where tests look for third-party data; ../shared by default).
+apt-get), NIBBLE_SHARED (where tests look for third-party data; ../shared by default), CUDAARCHS
+(what to compile CUDA code for: the GPUs of this machine by default, 121a-real, ..., or release),
+NIBBLE_WERROR=ON (a warning of the compiler is an error).
 TEXT
 }
 
@@ -69,11 +75,27 @@ install_missing() {
   fi
 }
 
-# configure ON|OFF: with or without tests.
+has_gpu() {
+  [[ $(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null) =~ ^[0-9] ]]
+}
+
+has_nvcc() {
+  [ -n "${CUDACXX:-}" ] || [ -x /usr/local/cuda/bin/nvcc ] || command -v nvcc >/dev/null
+}
+
+# configure ON|OFF [CMAKE_ARGUMENT...]: with or without tests.
 configure() {
-  local generator=()
+  local generator=() tests=$1
+  shift
   [ -f "$build/CMakeCache.txt" ] || generator=(-G Ninja)
-  cmake -S "$root" -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DNIBBLE_TESTS="$1"
+  # What a demonstration left out is nobody's choice for later.
+  if [ -f "$build/demo_without_cuda" ]; then
+    rm "$build/demo_without_cuda"
+    set -- -UNIBBLE_CUDA "$@"
+  fi
+  [ -z "${NIBBLE_WERROR:-}" ] || set -- -DNIBBLE_WERROR="$NIBBLE_WERROR" "$@"
+  cmake -S "$root" -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release \
+    -DNIBBLE_TESTS="$tests" "$@"
 }
 
 cmd_build() {
@@ -81,7 +103,7 @@ cmd_build() {
   say "Building $build/nibble"
   configure OFF
   cmake --build "$build" --parallel "$jobs" --target nibble
-  say "Done: $build/nibble ($("$build/nibble" --version))"
+  say "Done: $build/nibble ($("$build/nibble" --version | head -n 1))"
 }
 
 cmd_test() {
@@ -103,8 +125,17 @@ cmd_test() {
 
 cmd_demo() {
   install_missing "${build_packages[@]}"
-  say "Building nibble"
-  configure OFF
+  # Where there is no GPU, compiling for one would double the wait for the first reply; what is
+  # built already stays as it is.
+  if { [ ! -x "$build/nibble" ] || [ -f "$build/demo_without_cuda" ]; } &&
+    [ -z "${CUDAARCHS:-}" ] && has_nvcc && ! has_gpu; then
+    say "Building nibble without CUDA: no GPU was found (./nibble.sh build compiles it nevertheless)"
+    configure OFF -DNIBBLE_CUDA=OFF
+    touch "$build/demo_without_cuda"
+  else
+    say "Building nibble"
+    configure OFF
+  fi
   cmake --build "$build" --parallel "$jobs" --target nibble
   demo_dir=$(mktemp -d "${TMPDIR:-/tmp}/nibble-demo.XXXXXX")
   local status=0
@@ -113,11 +144,29 @@ cmd_demo() {
   return "$status"
 }
 
+cmd_package() {
+  install_missing "${build_packages[@]}" "${package_packages[@]}"
+  # Beside build/, not in it: at the same depth a compiler cache knows the files.
+  local folder=$build-package
+  say "Building the packages in $folder"
+  local generator=()
+  [ -f "$folder/CMakeCache.txt" ] || generator=(-G Ninja)
+  cmake -S "$root" -B "$folder" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DNIBBLE_TESTS=OFF \
+    -DCMAKE_INSTALL_PREFIX=/usr -DCMAKE_CUDA_ARCHITECTURES=release "$@"
+  cmake --build "$folder" --parallel "$jobs"
+  rm -rf "$folder/packages"
+  (cd "$folder" && cpack -B "$folder/packages")
+  rm -rf "$folder/packages/_CPack_Packages"
+  mkdir -p "$build"
+  mv "$folder"/packages/* "$build/"
+  say "Done: $(cd "$build" && ls -- *.deb *.tar.gz | tr '\n' ' ')in $build"
+}
+
 case ${1:-} in
-  build | test | demo)
+  build | test | demo | package)
     command=$1
     shift
-    [ "$command" = test ] || [ $# -eq 0 ] || fail "$command takes no arguments, got: $*"
+    [ "$command" = test ] || [ "$command" = package ] || [ $# -eq 0 ] || fail "$command takes no arguments, got: $*"
     "cmd_$command" "$@"
     ;;
   help | -h | --help) usage ;;

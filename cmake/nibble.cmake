@@ -5,8 +5,10 @@ add_library(nibble_options INTERFACE)
 target_include_directories(nibble_options INTERFACE ${PROJECT_SOURCE_DIR}/src)
 # -ffp-contract=off: a compiler that fuses a*b+c on one machine and not on another would change
 # quantised codes; where a fused multiply-add is wanted the code says std::fma.
+# -Werror is not for everybody: a warning that a newer compiler invents must not stop a user's build.
+set(nibble_werror $<$<BOOL:${NIBBLE_WERROR}>:-Werror>)
 target_compile_options(nibble_options INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wconversion -Werror -ffp-contract=off>)
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wconversion ${nibble_werror} -ffp-contract=off>)
 # g++ 12 warns of overlapping copies in its own std::string (GCC bug 105651).
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(nibble_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
@@ -23,9 +25,11 @@ if(NIBBLE_SANITIZE)
 endif()
 
 # nibble_layer(core SOURCES a.cpp b.cpp DEPS quant ... LIBS fmt::fmt ...)
-# Creates nibble_<name>; DEPS are other layers, LIBS outside libraries.
+# Creates nibble_<name>; DEPS are other layers, LIBS outside libraries. COLD: its code decides,
+# reports and calls the layers below, so that a release need not optimise it for long (a third of
+# the compile time of what writes JSON); HOT names the sources of a cold layer that compute.
 function(nibble_layer name)
-  cmake_parse_arguments(A "" "" "SOURCES;DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(A "COLD" "" "SOURCES;DEPS;LIBS;HOT" ${ARGN})
   if(A_SOURCES)
     add_library(nibble_${name} STATIC ${A_SOURCES})
     set(scope PUBLIC)
@@ -35,13 +39,20 @@ function(nibble_layer name)
   endif()
   list(TRANSFORM A_DEPS PREPEND nibble_)
   target_link_libraries(nibble_${name} ${scope} nibble_options ${A_DEPS} ${A_LIBS})
+  if(A_COLD)
+    set(cold ${A_SOURCES})
+    list(REMOVE_ITEM cold ${A_HOT} "")
+    set_property(SOURCE ${cold} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)
+  endif()
 endfunction()
 
 # nibble_test(core SOURCES x_test.cpp DEPS core LABEL unit)
 # Creates test_<name> from GoogleTest sources; every TEST becomes a ctest entry. Those that match
-# CUDA_FILTER become a second one, cuda_<name>.*, which runs them on the GPU.
+# CUDA_FILTER become a second one, cuda_<name>.*, which runs them on the GPU. Those that match SLOW
+# have the label <LABEL>-slow: `-LE slow` leaves them out, `-L <LABEL>` does not. COLD: the tests do
+# not compute themselves, optimising them is not worth the time.
 function(nibble_test name)
-  cmake_parse_arguments(A "" "LABEL;TIMEOUT;CUDA_FILTER" "SOURCES;DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(A "COLD" "LABEL;TIMEOUT;CUDA_FILTER;SLOW" "SOURCES;DEPS;LIBS" ${ARGN})
   if(NOT A_LABEL)
     set(A_LABEL unit)
   endif()
@@ -51,9 +62,17 @@ function(nibble_test name)
   add_executable(test_${name} ${A_SOURCES})
   list(TRANSFORM A_DEPS PREPEND nibble_)
   target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-  target_link_libraries(test_${name} PRIVATE ${A_DEPS} ${A_LIBS} test_paths GTest::gtest_main)
-  target_compile_options(test_${name} PRIVATE -O1)  # test code compiles twice as fast this way
-  gtest_discover_tests(test_${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST
+  target_link_libraries(test_${name} PRIVATE test_support ${A_DEPS} ${A_LIBS} GTest::gtest_main)
+  # Test code compiles twice as fast this way.
+  target_compile_options(test_${name} PRIVATE $<IF:$<BOOL:${A_COLD}>,-O0,-O1>)
+  set(quick "")
+  if(A_SLOW)
+    set(quick TEST_FILTER -${A_SLOW})
+    gtest_discover_tests(test_${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST
+      TEST_FILTER ${A_SLOW} TEST_LIST test_${name}_slow
+      DISCOVERY_TIMEOUT 60 PROPERTIES LABELS ${A_LABEL}-slow TIMEOUT ${A_TIMEOUT})
+  endif()
+  gtest_discover_tests(test_${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST ${quick}
     DISCOVERY_TIMEOUT 60 PROPERTIES LABELS ${A_LABEL} TIMEOUT ${A_TIMEOUT})
   if(A_CUDA_FILTER AND NIBBLE_CUDA)
     target_sources(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/cuda_environment.cpp)

@@ -8,8 +8,9 @@
 #include <new>
 
 #include "apps/command.h"
-#include "apps/legacy_flags.h"
+#include "apps/options/legacy_flags.h"
 #include "apps/run_chain.h"
+#include "apps/version.h"
 #include "core/log.h"
 #include "core/nearest_name.h"
 #include "runlog/run_recorder.h"
@@ -49,7 +50,7 @@ std::string general_help() {
       "Usage: nibble [--quiet|--verbose] COMMAND [options]\n"
       "       nibble COMMAND --help\n"
       "       nibble --version\n\nCommands:\n";
-  for (const Command& c : commands()) s += fmt::format("  {:<10} {}\n", c.name, c.summary);
+  for (const Command& c : commands()) s += fmt::format("  {:<11} {}\n", c.name, c.summary);
   return s;
 }
 
@@ -104,13 +105,14 @@ std::string explain_unknown(const std::string& flag, const std::string& command,
 }
 
 std::string help_of(const Command& command) {
-  const auto body = command.make();
-  CommonOptions common;
-  common.visit_fields(body->fields());
-  std::string s = fmt::format("nibble {}: {}\n\nUsage: nibble {}{}\n", command.name,
-                              command.summary, command.name, usage_arguments(body->fields()));
-  if (!command.description.empty()) s += "\n" + command.description + "\n";
-  return s + help_text(body->fields());
+  std::string s;
+  with_options(command, [&](const Fields& fields) {
+    s = fmt::format("nibble {}: {}\n\nUsage: nibble {}{}\n", command.name, command.summary,
+                    command.name, usage_arguments(fields));
+    if (!command.description.empty()) s += "\n" + command.description + "\n";
+    s += help_text(fields);
+  });
+  return s;
 }
 
 // The first `own` of `fields` are the command's, the others every command has.
@@ -185,7 +187,7 @@ ExitCode dispatch(const std::vector<std::string>& args, Io& io) {
     return common.help || begin < args.size() ? ExitCode::ok : ExitCode::usage;
   }
   if (args[begin] == "--version") {
-    io.out << "nibble " << NIBBLE_VERSION << "\n";
+    io.out << version_text();
     return ExitCode::ok;
   }
   common.apply_log_level();
@@ -203,6 +205,22 @@ int fail(std::ostream& err, ExitCode code, const std::string& message) {
 }
 
 }  // namespace
+
+void with_options(const Command& command, const std::function<void(const Fields&)>& use) {
+  const auto body = command.make();
+  CommonOptions common;
+  common.visit_fields(body->fields());
+  use(body->fields());
+}
+
+void with_options_before_command(const std::function<void(const Fields&)>& use) {
+  Fields fields;
+  CommonOptions common;
+  bool version = false;
+  common.visit_before_command(fields);
+  fields.add(version, {.flag = "--version", .help = "Show what this binary is and stop"});
+  use(fields);
+}
 
 std::string command_help(const std::string& name) {
   const Command* command = find_command(name);

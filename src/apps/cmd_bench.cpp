@@ -8,15 +8,16 @@
 #include <ostream>
 
 #include "apps/command.h"
-#include "apps/output_files.h"
-#include "apps/runtime.h"
-#include "apps/runtime_memory.h"
+#include "apps/options/runtime_options.h"
 #include "core/file.h"
 #include "core/memory_info.h"
 #include "core/thread_pool.h"
 #include "measure/bench_ceilings.h"
 #include "measure/bench_measure.h"
 #include "measure/bench_random.h"
+#include "runtime/output_files.h"
+#include "runtime/runtime.h"
+#include "runtime/runtime_memory.h"
 
 namespace nibble {
 namespace {
@@ -39,7 +40,7 @@ struct BenchOptions {
   fs::path json_file, tokenizer_text;
 
   void visit_fields(Fields& f) {
-    runtime.visit_fields(f);
+    nibble::visit_fields(runtime, f);
     f.section("Measuring");
     f.add(random_weights,
           {.flag = "--random-weights",
@@ -80,7 +81,7 @@ struct BenchOptions {
                            .help = "A text whose encoding is measured, too",
                            .value = "FILE"});
     f.add(json_file, {.flag = "--json", .help = "Write everything to this file", .value = "FILE"});
-    cache.visit_fields(f);
+    nibble::visit_fields(cache, f);
   }
 };
 

@@ -5,16 +5,17 @@
 #include <iostream>
 
 #include "apps/command.h"
-#include "apps/generate_options.h"
-#include "apps/reply_report.h"
-#include "apps/runtime.h"
+#include "apps/options/generate_options.h"
+#include "apps/options/runtime_options.h"
 #include "core/log.h"
 #include "eval/scenario.h"
 #include "generate/chat_log.h"
 #include "generate/chat_session.h"
 #include "generate/health.h"
+#include "generate/reply_report.h"
 #include "guard/interrupt.h"
 #include "guard/watchdog.h"
+#include "runtime/runtime.h"
 
 namespace nibble {
 namespace {
@@ -39,7 +40,7 @@ struct ChatCommandOptions {
 };
 
 void ChatCommandOptions::visit_fields(Fields& f) {
-  runtime.visit_fields(f);
+  nibble::visit_fields(runtime, f);
   f.section("Conversation");
   f.add(prompt, {.flag = "--prompt", .help = "The first user turn", .value = "TEXT"});
   f.add(turns, {.flag = "--turns",
@@ -83,7 +84,7 @@ void ChatCommandOptions::visit_fields(Fields& f) {
   f.add(plain, {.flag = "--plain",
                 .help = "Treat strings like <|im_end|> in what is typed as ordinary text"});
   generate.visit_fields(f);
-  cache.visit_fields(f);
+  nibble::visit_fields(cache, f);
   f.section("Output");
   f.add(timing, {.flag = "--timing", .help = "Print times and tokens per second after each turn"});
   f.add(print_ids, {.flag = "--print-ids", .help = "Print the ids of each reply"});

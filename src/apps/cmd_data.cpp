@@ -4,8 +4,7 @@
 #include <iostream>
 
 #include "apps/command.h"
-#include "apps/data_options.h"
-#include "apps/output_files.h"
+#include "apps/options/data_options.h"
 #include "core/file.h"
 #include "core/log.h"
 #include "core/thread_pool.h"
@@ -16,6 +15,7 @@
 #include "eval/probe_file.h"
 #include "mini/corpus.h"
 #include "mini/probes.h"
+#include "runtime/output_files.h"
 #include "tokenizer/bpe_train.h"
 #include "tokenizer/tokenizer.h"
 

@@ -4,12 +4,13 @@
 #include <iterator>
 
 #include "apps/command.h"
-#include "apps/generate_options.h"
-#include "apps/reply_report.h"
-#include "apps/runtime.h"
+#include "apps/options/generate_options.h"
+#include "apps/options/runtime_options.h"
 #include "core/file.h"
 #include "core/log.h"
+#include "generate/reply_report.h"
 #include "guard/watchdog.h"
+#include "runtime/runtime.h"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/stream_decoder.h"
 
@@ -28,7 +29,7 @@ struct GenerateCommandOptions {
   CacheOptions cache;
 
   void visit_fields(Fields& f) {
-    runtime.visit_fields(f);
+    nibble::visit_fields(runtime, f);
     f.section("Prompt");
     f.add(prompt, {.flag = "--prompt",
                    .help = "The prompt; without any, it is read from standard input",
@@ -49,7 +50,7 @@ struct GenerateCommandOptions {
         {.flag = "--template", .help = "The chat template; predecessor adds its extra newline"},
         {{"qwen3", TemplateStyle::qwen3}, {"predecessor", TemplateStyle::predecessor}});
     generate.visit_fields(f);
-    cache.visit_fields(f);
+    nibble::visit_fields(cache, f);
     f.section("Output");
     f.add(stream, {.flag = "--stream", .help = "Print text as it comes"});
     f.add(echo, {.flag = "--echo", .help = "Print the rendered prompt first"});

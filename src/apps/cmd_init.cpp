@@ -4,13 +4,13 @@
 #include <ostream>
 
 #include "apps/command.h"
-#include "apps/dtype_option.h"
-#include "apps/output_files.h"
-#include "apps/work_options.h"
+#include "apps/options/dtype_option.h"
+#include "apps/options/work_options.h"
 #include "convert/init.h"
 #include "core/file.h"
 #include "core/log.h"
 #include "core/memory_info.h"
+#include "runtime/output_files.h"
 
 namespace nibble {
 namespace {

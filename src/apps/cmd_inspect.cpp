@@ -7,7 +7,7 @@
 #include <ostream>
 
 #include "apps/command.h"
-#include "apps/work_options.h"
+#include "apps/options/work_options.h"
 #include "core/log.h"
 #include "core/memory_info.h"
 #include "inspect/inspect.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // nibble pretrain: the same trainer, from random weights on plain text.
 #include "apps/command.h"
-#include "apps/train_job.h"
-#include "convert/init.h"
-#include "core/log.h"
+#include "apps/command_events.h"
+#include "apps/options/train_options.h"
+#include "job/random_start.h"
 
 namespace nibble {
 namespace {
@@ -11,7 +11,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct PretrainOptions {
-  TrainJobOptions job;
+  TrainJob job;
   fs::path init_file;
 
   void visit_fields(Fields& f) {
@@ -27,49 +27,17 @@ struct PretrainOptions {
                       .help = "Where the random weights are kept (one that exists is the start); "
                               "default: beside the output, made anew unless --resume is given",
                       .value = "FILE"});
-    job.visit_fields(f, DataUse::pretrain);
+    job.use = DataUse::pretrain;
+    job.name = "pretrain";
+    nibble::visit_fields(job, f);
   }
 };
 
-// The start of the run is a file like any other, so that a run can be repeated and resumed (its
-// identity is checked then). One of an earlier run is not taken for this one's by mistake.
-fs::path random_start(const PretrainOptions& o, const Config& config) {
-  fs::path file = o.init_file;
-  if (file.empty()) {
-    if (o.job.output.empty()) {
-      throw_usage("pretrain needs --output: where the model goes, or --init-file: where it starts");
-    }
-    file = o.job.output;
-    file += ".init.safetensors";
-    if (fs::exists(file) && !o.job.run.resume && !o.job.force) {
-      throw_usage(
-          "{} is the start of an earlier run: go on with --resume, start from it with --init-file, "
-          "or replace it with --force",
-          file.string());
-    }
-  }
-  if (fs::exists(file) && (o.job.run.resume || !o.init_file.empty())) {
-    log_info("starting from {}", file.string());
-    return file;
-  }
-  if (file.has_parent_path()) fs::create_directories(file.parent_path());
-  ThreadPool pool(o.job.train.threads > 0 ? o.job.train.threads : default_thread_count());
-  const InitSummary made =
-      init_weights(config, file, Container::safetensors, DType::bf16, o.job.train.seed, pool);
-  log_info("{}: {} parameters drawn with seed {}", file.string(), made.parameters,
-           o.job.train.seed);
-  return file;
-}
-
 ExitCode run_pretrain(const PretrainOptions& o, Io& io) {
-  TrainJobOptions job = o.job;
-  job.check();
-  job.model.model = random_start(o, load_config(o.job.model.config));
-  if (job.model.tokenizer.empty()) {
-    const fs::path beside = job.model.config.parent_path() / "tokenizer.json";
-    if (fs::exists(beside)) job.model.tokenizer = beside;
-  }
-  return run_train_job(job, open_train_inputs(job.model), DataUse::pretrain, "pretrain", io);
+  TrainJob job = with_random_start(o.job, o.init_file);
+  job.config = io.config;
+  CommandEvents events(io);
+  return exit_code(run_train_job(job, open_train_inputs(job.model), events));
 }
 
 }  // namespace

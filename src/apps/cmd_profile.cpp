@@ -2,20 +2,18 @@
 // nibble profile: one training step, phase by phase: time, memory, bytes per arena.
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <ostream>
+#include <utility>
 
 #include "apps/command.h"
-#include "apps/memory_choice.h"
-#include "apps/output_files.h"
-#include "apps/slow_paths.h"
-#include "apps/train_options.h"
-#include "apps/train_run.h"
-#include "core/log.h"
+#include "apps/options/model_options.h"
+#include "apps/options/train_options.h"
 #include "core/memory_info.h"
 #include "core/thread_pool.h"
-#include "measure/bench_random.h"
+#include "job/profile_job.h"
 #include "measure/train_work.h"
+#include "runlog/memory_report.h"
+#include "runtime/output_files.h"
 
 namespace nibble {
 namespace {
@@ -45,42 +43,37 @@ const std::vector<std::pair<std::string, Phase>> kPhases = {
     {"cleanup_done", Phase::cleanup_done}};
 
 struct ProfileOptions {
-  ModelOptions model;
-  bool random_weights = false;
-  fs::path train_data;
-  int64_t sample_index = 0;
-  BatchFlags batch;
-  TrainFlags train;
+  ProfileJob job;
   Phase stop_after = Phase::none;
-  int64_t warmup = 0, repeat = 0;
   fs::path vram_report;
 
   void visit_fields(Fields& f) {
-    model.visit_fields(f);
-    f.add(random_weights, {.flag = "--random-weights",
-                           .help = "Profile a model of the shape of --config with random weights, "
-                                   "made in memory; no file is read",
-                           .needs = "--config"});
+    nibble::visit_fields(job.model, f);
+    f.add(job.random_weights,
+          {.flag = "--random-weights",
+           .help = "Profile a model of the shape of --config with random weights, "
+                   "made in memory; no file is read",
+           .needs = "--config"});
     f.section("Batch");
-    f.add(train_data, {.flag = "--train-data",
-                       .help = "A sample of this file (.tsv, .jsonl); default: random tokens",
-                       .value = "FILE"});
-    f.add(sample_index, {.flag = "--sample-index",
-                         .help = "Which sample; counts on from the start after the last",
-                         .least = 0,
-                         .needs = "--train-data"});
-    batch.visit_fields(f);
-    train.visit_fields(f);
+    f.add(job.train_data, {.flag = "--train-data",
+                           .help = "A sample of this file (.tsv, .jsonl); default: random tokens",
+                           .value = "FILE"});
+    f.add(job.sample_index, {.flag = "--sample-index",
+                             .help = "Which sample; counts on from the start after the last",
+                             .least = 0,
+                             .needs = "--train-data"});
+    nibble::visit_fields(job.batch, f);
+    nibble::visit_fields(job.train, f);
     f.section("Profile");
     f.add_choice(stop_after, {.flag = "--stop-after", .help = "End after this phase"}, kPhases);
-    f.add(warmup, {.flag = "--warmup",
-                   .help = "Steps before the one that is measured",
-                   .least = 0,
-                   .most = 1000});
-    f.add(repeat, {.flag = "--repeat",
-                   .help = "Steps after it, for the median time of a step",
-                   .least = 0,
-                   .most = 100000});
+    f.add(job.warmup, {.flag = "--warmup",
+                       .help = "Steps before the one that is measured",
+                       .least = 0,
+                       .most = 1000});
+    f.add(job.repeat, {.flag = "--repeat",
+                       .help = "Steps after it, for the median time of a step",
+                       .least = 0,
+                       .most = 100000});
     f.add(vram_report, {.flag = "--vram-report",
                         .help = "Write the memory of each phase as JSON",
                         .value = "FILE"});
@@ -90,171 +83,100 @@ struct ProfileOptions {
 struct StopHere {};
 
 // Prints a line per phase and collects the report.
-class PhaseTable {
+class PhaseTable final : public ProfileWatch {
  public:
   PhaseTable(const ProfileOptions& o, std::ostream& out) : o_(o), out_(out) {
     out_ << fmt::format("{:<22}{:>12}{:>14}\n", "phase", "ms", "resident");
   }
-  void quiet(bool quiet) { quiet_ = quiet; }
-  void reached(const std::string& name) {
-    line(name);
-    if (quiet_) return;
+  void reached(const std::string& name) override {
+    part(name);
     report_.sample(name, 0, 0, 0);
     for (const auto& [text, phase] : kPhases) {
       if (text == name && phase == o_.stop_after) throw StopHere();
     }
   }
-  // A part of a phase: a line, but no phase of the report.
-  void line(const std::string& name) {
-    const auto now = std::chrono::steady_clock::now();
-    const double ms = std::chrono::duration<double, std::milli>(now - last_).count();
-    last_ = now;
+  // A line, but no phase of the report.
+  void part(const std::string& name) override {
+    const double ms = ms_since_last();
     if (quiet_) return;
     out_ << fmt::format("{:<22}{:>12.2f}{:>14}\n", name, ms,
                         format_bytes(process_resident_bytes()));
   }
-  MemoryReport& report() { return report_; }
+  void warming_up(bool on) override {
+    quiet_ = on;
+    ms_since_last();
+  }
+  void loaded(TrainState& state) override {
+    report_.set_source(memory_source(state.backend()));
+    report_.set_arenas(state.arenas().all());
+  }
+  void stepped(TrainState& state, const StepResult& r, double ms) override;
+  void repeated(Trainer& trainer, std::span<const PackedBatch> micro,
+                const RepeatedSteps& steps) override;
+  const MemoryReport& report() const { return report_; }
 
  private:
+  double ms_since_last() {
+    const auto before = std::exchange(last_, std::chrono::steady_clock::now());
+    return std::chrono::duration<double, std::milli>(last_ - before).count();
+  }
+
   const ProfileOptions& o_;
   std::ostream& out_;
   MemoryReport report_;
   bool quiet_ = false;
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+  int64_t tokens_ = 0;  // of the step
 };
+
+void PhaseTable::stepped(TrainState& state, const StepResult& r, double ms) {
+  tokens_ = r.tokens;
+  report_.set_arenas(state.arenas().all());  // with their peaks
+  for (Arena* a : state.arenas().all()) {
+    out_ << fmt::format("{:<22}{:>12}{:>14}\n", a->name(), "", format_bytes(a->capacity()));
+  }
+  out_ << fmt::format("loss={:.6f} grad_l2={:.6g} tokens={} scored={} elapsed={:.1f}ms\n", r.loss,
+                      r.grad_norm, r.tokens, r.scored, ms);
+  if (r.skipped) out_ << fmt::format("skipped: {}\n", r.problem);
+  if (!state.backend().memory_is_host()) {
+    out_ << fmt::format("device memory: peak {}\n",
+                        format_bytes(state.backend().device_memory().peak_bytes));
+  }
+}
 
 // Median and spread of whole steps, whether they stayed finite, and the share of the machine each
 // part gets.
-void print_repeated(const ProfileOptions& o, Trainer& trainer, std::span<const PackedBatch> micro,
-                    int64_t tokens, std::ostream& out) {
-  std::vector<double> ms, losses;
-  int64_t bad = 0;
-  trainer.phase = trainer.part = {};
-  for (int64_t i = 0; i < o.repeat; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    const StepResult r = trainer.step(micro);
-    trainer.state().backend().sync();
-    const auto end = std::chrono::steady_clock::now();
-    ms.push_back(std::chrono::duration<double, std::milli>(end - start).count());
-    losses.push_back(r.loss);
-    bad += r.skipped || r.bad_tensors > 0 || !std::isfinite(r.loss);
-  }
+void PhaseTable::repeated(Trainer& trainer, std::span<const PackedBatch> micro,
+                          const RepeatedSteps& steps) {
+  std::vector<double> ms = steps.ms;
   std::ranges::sort(ms);
   const double median = ms[ms.size() / 2];
   double flops = 0;
   for (const PackedBatch& b : micro) flops += total_flops(work_of_step(trainer.state(), b));
-  out << fmt::format(
+  out_ << fmt::format(
       "{} steps: median {:.2f} ms (p10 {:.2f}, p90 {:.2f}), {:.0f} tokens/s, {:.1f} GFLOP/s\n",
-      o.repeat, median, ms[ms.size() / 10], ms[ms.size() * 9 / 10], double(tokens) / median * 1e3,
+      ms.size(), median, ms[ms.size() / 10], ms[ms.size() * 9 / 10], double(tokens_) / median * 1e3,
       flops / median * 1e-6);
-  out << fmt::format("loss {:.4f} -> {:.4f}, {} of {} steps not finite\n", losses.front(),
-                     losses.back(), bad, o.repeat);
+  out_ << fmt::format("loss {:.4f} -> {:.4f}, {} of {} steps not finite\n", steps.losses.front(),
+                      steps.losses.back(), steps.not_finite, ms.size());
   if (micro.size() != 1) return;  // parts of several batches alternate
-  const int threads = o.train.threads > 0 ? o.train.threads : default_thread_count();
+  const int32_t wanted = o_.job.train.threads;
+  const int threads = wanted > 0 ? wanted : default_thread_count();
   constexpr size_t kBuffer = size_t(256) << 20;
-  print_parts(trainer, micro.front(), std::min<int64_t>(o.repeat, 10),
-              measure_ceilings(trainer.state().backend(), threads, kBuffer), out);
-}
-
-ModelPaths paths_of(const ProfileOptions& o) {
-  if (!o.random_weights) {
-    return resolve_model(o.model,
-                         o.train_data.empty() ? TokenizerNeed::optional : TokenizerNeed::required);
-  }
-  if (o.model.named()) throw_usage("--random-weights takes no --model: nothing is read");
-  if (!o.train_data.empty()) throw_usage("--random-weights has no tokenizer for --train-data");
-  ModelPaths paths;
-  paths.config = o.model.config;
-  return paths;
-}
-
-void profile(const ProfileOptions& o, const ModelPaths& paths, PhaseTable& phases,
-             std::ostream& out) {
-  phases.reached("start");
-  const Config config = load_config(paths.config);
-  const auto source =
-      o.random_weights
-          ? make_random_source(config, o.train.seed, default_thread_count(), TiedHead::left_out)
-          : open_tensor_source(paths.weights);
-  const auto backend = make_backend(o.train.device, o.train.threads);
-  std::vector<PackedBatch> micro(static_cast<size_t>(o.batch.accumulate));
-  if (o.train_data.empty()) {
-    RandomBatches random(config.V, o.batch.seq_len, o.batch.batch_size, o.train.seed);
-    uint64_t position = 0;
-    for (PackedBatch& b : micro) position = random.next(b, position);
-  } else {
-    const Tokenizer tokenizer = Tokenizer::load(paths.tokenizer);
-    check_tokenizer_fits(tokenizer, config, paths.tokenizer.string());
-    DataFlags flags;
-    flags.truncate = true;
-    const Dataset data =
-        load_dataset(o.train_data, tokenizer, flags.dataset(DataUse::fine_tune, o.batch.seq_len));
-    SampleOrder order(SampleMode::sequential, data.size(), 0);
-    uint64_t position = uint64_t(o.sample_index);
-    for (PackedBatch& b : micro) {
-      position = pack_next(b, data, order, position, {o.batch.batch_size, 0});
-    }
-  }
-  TrainSettings s = o.train.settings();
-  for (const PackedBatch& b : micro) {
-    for (const Sequence& q : b.sequences) check_window(config, q.q_len);
-    s.max_tokens = std::max(s.max_tokens, b.tokens());
-    s.max_outputs = std::max(s.max_outputs, b.outputs());
-    s.max_sequences = std::max(s.max_sequences, int64_t(b.sequences.size()));
-  }
-  s.schedule.steps = o.warmup + 1 + o.repeat;
-  choose_memory(s, o.train, *backend, training_config(config, *source, s.untie),
-                has_global_scales(*source), o.batch.accumulate);
-  warn_of_slow_kernels(s, *backend);
-  TrainState state(*backend, config, *source, s);
-  phases.report().set_source(memory_source(*backend));
-  phases.report().set_arenas(state.arenas());
-  phases.reached("model_loaded");
-  Trainer trainer(state);
-  phases.reached("state_initialized");
-  phases.quiet(true);
-  for (int64_t i = 0; i < o.warmup; ++i) trainer.step(micro);
-  backend->sync();
-  phases.reached("");
-  phases.quiet(false);
-  phases.reached("batch_ready");
-  phases.reached("zero_grad_done");  // gradients are overwritten, never cleared
-  trainer.phase = [&](const char* name) {
-    backend->sync();
-    phases.reached(name);
-  };
-  trainer.part = [&](const char* name) {
-    backend->sync();
-    phases.line(name);
-  };
-  const auto start = std::chrono::steady_clock::now();
-  const StepResult r = trainer.step(micro);
-  const double ms =
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-  phases.report().set_arenas(state.arenas());  // with their peaks
-  for (Arena* a : state.arenas().all()) {
-    out << fmt::format("{:<22}{:>12}{:>14}\n", a->name(), "", format_bytes(a->capacity()));
-  }
-  out << fmt::format("loss={:.6f} grad_l2={:.6g} tokens={} scored={} elapsed={:.1f}ms\n", r.loss,
-                     r.grad_norm, r.tokens, r.scored, ms);
-  if (r.skipped) out << fmt::format("skipped: {}\n", r.problem);
-  if (!backend->memory_is_host()) {
-    out << fmt::format("device memory: peak {}\n",
-                       format_bytes(backend->device_memory().peak_bytes));
-  }
-  if (o.repeat > 0) print_repeated(o, trainer, micro, r.tokens, out);
+  print_parts(trainer, micro.front(), std::min<int64_t>(o_.job.repeat, 10),
+              measure_ceilings(trainer.state().backend(), threads, kBuffer), out_);
 }
 
 ExitCode run_profile(const ProfileOptions& o, Io& io) {
   // Before anything that is reported: a report is written when the rest fails, too.
-  const ModelPaths paths = paths_of(o);
-  refuse_replacing_input(o.vram_report, paths, {o.train_data});
+  const ModelPaths paths = o.job.paths();
+  refuse_replacing_input(o.vram_report, paths, {o.job.train_data});
   PhaseTable phases(o, io.out);
   const auto write = [&] {
     if (!o.vram_report.empty()) phases.report().write(o.vram_report);
   };
   try {
-    profile(o, paths, phases, io.out);
+    run_profile_job(o.job, paths, phases);
     phases.reached("cleanup_done");
   } catch (const StopHere&) {
     for (const auto& [text, phase] : kPhases) {

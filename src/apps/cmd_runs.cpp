@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "apps/command.h"
-#include "apps/runs_options.h"
+#include "apps/options/runs_options.h"
 #include "core/file.h"
 #include "runlog/chain_record.h"
 #include "runlog/run_folder.h"

@@ -9,10 +9,10 @@
 #include <ostream>
 
 #include "apps/command.h"
-#include "apps/model_options.h"
-#include "apps/output_files.h"
 #include "core/file.h"
 #include "core/log.h"
+#include "runtime/model_paths.h"
+#include "runtime/output_files.h"
 #include "tokenizer/tokenizer.h"
 
 namespace nibble {

@@ -5,15 +5,16 @@
 #include <ostream>
 
 #include "apps/command.h"
-#include "apps/output_files.h"
-#include "apps/runtime.h"
-#include "apps/trace_grads.h"
+#include "apps/options/runtime_options.h"
 #include "backend/recording_backend.h"
 #include "core/log.h"
 #include "generate/health.h"
 #include "inspect/trace_compare.h"
+#include "inspect/trace_grads.h"
 #include "inspect/trace_io.h"
 #include "model/evaluate.h"
+#include "runtime/output_files.h"
+#include "runtime/runtime.h"
 
 namespace nibble {
 namespace {
@@ -30,7 +31,7 @@ struct TraceOptions {
   double tolerance = 1e-5;
 
   void visit_fields(Fields& f) {
-    runtime.visit_fields(f);
+    nibble::visit_fields(runtime, f);
     f.section("Input");
     f.add(input, {.flag = "--input",
                   .help = "A .safetensors file with int64 input_ids [B, T] and, where there is a "

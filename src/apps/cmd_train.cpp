@@ -1,21 +1,26 @@
 // SPDX-License-Identifier: MIT
 // nibble train: fine-tunes every parameter on prompt/response data.
 #include "apps/command.h"
-#include "apps/train_job.h"
+#include "apps/command_events.h"
+#include "apps/options/model_options.h"
+#include "apps/options/train_options.h"
 
 namespace nibble {
 namespace {
 
 struct TrainOptions {
-  TrainJobOptions job;
+  TrainJob job;
   void visit_fields(Fields& f) {
-    job.model.visit_fields(f);
-    job.visit_fields(f, DataUse::fine_tune);
+    nibble::visit_fields(job.model, f);
+    nibble::visit_fields(job, f);
   }
 };
 
 ExitCode run_train(const TrainOptions& o, Io& io) {
-  return run_train_job(o.job, open_train_inputs(o.job.model), DataUse::fine_tune, "train", io);
+  TrainJob job = o.job;
+  job.config = io.config;
+  CommandEvents events(io);
+  return exit_code(run_train_job(job, open_train_inputs(job.model), events));
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 //          ModelOptions model;
 //          int32_t max_tokens = 64;
 //          void visit_fields(Fields& f) {
-//            model.visit_fields(f);
+//            nibble::visit_fields(model, f);
 //            f.section("Sampling");
 //            f.add(max_tokens, {.flag = "--max-tokens", .help = "Tokens a reply may have",
 //                               .least = 1});
@@ -18,6 +18,7 @@
 //        }
 //   2. X(chat) in the list of commands.cpp.
 //   3. tests/apps/golden/help_chat.txt: NIBBLE_UPDATE_GOLDEN=1 test_apps writes it.
+// The manual page nibble-chat.1 and the completions of shells follow by themselves.
 // Results go to io.out; log lines and progress to standard error (core/log.h, core/progress.h).
 #pragma once
 #include <functional>
@@ -27,7 +28,7 @@
 #include <utility>
 #include <vector>
 
-#include "apps/options.h"
+#include "apps/options/options.h"
 #include "core/error.h"
 
 namespace nibble {
@@ -76,6 +77,12 @@ Command make_command(std::string name, std::string summary, std::string descript
 }
 
 const std::vector<Command>& commands();  // every command of this binary
+
+// Every option of a command, those that all commands have included: for --help, manual pages and
+// completions. (cli.cpp)
+void with_options(const Command& command, const std::function<void(const Fields&)>& use);
+// Those that may stand before the command, --version among them.
+void with_options_before_command(const std::function<void(const Fields&)>& use);
 
 // A command of a later version: name and what it will do. Null when there is none.
 struct LaterCommand {

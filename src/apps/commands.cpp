@@ -21,7 +21,10 @@ namespace nibble {
   X(smoke)                 \
   X(guard)                 \
   X(data)                  \
-  X(runs)
+  X(runs)                  \
+  X(doctor)                \
+  X(man)                   \
+  X(completions)
 
 #define X(name) Command name##_command();
 NIBBLE_COMMANDS(X)

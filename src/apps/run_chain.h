@@ -8,7 +8,7 @@
 #include <string>
 
 #include "apps/command.h"
-#include "apps/run_config.h"
+#include "apps/options/run_config.h"
 
 namespace nibble {
 

@@ -24,7 +24,7 @@
 #include "backend/weight_views.h"
 #include "core/arena.h"
 #include "core/tensor.h"
-#include "quant/adamw.h"
+#include "optim/adamw.h"
 #include "quant/nvfp4.h"
 #include "quant/recipe.h"
 
@@ -47,6 +47,10 @@ struct GradWrite {
   uint64_t seed = 0, stream = 0;
   int64_t offset = 0;  // elements of the whole gradient before dw, which is a part of its rows
 };
+
+// Parts of a sum of squares that are enough for every backend's linear_wgrad_squares: CUDA's makes
+// one in each multiprocessor, of which GPUs of compute capability 9.0 have 144 at most.
+constexpr int64_t kSquareParts = 144;
 
 // The packed copy an optimizer step keeps up to date; empty: there is none.
 struct Requantize {
@@ -235,7 +239,7 @@ class Backend {
   void sum_squares(Tensor out, Tensor x);
   // The same of many: out f64 [x.size()].
   void sums_of_squares(Tensor out, std::span<const Tensor> x);
-  // AdamW updates (quant/adamw.h) of different parameters or ranges, in any order; on a GPU many
+  // AdamW updates (optim/adamw.h) of different parameters or ranges, in any order; on a GPU many
   // small ones cost what a large one does. Each is of elements [begin, begin + count) of a
   // parameter, begin a multiple of kMomentBlock; any division into such ranges gives the same bits.
   // master f32 or bf16 (stochastically rounded), grad f32 or bf16, both contiguous and of one size;

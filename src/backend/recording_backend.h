@@ -26,7 +26,4 @@ class RecordingBackend final : public ForwardingBackend {
   Sink sink_;
 };
 
-// The contiguous float32 contents of a tensor of any float type, in host memory. Waits.
-std::vector<float> download_floats(Backend& backend, Tensor t);
-
 }  // namespace nibble

@@ -11,9 +11,11 @@ enum class DeviceKind { cpu, cuda };
 
 struct BackendTraits {
   DeviceKind device = DeviceKind::cpu;
-  bool native_fp4 = false;  // products of NVFP4 with NVFP4 on FP4 tensor cores, not emulated
-  bool hand_over = false;   // make_hand_over gives one
-  bool records = false;     // repeat() replays a recording instead of running the ops again
+  int code_capability = 0;         // of a GPU: what its kernels were compiled for, 90: 9.0
+  bool native_fp4 = false;         // products of NVFP4 with NVFP4 on FP4 tensor cores, not emulated
+  bool one_launch_decode = false;  // where the plan allows it, see decode_way
+  bool hand_over = false;          // make_hand_over gives one
+  bool records = false;            // repeat() replays a recording instead of running the ops again
   // Whether a row of a product has the same bits whatever the number of rows beside it. Then whole
   // prompts, chunks, single tokens and batches agree bit for bit; otherwise within rounding.
   bool batch_invariant_f32 = true, batch_invariant_16_bit = true;

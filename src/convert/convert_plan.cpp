@@ -165,13 +165,9 @@ void settle_head(const WeightIndex& index, const Config& config, const ConvertSe
 }  // namespace
 
 bool is_linear_name(const std::string& name) {
-  const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
+  const auto has = [&](std::string_view part) { return name.find(part) != std::string::npos; };
   if (has("embed_tokens") || has("norm")) return false;
-  for (const char* part :
-       {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head"}) {
-    if (has(part)) return true;
-  }
-  return false;
+  return has("lm_head") || std::ranges::any_of(linear_layer_names(), has);
 }
 
 ConvertPlan plan_conversion(const WeightIndex& index, const Config* config,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Element types. A packed NVFP4 weight has no dtype of its own: it is a pair of byte tensors
-// (quant/qtensor.h).
+// Element types. NVFP4 has none of its own: a packed weight is codes and scales, both bytes
+// (quant/nvfp4.h).
 #pragma once
 #include <complex>
 #include <cstddef>

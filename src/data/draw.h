@@ -2,6 +2,7 @@
 // Random choices that are the same on every machine, and every choice in turn.
 #pragma once
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>

@@ -5,7 +5,6 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,7 +15,6 @@
 namespace nibble {
 
 enum class DataFormat { automatic, tsv, jsonl, text };
-DataFormat parse_data_format(std::string_view name);  // throws UsageError naming the choices
 enum class DataUse {
   fine_tune,  // one sample a line, scored on the responses
   pretrain,   // documents end to end, cut into windows, scored everywhere
@@ -41,9 +39,9 @@ struct DataUnits {
 DataUnits split_units(std::string_view text, DataFormat format, Documents documents);
 
 struct DataRecord {
-  std::vector<Message> messages;              // a conversation,
-  std::vector<nlohmann::ordered_json> tools;  // the functions it may call,
-  std::string text;                           // or, without messages, plain text
+  std::vector<Message> messages;   // a conversation,
+  std::vector<std::string> tools;  // the functions it may call, as render() takes them,
+  std::string text;                // or, without messages, plain text
 };
 enum class LinePlace { first, later };  // a header can only stand in the first data line
 // What is wrong with the text itself: not UTF-8, or a zero byte.

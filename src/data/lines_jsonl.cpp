@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Lines that are JSON objects: {"messages": [...]}, {"prompt": ..., "target": ...}, {"text": ...}.
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/error.h"
 #include "data/lines.h"
+#include "tokenizer/python_json.h"
 
 namespace nibble {
 namespace {
@@ -120,7 +122,7 @@ DataRecord conversation(const Json& j) {
     if (!j.at("tools").is_array()) throw_format("\"tools\" is not an array");
     for (const Json& tool : j.at("tools")) {
       if (!tool.is_object()) throw_format("\"tools\" holds something that is not an object");
-      record.tools.push_back(tool);
+      record.tools.push_back(python_json(tool));
     }
   }
   return record;

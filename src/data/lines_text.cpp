@@ -44,14 +44,6 @@ int64_t for_each_line(std::string_view text, size_t begin, Line&& line) {
 
 }  // namespace
 
-DataFormat parse_data_format(std::string_view name) {
-  if (name == "auto") return DataFormat::automatic;
-  if (name == "tsv") return DataFormat::tsv;
-  if (name == "jsonl") return DataFormat::jsonl;
-  if (name == "text") return DataFormat::text;
-  throw_usage("unknown data format '{}'; known are auto, tsv, jsonl, text", name);
-}
-
 std::optional<DataFormat> format_named(const std::filesystem::path& path, DataUse use) {
   std::string extension = path.extension().string();
   for (char& c : extension) c = c >= 'A' && c <= 'Z' ? char(c + 32) : c;

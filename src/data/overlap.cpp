@@ -5,9 +5,9 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "core/hash.h"
 #include "data/records.h"
 #include "tokenizer/unicode.h"
-#include "tokenizer/vocabulary.h"
 
 namespace nibble {
 namespace {

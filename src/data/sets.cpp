@@ -6,10 +6,10 @@
 #include <unordered_set>
 
 #include "core/error.h"
+#include "core/hash.h"
 #include "core/rng.h"
 #include "data/draw.h"
 #include "data/records.h"
-#include "tokenizer/vocabulary.h"
 
 namespace nibble {
 namespace {

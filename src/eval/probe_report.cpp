@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "eval/probe_report.h"
 
+#include <nlohmann/json.hpp>
+
 #include "core/error.h"
 #include "core/file.h"
 

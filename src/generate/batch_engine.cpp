@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "backend/recording_backend.h"
+#include "backend/download.h"
 #include "core/error.h"
 #include "model/qwen3.h"
 

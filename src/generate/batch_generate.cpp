@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "generate/batch_generate.h"
 
-#include <algorithm>
 #include <optional>
 
 namespace nibble {
@@ -10,12 +9,8 @@ namespace {
 // One prompt on its way.
 struct Running {
   size_t prompt = 0;
-  int32_t next = -1;  // chosen, not yet judged
-  uint64_t draw = 0;
+  ReplyProgress reply;
 };
-
-constexpr size_t kCollapseRun = 4;
-constexpr int64_t kLongestPeriod = 32, kRepeats = 4;
 
 class BatchRun final {
  public:
@@ -43,63 +38,53 @@ class BatchRun final {
       steps_.clear();
       for (size_t s = 0; wanted && s < running_.size(); ++s) {
         if (running_[s]) {
-          Running& r = *running_[s];
-          steps_.push_back({int64_t(s), r.next, sample_of(r.prompt), r.draw++});
+          ReplyProgress& r = running_[s]->reply;
+          steps_.push_back({int64_t(s), r.ids().back(), r.sample(), r.next_draw()});
         }
       }
       if (steps_.empty()) break;
       const std::span<const int32_t> chosen = engine_.step(steps_);
       for (size_t i = 0; i < steps_.size(); ++i) {
         const auto s = size_t(steps_[i].sequence);
-        running_[s]->next = chosen[i];
-        judge(s);
+        take(s, chosen[i]);
         if (!running_[s]) wanted = go_on() && wanted;
       }
+    }
+    for (const auto& r : running_) {
+      if (r) replies_[r->prompt].ids = r->reply.ids();  // cancelled: as far as it came
     }
     for (int64_t s = 0; s < engine_.sequences(); ++s) engine_.truncate(s, 0);
     return std::move(replies_);
   }
 
  private:
-  SampleOptions sample_of(size_t prompt) const {
-    SampleOptions o = options_.sample;
-    o.seed += prompt;
+  ReplyOptions options_of(size_t prompt) const {
+    ReplyOptions o;
+    o.max_tokens = prompts_[prompt].max_tokens;
+    o.stop_on_repetition = prompts_[prompt].stop_on_repetition;
+    o.stop_ids = options_.stop_ids;
+    o.sample = options_.sample;
+    o.sample.seed += prompt;
     return o;
   }
 
   void start(size_t sequence) {
     const size_t p = next_++;
+    running_[sequence].emplace(Running{p, ReplyProgress(options_of(p))});
     engine_.feed(int64_t(sequence), prompts_[p].ids);
-    running_[sequence] = Running{p, engine_.sample(sample_of(p), 0), 1};
-    judge(sequence);
+    ReplyProgress& reply = running_[sequence]->reply;
+    take(sequence, engine_.sample(reply.sample(), reply.next_draw()));
   }
 
-  // Takes the chosen token in and ends the reply where it is to end; the order of the questions is
-  // that of generate().
-  void judge(size_t sequence) {
-    const Running& r = *running_[sequence];
-    const BatchPrompt& p = prompts_[r.prompt];
-    std::vector<int32_t>& ids = replies_[r.prompt].ids;
-    const auto end = [&](FinishReason reason) {
-      replies_[r.prompt].reason = reason;
-      running_[sequence].reset();
-      engine_.truncate(int64_t(sequence), 0);
-      ++done_;
-    };
-    if (r.next < 0) return end(FinishReason::not_finite);
-    if (std::ranges::find(options_.stop_ids, r.next) != options_.stop_ids.end()) {
-      return end(FinishReason::stop);
-    }
-    ids.push_back(r.next);
-    if (ids.size() >= kCollapseRun &&
-        std::all_of(ids.end() - kCollapseRun, ids.end(), [](int32_t id) { return id == 0; })) {
-      return end(FinishReason::collapse);
-    }
-    if (p.stop_on_repetition && tail_repeats(ids, kLongestPeriod, kRepeats)) {
-      return end(FinishReason::repetition);
-    }
-    if (int64_t(ids.size()) >= p.max_tokens) return end(FinishReason::length);
-    if (engine_.room(int64_t(sequence)) < 1) return end(FinishReason::context_full);
+  // Takes the chosen token in and frees the sequence where that ends its reply.
+  void take(size_t sequence, int32_t id) {
+    Running& r = *running_[sequence];
+    const auto reason = r.reply.take(id, engine_.room(int64_t(sequence)));
+    if (!reason) return;
+    replies_[r.prompt] = {r.reply.ids(), *reason};
+    running_[sequence].reset();
+    engine_.truncate(int64_t(sequence), 0);
+    ++done_;
   }
 
   BatchEngine& engine_;

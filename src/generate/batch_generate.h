@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "generate/batch_engine.h"
-#include "generate/generator.h"
+#include "generate/reply.h"
 
 namespace nibble {
 

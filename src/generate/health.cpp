@@ -4,9 +4,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/download.h"
 #include "backend/recording_backend.h"
 #include "core/error.h"
-#include "generate/generator.h"
+#include "generate/reply.h"
 #include "model/params.h"
 #include "quant/codec.h"
 #include "tokenizer/unicode.h"
@@ -16,12 +17,11 @@ namespace {
 
 constexpr int64_t kChunkElements = 4 << 20;
 constexpr size_t kShortestJudged = 4;
-constexpr int64_t kLongestPhrase = 32, kRepeats = 4;
 
 // Where in `ids` a phrase has been said kRepeats times in a row, or nothing.
 std::optional<size_t> repeats_at(std::span<const int32_t> ids) {
   for (size_t n = 1; n <= ids.size(); ++n) {
-    if (tail_repeats(ids.first(n), kLongestPhrase, kRepeats)) return n;
+    if (tail_repeats(ids.first(n))) return n;
   }
   return std::nullopt;
 }
@@ -94,9 +94,8 @@ std::optional<BadValues> find_bad_values(const std::string& place, std::span<con
 
 WeightHealth check_weights(Backend& be, const Model& model) {
   WeightHealth health;
-  Weights weights = model.weights;  // views only
   for (const ParamSpec& p : parameter_table(model.config)) {
-    const SlotRef slot = slot_of(weights, p);
+    const auto slot = slot_of(model.weights, p);
     Scan scan;
     int64_t width = p.shape.back();
     std::string place = p.name;
@@ -107,7 +106,7 @@ WeightHealth check_weights(Backend& be, const Model& model) {
       width /= 16;
       place += ".scale";
     } else {
-      if (slot.linear->dense.data == weights.embed.data) continue;  // tied: looked at already
+      if (slot.linear->dense.data == model.weights.embed.data) continue;  // tied: looked at already
       scan_dense(be, slot.linear->dense.slice(p.row_offset, p.shape[0]), scan);
     }
     if (auto bad = scan.bad(place, width)) health.bad.push_back(std::move(*bad));
@@ -144,10 +143,8 @@ ActivationHealth check_activations(Backend& be, const Model& model, const Engine
 
 std::optional<std::string> collapse_reason(std::span<const int32_t> ids, std::string_view text) {
   if (ids.size() < kShortestJudged) return std::nullopt;
-  size_t zeros = 0;
-  for (int32_t id : ids) {
-    zeros = id == 0 ? zeros + 1 : 0;
-    if (zeros == kShortestJudged) return "token 0 again and again";
+  for (size_t n = 1; n <= ids.size(); ++n) {
+    if (tail_collapses(ids.first(n))) return "token 0 again and again";
   }
   if (text.find("!!!!") != std::string_view::npos) return "the reply contains \"!!!!\"";
   if (std::all_of(ids.begin(), ids.end(), [&](int32_t id) { return id == ids[0]; })) {

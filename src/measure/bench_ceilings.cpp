@@ -64,7 +64,8 @@ double copy_bandwidth(Backend& be, size_t n_bytes, int passes) {
   make(measure);
   Arena arena("copies", be.allocate(measure.peak(), "the measured copy"));
   const auto [from, to] = make(arena);
-  const double s = best_seconds(be, passes, [&] { be.copy(to, from); });
+  // Named anew: clang before 16 does not capture structured bindings.
+  const double s = best_seconds(be, passes, [&, to = to, from = from] { be.copy(to, from); });
   return 2 * double(rows) * double(kRow) / s;
 }
 

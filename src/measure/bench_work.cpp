@@ -23,13 +23,12 @@ Work forward_work(const Model& model, int64_t tokens, int64_t past, DType cache,
   const double s = double(sequences), n = s * double(tokens), keys = s * double(past + tokens);
   Work work;
   for (const BlockWeights& b : model.weights.block) {
-    for (const LinearWeight* w : {&b.qkv, &b.attn_out, &b.gate_up, &b.down}) {
-      work.bytes += weight_bytes_of(*w);
-      work.flops += 2 * n * double(w->out) * double(w->in);
+    for (const auto& m : b.linears()) {
+      const LinearWeight& w = b.*m.at;
+      work.bytes += weight_bytes_of(w);
+      work.flops += 2 * n * double(w.out) * double(w.in);
     }
-    for (const Tensor* t : {&b.attn_norm, &b.q_norm, &b.k_norm, &b.ffn_norm}) {
-      work.bytes += double(t->bytes());
-    }
+    for (const auto& m : b.norms()) work.bytes += double((b.*m.at).bytes());
     work.bytes += 2 * keys * double(c.Hkv * c.D) * double(dtype_bytes(cache));
     // Scores and their use, for every query over the keys it may see.
     const double t = double(tokens), pairs = s * (t * double(past) + t * (t + 1) / 2);

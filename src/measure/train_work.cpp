@@ -5,7 +5,7 @@
 #include <chrono>
 #include <map>
 
-#include "quant/adamw.h"
+#include "optim/adamw.h"
 
 namespace nibble {
 namespace {
@@ -65,8 +65,12 @@ std::vector<PartWork> work_of_step(const TrainState& state, const PackedBatch& b
   const Config& c = state.config();
   const TrainSettings& s = state.settings();
   const double tokens = double(b.tokens()), attention = attention_flops(c, b);
-  const double gate_up = double(c.L * 2 * c.F * c.C), down = gate_up / 2;
-  const double layers = gate_up + down + double(c.L * (c.qkv_rows() * c.C + c.C * c.Hq * c.D));
+  const auto weights_of = [&](ParamSlot slot) {
+    const std::vector<int64_t> shape = slot_shape(c, slot);
+    return double(c.L * shape[0] * shape[1]);
+  };
+  double layers = 0;
+  for (const auto& m : BlockWeights::linears()) layers += weights_of(m.slot);
   const WeightBytes of_layers = weight_bytes(state, false), of_head = weight_bytes(state, true);
   PartWork forward{"forward", 2 * tokens * layers + attention, of_layers.weights};
   // Logits, and their gradient times the head and times its input.
@@ -79,8 +83,9 @@ std::vector<PartWork> work_of_step(const TrainState& state, const PackedBatch& b
     backward.flops += 2 * tokens * params;
     backward.bytes += of_layers.weights * params / layers;
   };
-  if (s.recompute == Recompute::mlp) again(gate_up);
-  if (s.recompute == Recompute::block) again(layers - down), backward.flops += attention;
+  if (s.recompute == Recompute::mlp) again(weights_of(ParamSlot::gate_up));
+  if (s.recompute == Recompute::block)
+    again(layers - weights_of(ParamSlot::down)), backward.flops += attention;
   PartWork optimizer{"optimizer", 0, 0, optimizer_bytes(state)};
   if (s.memory == MemoryMode::resident) return {forward, head, backward, optimizer};
   return {forward,

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backend/recording_backend.h"
+#include "backend/download.h"
 #include "core/error.h"
 #include "model/qwen3.h"
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "model/slots.h"
 
 namespace nibble {
 namespace {
@@ -51,7 +50,7 @@ class GradMaker {
     for (size_t i = 0; i < table_.size(); ++i) {
       const ParamSpec& p = table_[i];
       if (!trained_[i] || !wanted(p)) continue;
-      const auto ref = slot_in(grads_, p);
+      const auto ref = slot_of(grads_, p);
       if (ref.tensor) {
         *ref.tensor = p.is_matrix() ? arena_.take(layout_.matrix, {p.shape[0], p.shape[1]})
                                     : arena_.take(layout_.norm, {p.shape[0]});
@@ -85,11 +84,38 @@ class GradMaker {
 };
 
 bool any(const BlockGrads& b) {
-  return b.attn_norm || b.q_norm || b.k_norm || b.ffn_norm || !b.qkv.runs.empty() ||
-         !b.attn_out.runs.empty() || !b.gate_up.runs.empty() || !b.down.runs.empty();
+  return std::ranges::any_of(b.norms(), [&](const auto& m) { return bool(b.*m.at); }) ||
+         std::ranges::any_of(b.linears(), [&](const auto& m) { return !(b.*m.at).runs.empty(); });
 }
 
 }  // namespace
+
+void GradSquares::begin(Tensor parts) {
+  parts_ = parts;
+  made_.clear();
+}
+
+Tensor GradSquares::next() const {
+  const int64_t row = int64_t(made_.size());
+  if (!parts_ || row >= parts_.dim(0)) return {};
+  return parts_.slice(row, 1).view({parts_.dim(1)});
+}
+
+void GradSquares::add(ParamSlot slot, int64_t layer, int64_t row_begin, int64_t rows) {
+  const bool fresh = made_.emplace(Rows{slot, layer, row_begin}, row_begin + rows).second;
+  if (!fresh) throw_internal("squares of one gradient twice: layer {}, slot {}", layer, int(slot));
+}
+
+Tensor GradSquares::made() const {
+  return made_.empty() ? Tensor{} : parts_.slice(0, int64_t(made_.size()));
+}
+
+bool GradSquares::holds(const ParamSpec& p) const {
+  auto after = made_.upper_bound({p.slot, p.layer, p.row_offset});
+  if (after == made_.begin()) return false;
+  const auto& [rows, end] = *--after;
+  return rows.slot == p.slot && rows.layer == p.layer && p.row_offset < end;
+}
 
 Grads make_grads(Arena& arena, const Config& c, std::span<const ParamSpec> table,
                  std::span<const uint8_t> trained, const GradLayout& layout) {
@@ -98,7 +124,7 @@ Grads make_grads(Arena& arena, const Config& c, std::span<const ParamSpec> table
 }
 
 Tensor grad_of(const Grads& grads, const ParamSpec& p) {
-  const auto ref = slot_in(const_cast<Grads&>(grads), p);
+  const auto ref = slot_of(grads, p);
   if (ref.tensor) return *ref.tensor;
   for (const GradRun& run : ref.linear->runs) {
     const int64_t begin = p.row_offset - run.row_begin;

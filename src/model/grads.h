@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT
 // Gradients in backend memory, in the shape of the weights. Only what is trained has any.
 #pragma once
+#include <compare>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
 #include "backend/backend.h"
 #include "model/config.h"
 #include "model/params.h"
+#include "model/slots.h"
 
 namespace nibble {
 
@@ -20,23 +23,33 @@ struct LinearGrad {
   std::vector<GradRun> runs;  // empty: frozen
 };
 
-struct BlockGrads {
-  Tensor attn_norm, q_norm, k_norm, ffn_norm;  // empty: frozen
-  LinearGrad qkv, attn_out, gate_up, down;
-};
-
-struct Grads {
-  Tensor embed;  // [V, C]; of a tied model the sum of both uses
-  std::vector<BlockGrads> block;
-  Tensor final_norm;
-  LinearGrad head;  // no runs when tied
-};
+// A tensor without memory, a linear layer without runs: frozen. The embedding's gradient of a tied
+// model is the sum of both uses; the head then has no runs.
+using BlockGrads = BlockSlots<Tensor, LinearGrad>;
+using Grads = ModelSlots<Tensor, LinearGrad>;
 
 // Sums of squares of linear layers' gradients that the backend made while it wrote them.
-struct GradSquares {
-  static constexpr int64_t kParts = 144;  // enough for a part a multiprocessor
-  Tensor parts;                           // f64 [n, kParts]; empty: none are wanted
-  std::vector<Tensor> of;  // the gradients whose squares the first rows of parts add up to
+class GradSquares {
+ public:
+  // parts f64 [n, kSquareParts], a row for each gradient to come; empty: none are wanted.
+  void begin(Tensor parts);
+  // The row for the next gradient, f64 [kSquareParts]; empty: there is none.
+  Tensor next() const;
+  // Its squares were made: rows [row_begin, row_begin + rows) of a slot's gradient.
+  void add(ParamSlot slot, int64_t layer, int64_t row_begin, int64_t rows);
+  // All that were made, f64 [count, kSquareParts]; empty when there are none.
+  Tensor made() const;
+  // Whether a parameter's gradient, alone or stacked with others, is among them.
+  bool holds(const ParamSpec& param) const;
+
+ private:
+  struct Rows {
+    ParamSlot slot;
+    int64_t layer, row_begin;
+    auto operator<=>(const Rows&) const = default;
+  };
+  Tensor parts_;
+  std::map<Rows, int64_t> made_;  // to the end of the rows
 };
 
 // Which random bits a gradient's sums are rounded with, and what is wanted beside it.
@@ -47,6 +60,7 @@ struct GradStream {
   uint64_t base = 0;              // the low 16 bits are free
   bool head_wrote_embed = false;  // a tied head put its part into the embedding's gradient first
   GradWrite of(ParamSlot slot, int64_t layer) const {
+    static_assert(uint64_t(ParamSlot::head) < 16, "four bits tell the slots apart");
     return {accumulate, seed, base | uint64_t((layer + 1) << 4) | uint64_t(slot)};
   }
 };

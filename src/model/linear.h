@@ -20,20 +20,19 @@ inline void linear_forward(Backend& be, Tensor out, Tensor x, const LinearWeight
 }
 
 // dW of every trained run of rows, and sums of its squares where they are wanted and can be had.
-// dy [N, out], x [N, in].
+// dy [N, out], x [N, in]. `g` is the gradient of that slot of that layer.
 inline void linear_wgrad(Backend& be, const LinearGrad& g, Tensor dy, Tensor x,
-                         const GradWrite& write, GradSquares* squares) {
+                         const GradStream& stream, ParamSlot slot, int64_t layer) {
   for (const GradRun& run : g.runs) {
-    GradWrite part = write;
-    part.offset += run.row_begin * run.dw.dim(1);
-    const Tensor dy_run = dy.columns(run.row_begin, run.dw.dim(0));
-    const int64_t row = squares ? int64_t(squares->of.size()) : 0;
-    if (squares && squares->parts && row < squares->parts.dim(0) &&
-        be.linear_wgrad_squares(run.dw, squares->parts.slice(row, 1).view({GradSquares::kParts}),
-                                dy_run, x, part)) {
-      squares->of.push_back(run.dw);
+    const int64_t rows = run.dw.dim(0);
+    GradWrite write = stream.of(slot, layer);
+    write.offset += run.row_begin * run.dw.dim(1);
+    const Tensor dy_run = dy.columns(run.row_begin, rows);
+    const Tensor parts = stream.squares ? stream.squares->next() : Tensor{};
+    if (parts && be.linear_wgrad_squares(run.dw, parts, dy_run, x, write)) {
+      stream.squares->add(slot, layer, run.row_begin, rows);
     } else {
-      be.linear_wgrad(run.dw, dy_run, x, part);
+      be.linear_wgrad(run.dw, dy_run, x, write);
     }
   }
 }

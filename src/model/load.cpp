@@ -25,7 +25,9 @@ class LayoutPlanner {
     layout.embed = o_.dtype.value_or(held_type(index_.at(kEmbedName).raw->dtype));
     layout.norm = o_.dtype.value_or(DType::f32);
     for (int64_t l = 0; l < c_.L; ++l) {
-      for (ParamSlot slot : kLinearSlots) layout.linear.push_back(linear(l, slot, o_.recipe));
+      for (const auto& m : BlockWeights::linears()) {
+        layout.linear.push_back(linear(l, m.slot, o_.recipe));
+      }
     }
     const auto head_recipe = o_.head_recipe ? o_.head_recipe : o_.recipe;
     layout.head = linear(-1, ParamSlot::head, head_recipe);

@@ -28,12 +28,27 @@ enum class ParamSlot {
   head
 };
 
+// A parameter of every block.
+struct BlockParam {
+  std::string_view name;  // "self_attn.q_proj"
+  ParamSlot slot;
+  std::vector<int64_t> shape;  // [out, in], or [width] for norms
+  int64_t row_offset = 0;      // of its rows in a stacked slot
+};
+// In the order of a Hugging Face state dict.
+std::vector<BlockParam> block_params(const Config& config);
+// A whole slot of a block, with all that is stacked in it: [out, in] or [width]; empty where the
+// model has no such slot.
+std::vector<int64_t> slot_shape(const Config& config, ParamSlot slot);
+// What the names of a block's linear layers end with before ".weight": "q_proj", ...
+std::vector<std::string_view> linear_layer_names();
+
 struct ParamSpec {
   std::string name;  // Hugging Face name, e.g. model.layers.0.self_attn.q_proj.weight
   ParamSlot slot;
   int64_t layer;               // -1 outside the blocks
   std::vector<int64_t> shape;  // [out, in], or [width] for norms
-  int64_t row_offset = 0;      // of its rows in a stacked slot
+  int64_t row_offset = 0;      // as in BlockParam
 
   int64_t numel() const { return shape.size() == 2 ? shape[0] * shape[1] : shape[0]; }
   bool is_matrix() const { return shape.size() == 2; }

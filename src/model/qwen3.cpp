@@ -58,25 +58,23 @@ void block_backward(Backend& be, const Config& c, const BlockWeights& w, const B
                     BlockActs& a, Tensor rope, KvView kv, const BackActs& d, const BlockGrads& g,
                     const GradStream& s, int64_t layer) {
   const int64_t n = b.n(), att_cols = c.Hq * c.D;
-  const auto stream = [&](ParamSlot slot) { return s.of(slot, layer); };
   // Feed-forward: out = mid + act . down^T.
-  linear_wgrad(be, g.down, d.dx, a.act, stream(ParamSlot::down), s.squares);
+  linear_wgrad(be, g.down, d.dx, a.act, s, ParamSlot::down, layer);
   be.linear_dgrad(a.act, d.dx, w.down, Accumulate::no);
   const Tensor gate = a.gate_up.columns(0, c.F), up = a.gate_up.columns(c.F, c.F);
   be.swiglu_back(gate, up, a.act, gate, up);
-  linear_wgrad(be, g.gate_up, a.gate_up, a.n2, stream(ParamSlot::gate_up), s.squares);
+  linear_wgrad(be, g.gate_up, a.gate_up, a.n2, s, ParamSlot::gate_up, layer);
   be.linear_dgrad(a.n2, a.gate_up, w.gate_up, Accumulate::no);
   be.rms_norm_back(d.dx, g.ffn_norm, a.n2, a.mid, a.rstd2, w.ffn_norm, d.dx, s.accumulate);
   // Attention: mid = x + att . attn_out^T.
-  linear_wgrad(be, g.attn_out, d.dx, a.att.view({n, att_cols}), stream(ParamSlot::attn_out),
-               s.squares);
+  linear_wgrad(be, g.attn_out, d.dx, a.att.view({n, att_cols}), s, ParamSlot::attn_out, layer);
   be.linear_dgrad(d.datt.view({n, att_cols}), d.dx, w.attn_out, Accumulate::no);
   const Tensor dq = query_heads(d.dqkv, c), dk = key_heads(d.dqkv, c);
   be.attention_back(dq, dk, value_heads(d.dqkv, c), d.datt, a.att, a.lse, a.q, kv, b.sequences);
   be.norm_rope_back(dq, g.q_norm, dq, query_heads(a.qkv, c), a.q_rstd, w.q_norm, rope,
                     s.accumulate);
   be.norm_rope_back(dk, g.k_norm, dk, key_heads(a.qkv, c), a.k_rstd, w.k_norm, rope, s.accumulate);
-  linear_wgrad(be, g.qkv, d.dqkv, a.n1, stream(ParamSlot::qkv), s.squares);
+  linear_wgrad(be, g.qkv, d.dqkv, a.n1, s, ParamSlot::qkv, layer);
   be.linear_dgrad(a.n1, d.dqkv, w.qkv, Accumulate::no);
   be.rms_norm_back(d.dx, g.attn_norm, a.n1, x, a.rstd1, w.attn_norm, d.dx, s.accumulate);
 }

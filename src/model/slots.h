@@ -1,37 +1,89 @@
 // SPDX-License-Identifier: MIT
-// Where a parameter of the table lives in anything shaped like a model: weights, gradients.
+// The tensors of a model in memory, once for everything that is shaped like one: weights,
+// gradients. The wiring names them; everything else walks the two lists of a block, so that a
+// tensor more or less is a change here, in params.cpp (name and shape in files) and in the wiring.
 #pragma once
+#include <array>
+#include <type_traits>
+#include <vector>
+
 #include "core/error.h"
 #include "model/params.h"
 
 namespace nibble {
 
-// Exactly one of the two is set.
+// Where a tensor of a block is.
+template <class Block, class T>
+struct BlockMember {
+  ParamSlot slot;
+  T Block::*at;
+};
+
+// Whole is what holds a tensor used as it is, Linear what holds the weight of a linear layer.
+template <class Whole, class Linear>
+struct BlockSlots {
+  Whole attn_norm;       // [C]
+  Linear qkv;            // [(Hq + 2 Hkv) D, C]: q, k, v rows stacked
+  Whole q_norm, k_norm;  // [D]
+  Linear attn_out;       // [C, Hq D]
+  Whole ffn_norm;        // [C]
+  Linear gate_up;        // [2 F, C]: gate, up rows stacked
+  Linear down;           // [C, F]
+
+  static constexpr auto norms() {
+    return std::to_array<BlockMember<BlockSlots, Whole>>(
+        {{ParamSlot::attn_norm, &BlockSlots::attn_norm},
+         {ParamSlot::q_norm, &BlockSlots::q_norm},
+         {ParamSlot::k_norm, &BlockSlots::k_norm},
+         {ParamSlot::ffn_norm, &BlockSlots::ffn_norm}});
+  }
+  static constexpr auto linears() {
+    return std::to_array<BlockMember<BlockSlots, Linear>>(
+        {{ParamSlot::qkv, &BlockSlots::qkv},
+         {ParamSlot::attn_out, &BlockSlots::attn_out},
+         {ParamSlot::gate_up, &BlockSlots::gate_up},
+         {ParamSlot::down, &BlockSlots::down}});
+  }
+};
+
+static_assert(sizeof(BlockSlots<char, char>) ==
+                  BlockSlots<char, char>::norms().size() + BlockSlots<char, char>::linears().size(),
+              "every member is in one of the lists");
+
+template <class Whole, class Linear>
+struct ModelSlots {
+  Whole embed;  // [V, C]
+  std::vector<BlockSlots<Whole, Linear>> block;
+  Whole final_norm;  // [C]
+  Linear head;       // [V, C]
+};
+
+// The memory of a table entry: exactly one of the two is set.
 template <class Whole, class Linear>
 struct Slot {
   Whole* tensor = nullptr;
   Linear* linear = nullptr;
 };
 
-template <class Set>
-auto slot_in(Set& s, const ParamSpec& p) {
-  using Block = typename decltype(s.block)::value_type;
-  using S = Slot<decltype(Set::embed), decltype(Set::head)>;
-  Block* b = p.layer >= 0 ? &s.block.at(size_t(p.layer)) : nullptr;
+// `Model` is a ModelSlots, const or not.
+template <class Model>
+auto slot_of(Model& m, const ParamSpec& p) {
+  using S = Slot<std::remove_reference_t<decltype((m.embed))>,
+                 std::remove_reference_t<decltype((m.head))>>;
   switch (p.slot) {
-    case ParamSlot::embed: return S{&s.embed, nullptr};
-    case ParamSlot::final_norm: return S{&s.final_norm, nullptr};
-    case ParamSlot::head: return S{nullptr, &s.head};
-    case ParamSlot::attn_norm: return S{&b->attn_norm, nullptr};
-    case ParamSlot::q_norm: return S{&b->q_norm, nullptr};
-    case ParamSlot::k_norm: return S{&b->k_norm, nullptr};
-    case ParamSlot::ffn_norm: return S{&b->ffn_norm, nullptr};
-    case ParamSlot::qkv: return S{nullptr, &b->qkv};
-    case ParamSlot::attn_out: return S{nullptr, &b->attn_out};
-    case ParamSlot::gate_up: return S{nullptr, &b->gate_up};
-    case ParamSlot::down: return S{nullptr, &b->down};
+    case ParamSlot::embed: return S{&m.embed, nullptr};
+    case ParamSlot::final_norm: return S{&m.final_norm, nullptr};
+    case ParamSlot::head: return S{nullptr, &m.head};
+    default: break;
   }
-  throw_internal("unknown parameter slot {}", int(p.slot));
+  auto& block = m.block.at(size_t(p.layer));
+  for (const auto& member : block.norms()) {
+    if (member.slot == p.slot) return S{&(block.*member.at), nullptr};
+  }
+  for (const auto& member : block.linears()) {
+    if (member.slot == p.slot) return S{nullptr, &(block.*member.at)};
+  }
+  throw_internal("no tensor in memory for {}", p.name);
 }
 
 }  // namespace nibble

@@ -23,20 +23,22 @@ LinearWeight make_linear(Arena& arena, const Backend& be, int64_t out, int64_t i
 
 Weights make_weights(Arena& arena, Arena& norms, const Backend& be, const Config& c,
                      const WeightLayout& layout) {
+  const auto norm_of = [&](ParamSlot slot) {
+    const std::vector<int64_t> shape = slot_shape(c, slot);
+    return shape.empty() ? Tensor{} : norms.take(layout.norm, {shape[0]});
+  };
+  const auto linear_of = [&](ParamSlot slot, const LinearLayout& how) {
+    const std::vector<int64_t> shape = slot_shape(c, slot);
+    return shape.empty() ? LinearWeight{} : make_linear(arena, be, shape[0], shape[1], how);
+  };
   Weights w;
   w.embed = arena.take(layout.embed, {c.V, c.C});
-  for (int64_t l = 0; l < c.L; ++l) {
-    const LinearLayout* how = &layout.linear[size_t(l) * 4];
-    BlockWeights b;
-    b.attn_norm = norms.take(layout.norm, {c.C});
-    b.qkv = make_linear(arena, be, c.qkv_rows(), c.C, how[0]);
-    b.q_norm = norms.take(layout.norm, {c.D});
-    b.k_norm = norms.take(layout.norm, {c.D});
-    b.attn_out = make_linear(arena, be, c.C, c.Hq * c.D, how[1]);
-    b.ffn_norm = norms.take(layout.norm, {c.C});
-    b.gate_up = make_linear(arena, be, 2 * c.F, c.C, how[2]);
-    b.down = make_linear(arena, be, c.C, c.F, how[3]);
-    w.block.push_back(b);
+  w.block.resize(size_t(c.L));
+  for (size_t l = 0; l < w.block.size(); ++l) {
+    BlockWeights& b = w.block[l];
+    const LinearLayout* how = &layout.linear[l * kBlockLinears];
+    for (const auto& m : b.norms()) b.*m.at = norm_of(m.slot);
+    for (const auto& m : b.linears()) b.*m.at = linear_of(m.slot, *how++);
   }
   w.final_norm = norms.take(layout.norm, {c.C});
   if (layout.head_is_embed) {
@@ -48,7 +50,5 @@ Weights make_weights(Arena& arena, Arena& norms, const Backend& be, const Config
   }
   return w;
 }
-
-SlotRef slot_of(Weights& w, const ParamSpec& p) { return slot_in(w, p); }
 
 }  // namespace nibble

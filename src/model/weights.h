@@ -11,22 +11,12 @@
 
 namespace nibble {
 
-struct BlockWeights {
-  Tensor attn_norm;       // [C]
-  LinearWeight qkv;       // [(Hq + 2 Hkv) D, C]: q, k, v rows stacked
-  Tensor q_norm, k_norm;  // [D]
-  LinearWeight attn_out;  // [C, Hq D]
-  Tensor ffn_norm;        // [C]
-  LinearWeight gate_up;   // [2 F, C]: gate, up rows stacked
-  LinearWeight down;      // [C, F]
-};
+using BlockWeights = BlockSlots<Tensor, LinearWeight>;
+using Weights = ModelSlots<Tensor, LinearWeight>;  // the head's dense tensor may be `embed` itself
+using SlotRef = Slot<Tensor, LinearWeight>;
 
-struct Weights {
-  Tensor embed;  // [V, C]
-  std::vector<BlockWeights> block;
-  Tensor final_norm;  // [C]
-  LinearWeight head;  // [V, C]; its dense tensor may be `embed` itself
-};
+// Linear layers of a block.
+inline constexpr size_t kBlockLinears = BlockWeights::linears().size();
 
 // How one linear weight is held.
 struct LinearLayout {
@@ -38,14 +28,10 @@ struct LinearLayout {
 struct WeightLayout {
   DType embed = DType::f32;
   DType norm = DType::f32;
-  std::vector<LinearLayout> linear;  // per block: qkv, attn_out, gate_up, down
+  std::vector<LinearLayout> linear;  // [L, kBlockLinears], in the order of linears()
   LinearLayout head;
   bool head_is_embed = false;  // dense tied head: one tensor, two uses
 };
-
-// The four linear slots of a block, in the order of WeightLayout::linear.
-inline constexpr ParamSlot kLinearSlots[] = {ParamSlot::qkv, ParamSlot::attn_out,
-                                             ParamSlot::gate_up, ParamSlot::down};
 
 // Takes the matrices of the model from one arena and its norms from another; on measuring arenas
 // that is their size.
@@ -55,9 +41,5 @@ inline Weights make_weights(Arena& arena, const Backend& backend, const Config& 
                             const WeightLayout& layout) {
   return make_weights(arena, arena, backend, config, layout);
 }
-
-// The memory of a table entry: exactly one of the two is set.
-using SlotRef = Slot<Tensor, LinearWeight>;
-SlotRef slot_of(Weights& weights, const ParamSpec& param);
 
 }  // namespace nibble

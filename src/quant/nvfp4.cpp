@@ -80,13 +80,6 @@ void dequantize_blocks(const uint8_t* codes, const uint8_t* scales, int64_t bloc
 
 }  // namespace
 
-ScaleRule parse_scale_rule(std::string_view name) {
-  for (const RuleName& r : kRules) {
-    if (r.name == name) return r.rule;
-  }
-  throw_usage("unknown scale rule '{}': use four-over-six, absmax, search or torchao", name);
-}
-
 std::string_view scale_rule_name(ScaleRule rule) {
   for (const RuleName& r : kRules) {
     if (r.rule == rule) return r.name;

@@ -20,7 +20,6 @@ enum class ScaleRule {
   search,         // the best of every code around those two: offline conversion
   torchao,        // max(amax/6, 2^-6) of the input rounded to bf16; global scale 1 only
 };
-ScaleRule parse_scale_rule(std::string_view name);  // "four-over-six"; throws UsageError
 std::string_view scale_rule_name(ScaleRule rule);
 
 // The global scale of a two-level tensor: amax / (448 * 6), 1 when amax is 0.

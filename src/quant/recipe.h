@@ -10,9 +10,7 @@ enum class Recipe { bf16, nvfp4 };
 // Inputs of a linear layer at inference; none: they stay in the compute dtype.
 enum class Activations { none, int8, nvfp4 };
 
-Recipe parse_recipe(std::string_view name);  // throws UsageError naming the choices
 std::string_view recipe_name(Recipe recipe);
-Activations parse_activations(std::string_view name);  // "bf16" is accepted for none
 std::string_view activations_name(Activations activations);
 
 }  // namespace nibble

@@ -7,7 +7,6 @@
 
 #include "core/dtype.h"
 #include "core/rng.h"
-#include "quant/adamw.h"
 #include "quant/codec.h"
 
 namespace nibble {
@@ -34,11 +33,6 @@ NIBBLE_HOST_DEVICE constexpr bf16_t stochastic_bf16(float x, uint32_t bits) {
 // The bits that make it the nearest, of two the even one.
 NIBBLE_HOST_DEVICE constexpr uint32_t nearest_bits(float x) {
   return 0x7fffu + (__builtin_bit_cast(uint32_t, x) >> 16 & 1u);
-}
-
-// A bf16 master after its update.
-NIBBLE_HOST_DEVICE constexpr bf16_t round_master(MasterRounding rounding, float x, uint32_t bits) {
-  return stochastic_bf16(x, rounding == MasterRounding::nearest ? nearest_bits(x) : bits);
 }
 
 }  // namespace nibble

@@ -11,12 +11,12 @@
 namespace nibble {
 
 // rows x cols counts scale bytes: cols is the matrix width divided by 16.
-size_t swizzled_scale_bytes(int64_t rows, int64_t cols);
+constexpr size_t swizzled_scale_bytes(int64_t rows, int64_t cols) {
+  return size_t((rows + 127) / 128 * ((cols + 3) / 4) * 512);
+}
 NIBBLE_HOST_DEVICE constexpr size_t swizzled_scale_index(int64_t row, int64_t col, int64_t cols) {
   const int64_t tile = row / 128 * ((cols + 3) / 4) + col / 4, r = row % 128;
   return size_t(tile * 512 + r % 32 * 16 + r / 32 * 4 + col % 4);
 }
-void swizzle_scales(const uint8_t* scales, int64_t rows, int64_t cols, uint8_t* out);
-void unswizzle_scales(const uint8_t* swizzled, int64_t rows, int64_t cols, uint8_t* out);
 
 }  // namespace nibble

@@ -73,9 +73,9 @@ void MemoryReport::thin_out() {
   if (samples_.size() == kMostSamples) samples_.erase(samples_.begin() + kMostSamples / 2);
 }
 
-void MemoryReport::set_arenas(TrainArenas& arenas) {
+void MemoryReport::set_arenas(const std::vector<Arena*>& arenas) {
   arenas_.clear();
-  for (const Arena* a : arenas.all()) arenas_.push_back({a->name(), a->capacity(), a->peak()});
+  for (const Arena* a : arenas) arenas_.push_back({a->name(), a->capacity(), a->peak()});
 }
 
 std::string MemoryReport::json() const {

@@ -9,7 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "train/memory.h"
+#include "backend/backend.h"
+#include "core/arena.h"
 
 namespace nibble {
 
@@ -39,7 +40,7 @@ class MemoryReport {
   void set_source(MemorySource source) { source_ = std::move(source); }  // once the device is known
 
   void sample(std::string_view phase, int64_t epoch, int64_t step_in_epoch, int64_t global_step);
-  void set_arenas(TrainArenas& arenas);  // as they are now
+  void set_arenas(const std::vector<Arena*>& arenas);  // as they are now
   std::string json() const;
   void write(const std::filesystem::path& file) const;  // makes its directory; throws FormatError
   const std::vector<MemorySample>& samples() const { return samples_; }

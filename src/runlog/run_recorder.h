@@ -30,7 +30,8 @@ namespace nibble {
 
 class RunRecorder {
  public:
-  // `folder` from create_run_folder; `config` is Io::config. Throws FormatError.
+  // `folder` from create_run_folder; `config` is the effective configuration, as TOML. Throws
+  // FormatError.
   RunRecorder(std::filesystem::path folder, std::string command, const std::string& config,
               int64_t steps, MemorySource memory = {});
   ~RunRecorder();  // a run that did not finish() has failed
@@ -50,7 +51,7 @@ class RunRecorder {
   void step(const StepRecord& record);
   void held_out(int64_t step, double loss);
   void phase(std::string_view name, int64_t step);  // a memory sample
-  void arenas(TrainArenas& arenas) { memory_.set_arenas(arenas); }
+  void arenas(const std::vector<Arena*>& arenas) { memory_.set_arenas(arenas); }
   // The newest checkpoint; `model`: what --model takes to try it, when it can be tried.
   void checkpoint(const std::filesystem::path& path, const std::filesystem::path& model = {});
   void exported(const std::filesystem::path& model);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tokenizer/chat_template.h"
 
-#include <deque>
+#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "tokenizer/python_json.h"
@@ -24,7 +24,7 @@ class Renderer {
  public:
   explicit Renderer(const ChatOptions& options) : options_(options) {}
 
-  void conversation(std::span<const Message> messages, std::span<const Json> tools) {
+  void conversation(std::span<const Message> messages, std::span<const std::string> tools) {
     if (messages.empty()) throw_usage("a chat needs at least one message");
     head(messages[0], tools);
     for (size_t i = 0; i < messages.size(); ++i) {
@@ -75,7 +75,6 @@ class Renderer {
  private:
   void fixed(std::string_view text) { pieces_.push_back({text, SpecialTokens::parse}); }
   void content(std::string_view text) { pieces_.push_back({text, SpecialTokens::plain}); }
-  void content_owned(std::string text) { content(owned_.emplace_back(std::move(text))); }
 
   void open(Role role) {
     fixed("<|im_start|>");
@@ -87,7 +86,7 @@ class Renderer {
     fixed(kTurnEnd);
   }
 
-  void head(const Message& first, std::span<const Json> tools) {
+  void head(const Message& first, std::span<const std::string> tools) {
     const bool system = first.role == Role::system;
     if (tools.empty()) {
       if (system) turn(first);
@@ -99,9 +98,9 @@ class Renderer {
       fixed("\n\n");
     }
     fixed(kToolsHead);
-    for (const Json& tool : tools) {
+    for (const std::string& tool : tools) {
       fixed("\n");
-      content_owned(python_json(tool));
+      content(tool);
     }
     fixed(kToolsTail);
     close_input();
@@ -117,11 +116,7 @@ class Renderer {
       fixed("<tool_call>\n{\"name\": \"");
       content(call.name);
       fixed("\", \"arguments\": ");
-      if (const auto* text = std::get_if<std::string>(&call.arguments)) {
-        content(*text);
-      } else {
-        content_owned(python_json(std::get<Json>(call.arguments)));
-      }
+      content(call.arguments);
       fixed("}\n</tool_call>");
     }
     fixed(kTurnEnd);
@@ -129,7 +124,6 @@ class Renderer {
 
   ChatOptions options_;
   std::vector<TextPiece> pieces_;
-  std::deque<std::string> owned_;  // pieces point into it
 };
 
 Renderer user_turn(std::string_view user_content, const ChatOptions& options, Message& storage) {
@@ -156,11 +150,7 @@ ToolCall tool_call_from_json(const Json& j) {
   ToolCall call{text_member(f, "name", "tool call"), std::string()};
   const auto arguments = f.find("arguments");
   if (arguments == f.end()) throw_usage("tool call '{}': 'arguments' is missing", call.name);
-  if (arguments->is_string()) {
-    call.arguments = arguments->get<std::string>();
-  } else {
-    call.arguments = *arguments;
-  }
+  call.arguments = arguments->is_string() ? arguments->get<std::string>() : python_json(*arguments);
   return call;
 }
 
@@ -183,7 +173,7 @@ Role role_from_name(std::string_view name) {
   throw_usage("unknown role '{}'; known are system, user, assistant, tool", name);
 }
 
-std::string render(std::span<const Message> messages, std::span<const Json> tools,
+std::string render(std::span<const Message> messages, std::span<const std::string> tools,
                    const ChatOptions& options) {
   Renderer r(options);
   r.conversation(messages, tools);
@@ -191,7 +181,7 @@ std::string render(std::span<const Message> messages, std::span<const Json> tool
 }
 
 std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, std::span<const Message> messages,
-                                 std::span<const Json> tools, const ChatOptions& options,
+                                 std::span<const std::string> tools, const ChatOptions& options,
                                  ContentTokens content) {
   Renderer r(options);
   r.conversation(messages, tools);

@@ -3,11 +3,10 @@
 // so a model is asked the way it was taught.
 #pragma once
 #include <cstdint>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "tokenizer/tokenizer.h"
@@ -20,8 +19,7 @@ Role role_from_name(std::string_view name);  // throws UsageError
 
 struct ToolCall {
   std::string name;
-  // Text is copied as it is; a JSON value is written as Python would write it.
-  std::variant<std::string, nlohmann::ordered_json> arguments;
+  std::string arguments;  // JSON, spelled as the template shows it: by Python (python_json.h)
 };
 
 struct Message {
@@ -46,14 +44,13 @@ struct ChatOptions {
   GenerationPrompt generation_prompt = GenerationPrompt::yes;
 };
 
-// `tools` are JSON objects (OpenAI function descriptions), in order. Throws UsageError when there
-// is no message.
-std::string render(std::span<const Message> messages,
-                   std::span<const nlohmann::ordered_json> tools = {},
+// `tools` are JSON objects (OpenAI function descriptions), in order, spelled by python_json().
+// Throws UsageError when there is no message.
+std::string render(std::span<const Message> messages, std::span<const std::string> tools = {},
                    const ChatOptions& options = {});
 // The same, encoded. With ContentTokens::parse equal to tokenizer.encode(render(...)).
 std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, std::span<const Message> messages,
-                                 std::span<const nlohmann::ordered_json> tools = {},
+                                 std::span<const std::string> tools = {},
                                  const ChatOptions& options = {},
                                  ContentTokens content = ContentTokens::parse);
 
@@ -67,7 +64,8 @@ std::vector<int32_t> encode_turn(const Tokenizer& tokenizer, std::string_view us
                                  ContentTokens content = ContentTokens::parse);
 
 // From the JSON of a chat request: {"role", "content", "tool_calls": [{"name", "arguments"} or
-// {"function": {...}}]}. Content that is null counts as empty. Throws UsageError.
+// {"function": {...}}]}. Content that is null counts as empty; arguments that are text are taken as
+// they are. Throws UsageError.
 Message message_from_json(const nlohmann::ordered_json& j);
 std::vector<Message> messages_from_json(const nlohmann::ordered_json& list);
 

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "core/hash.h"
 #include "tokenizer/json_reader.h"
 #include "tokenizer/tokenizer_data.h"
 #include "tokenizer/unicode.h"

@@ -27,9 +27,6 @@ class ByteAlphabet {
   int16_t byte_of_[0x144];
 };
 
-// 64-bit hash of a few bytes; the same on every little-endian machine and in every version.
-uint64_t hash_bytes(std::string_view bytes, uint64_t seed);
-
 class Vocabulary {
  public:
   enum class Spelling : uint8_t { alphabet, verbatim };  // how the token stood in the file

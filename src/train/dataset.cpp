@@ -7,10 +7,10 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/hash.h"
 #include "core/log.h"
 #include "core/progress.h"
 #include "core/thread_pool.h"
-#include "tokenizer/vocabulary.h"
 #include "train/dataset_parts.h"
 
 namespace nibble {

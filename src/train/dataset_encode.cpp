@@ -44,8 +44,7 @@ DataTokens encode_conversation(const DataRecord& record, const Tokenizer& tokeni
   for (size_t i = 0; i < messages.size(); ++i) {
     if (messages[i].role != Role::assistant) continue;
     if (from > 0) append(out, tokenizer.encode(kTurnEnd.substr(kTurnEnd.find('>') + 1)), 0);
-    const auto tools =
-        from == 0 ? std::span(record.tools) : std::span<const nlohmann::ordered_json>();
+    const auto tools = from == 0 ? std::span(record.tools) : std::span<const std::string>();
     const auto prompt = messages.subspan(from, i - from);
     append(out, encode_chat(tokenizer, prompt, tools, asking, options.content), 0);
     const auto response = encode_response(messages[i], tokenizer, options);

@@ -39,16 +39,13 @@ WeightLayout master_layout(const Config& c, const ParamGroups& g, const TrainSet
     return LinearLayout{master_type(g, s, slot, layer), false, kept};
   };
   for (int64_t l = 0; l < c.L; ++l) {
-    for (const ParamSlot slot : kLinearSlots) layout.linear.push_back(linear(slot, l, s.recipe));
+    for (const auto& m : BlockWeights::linears()) {
+      layout.linear.push_back(linear(m.slot, l, s.recipe));
+    }
   }
   layout.head = linear(ParamSlot::head, -1, s.head());
   layout.head_is_embed = c.tied;
   return layout;
-}
-
-LinearWeight* const* linear_slots(BlockWeights& b, LinearWeight* (&slots)[4]) {
-  slots[0] = &b.qkv, slots[1] = &b.attn_out, slots[2] = &b.gate_up, slots[3] = &b.down;
-  return slots;
 }
 
 // A packed weight of the shape of `like`.
@@ -108,17 +105,15 @@ TrainTensors make_train_tensors(TrainArenas& arenas, const Backend& be, const Co
     if (global_scales) w.row_scale = packed.take(DType::f32, {rows});
   };
   if (s.recipe == Recipe::nvfp4) {
-    LinearWeight shared[4];
-    for (int64_t l = 0; l < c.L; ++l) {
-      LinearWeight* to[4];
-      linear_slots(t.forward.block[size_t(l)], to);
-      for (int i = 0; i < 4; ++i) {
+    BlockWeights shared;  // linear layers only
+    for (BlockWeights& block : t.forward.block) {
+      for (const auto& m : block.linears()) {
+        LinearWeight &to = block.*m.at, &common = shared.*m.at;
         // Made on demand only where there is a master to make it from.
-        const bool shares = remake && to[i]->dense;
-        const bool taken = shares && shared[i].is_packed();
-        *to[i] = taken ? shared[i] : packed_like(packed, be, *to[i], to[i]->out);
-        if (shares) shared[i] = *to[i];
-        row_scale(*to[i], to[i]->out);
+        const bool shares = remake && to.dense;
+        to = shares && common.is_packed() ? common : packed_like(packed, be, to, to.out);
+        if (shares) common = to;
+        row_scale(to, to.out);
       }
     }
   }
@@ -156,11 +151,9 @@ TrainTensors make_train_tensors(TrainArenas& arenas, const Backend& be, const Co
   if (!layout.released) {
     int64_t runs = 0;
     for (const BlockGrads& b : t.grads.block) {
-      for (const LinearGrad* l : {&b.qkv, &b.attn_out, &b.gate_up, &b.down}) {
-        runs += int64_t(l->runs.size());
-      }
+      for (const auto& m : b.linears()) runs += int64_t((b.*m.at).runs.size());
     }
-    t.square_parts = arenas.gradients.take(DType::f64, {runs, GradSquares::kParts});
+    t.square_parts = arenas.gradients.take(DType::f64, {runs, kSquareParts});
   }
   return t;
 }

@@ -15,13 +15,6 @@ constexpr uint64_t kOrderStream = 0x6f72646572000000;  // "order"
 
 }  // namespace
 
-SampleMode parse_sample_mode(std::string_view name) {
-  for (const SampleMode m : {SampleMode::random, SampleMode::sequential}) {
-    if (sample_mode_name(m) == name) return m;
-  }
-  throw_usage("unknown sample mode '{}'; known are random, sequential", name);
-}
-
 std::string_view sample_mode_name(SampleMode mode) {
   return mode == SampleMode::random ? "random" : "sequential";
 }

@@ -12,7 +12,6 @@ enum class SampleMode {
   random,      // a fresh shuffle every epoch: each sample exactly once
   sequential,  // as in the file, over and over
 };
-SampleMode parse_sample_mode(std::string_view name);  // throws UsageError naming the choices
 std::string_view sample_mode_name(SampleMode mode);
 
 // Drawing with replacement, as the predecessor did it, is not offered: after one epoch's worth of

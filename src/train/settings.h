@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/dtype.h"
-#include "quant/adamw.h"
+#include "optim/adamw.h"
 #include "quant/nvfp4.h"
 #include "quant/recipe.h"
 #include "train/schedule.h"

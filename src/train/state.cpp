@@ -45,9 +45,9 @@ bool has_global_scales(const TensorSource& source) {
 }
 
 TrainState::TrainState(Backend& backend, const Config& config, const TensorSource& source,
-                       const TrainSettings& settings)
+                       const TrainSettings& settings, const Config& trained)
     : be_(backend),
-      config_(training_config(config, source, settings.untie)),
+      config_(trained),
       settings_(settings),
       groups_(make_param_groups(config_, settings)) {
   // A file without a head still has one to read when the two are trained apart: the embedding.
@@ -81,7 +81,7 @@ TrainState::TrainState(Backend& backend, const Config& config, const TensorSourc
 }
 
 Tensor TrainState::master_of(const ParamSpec& p) const {
-  const SlotRef slot = slot_of(const_cast<Weights&>(tensors_.master), p);
+  const auto slot = slot_of(tensors_.master, p);
   if (slot.tensor) return *slot.tensor;
   if (!slot.linear->dense) return {};
   return slot.linear->dense.slice(p.row_offset, p.shape[0]);
@@ -90,7 +90,7 @@ Tensor TrainState::master_of(const ParamSpec& p) const {
 const LinearWeight* TrainState::packed_of(const ParamSpec& p) const {
   if (!p.is_linear()) return nullptr;
   if (settings_.memory == MemoryMode::remake && master_of(p)) return nullptr;
-  const LinearWeight* w = slot_of(const_cast<Weights&>(tensors_.forward), p).linear;
+  const LinearWeight* w = slot_of(tensors_.forward, p).linear;
   return w->is_packed() ? w : nullptr;
 }
 
@@ -140,10 +140,7 @@ void TrainState::need_weights(int64_t layer) {
   const auto make = [&](const LinearWeight& packed, const LinearWeight& master) {
     if (master.dense) be_.quantize_rows(packed, 0, master.dense, settings_.rule);
   };
-  make(to.qkv, from.qkv);
-  make(to.attn_out, from.attn_out);
-  make(to.gate_up, from.gate_up);
-  make(to.down, from.down);
+  for (const auto& m : BlockWeights::linears()) make(to.*m.at, from.*m.at);
 }
 
 LinearWeight TrainState::head_rows(int64_t begin, int64_t count) {

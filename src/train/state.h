@@ -9,12 +9,23 @@
 
 namespace nibble {
 
+// How a run treats the head of this model: config.tied, unless the stored head was trained apart
+// or --untie is given. Reads the head and the embedding of a tied model to tell, and says so in the
+// log when the two differ.
+Config training_config(const Config& config, const TensorSource& source, bool untie);
+
 class TrainState {
  public:
   // Takes memory and reads the weights. Whatever is NVFP4 in the file is used as stored, until an
   // update changes its master. Throws FormatError, UsageError, DeviceError.
+  // `trained` is what training_config said of `config`; asking reads the whole head, so that
+  // whoever has asked already passes the answer on.
   TrainState(Backend& backend, const Config& config, const TensorSource& source,
-             const TrainSettings& settings);
+             const TrainSettings& settings, const Config& trained);
+  TrainState(Backend& backend, const Config& config, const TensorSource& source,
+             const TrainSettings& settings)
+      : TrainState(backend, config, source, settings,
+                   training_config(config, source, settings.untie)) {}
 
   Backend& backend() const { return be_; }
   // `tied` says how the model is trained, which need not be how the file declares it.
@@ -48,9 +59,6 @@ class TrainState {
   TrainTensors tensors_;
 };
 
-// How a run treats the head of this model: config.tied, unless the stored head was trained apart
-// or --untie is given. Says so in the log when the two differ.
-Config training_config(const Config& config, const TensorSource& source, bool untie);
 // Whether any tensor of the source has a global (second-level) scale.
 bool has_global_scales(const TensorSource& source);
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "backend/recording_backend.h"
+#include "backend/download.h"
 #include "convert/convert.h"
 #include "convert/raw_cast.h"
 #include "core/half.h"
@@ -234,7 +234,7 @@ ExportSummary export_weights(const TensorSource& base, const TrainState& state, 
     const bool nvfp4 = state.settings().recipe == Recipe::nvfp4;
     settings.packing = container == Container::dat && nvfp4 ? Packing::nvfp4 : Packing::none;
     if (settings.packing == Packing::nvfp4 && state.settings().head() != Recipe::nvfp4) {
-      settings.quantize = "_proj\\.weight$";
+      settings.quantize = fmt::format("({})\\.weight$", fmt::join(linear_layer_names(), "|"));
     }
     settings.rule = state.settings().rule;
     Config trained = c;

@@ -3,10 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <utility>
 
-#include "backend/recording_backend.h"
+#include "backend/download.h"
 #include "core/error.h"
 #include "model/qwen3.h"
 
@@ -118,8 +117,7 @@ double Trainer::accumulate_gradients(std::span<const PackedBatch> micro_batches)
   int64_t scored = 0;
   for (const PackedBatch& b : micro_batches) scored += b.outputs();
   double sum = 0;
-  squares_.parts = state_.tensors().square_parts;
-  squares_.of.clear();
+  squares_.begin(state_.tensors().square_parts);
   for (const PackedBatch& b : micro_batches) {
     GradStream stream = grad_stream(&b == micro_batches.data());
     if (micro_batches.size() == 1) stream.squares = &squares_;  // written once, as they stay
@@ -149,19 +147,11 @@ std::vector<double> Trainer::take_squares(Tensor sums) {
   return host;
 }
 
-// Those of `params` whose gradients came without their squares, alone or in a stacked one.
+// Those of `params` whose gradients came without their squares.
 std::vector<size_t> Trainer::without_squares(std::span<const size_t> params) const {
-  std::map<const std::byte*, const std::byte*> ranges;  // by where they end
-  for (const Tensor& t : squares_.of) {
-    const auto* begin = static_cast<const std::byte*>(t.data);
-    ranges.emplace(begin + t.bytes(), begin);
-  }
   std::vector<size_t> without;
   for (const size_t i : params) {
-    const Tensor grad = grad_of(state_.tensors().grads, state_.groups().table[i]);
-    const auto* at = static_cast<const std::byte*>(grad.data);
-    const auto range = ranges.upper_bound(at);
-    if (range == ranges.end() || at < range->second) without.push_back(i);
+    if (!squares_.holds(state_.groups().table[i])) without.push_back(i);
   }
   return without;
 }
@@ -230,9 +220,7 @@ bool Trainer::update_resident(StepResult& r) {
   for (const size_t i : params) add_update(updates, i, r.lr);
   double squares = 0;
   for (const double sum : take_squares(sums)) squares += sum;
-  const int64_t rows = int64_t(squares_.of.size());
-  if (rows > 0) {
-    const Tensor parts = squares_.parts.slice(0, rows);
+  if (const Tensor parts = squares_.made()) {
     for (const double sum : take_squares(parts.view({parts.numel()}))) squares += sum;
   }
   r.grad_norm = std::sqrt(squares) / progress.loss_scale;

@@ -2,6 +2,7 @@
 // Chains of stages: each one's output is the next one's input; what is done stays done.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "apps/train_support.h"

@@ -9,13 +9,13 @@
 #include <thread>
 
 #include "apps/cli_run.h"
-#include "apps/runtime_memory.h"
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cuda/cuda_backend.h"
 #include "core/half.h"
 #include "core/memory_info.h"
 #include "generate/generator.h"
 #include "measure/bench_random.h"
+#include "runtime/runtime_memory.h"
 
 namespace nibble::test {
 namespace {
@@ -159,7 +159,7 @@ TEST_F(Cuda, ReplayHasTheBitsOfLaunches) {
     };
     if (k.row_scales) {
       for (BlockWeights& b : model.weights.block) {
-        for (LinearWeight* w : {&b.qkv, &b.attn_out, &b.gate_up, &b.down}) add_scales(*w);
+        for (const auto& m : b.linears()) add_scales(b.*m.at);
       }
       add_scales(model.weights.head);
     }

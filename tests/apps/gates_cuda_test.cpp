@@ -3,6 +3,8 @@
 // none.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "apps/train_support.h"
 #include "backends/cuda/cuda_backend.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The option grammar: every form, every kind of mistake.
-#include "apps/options.h"
+#include "apps/options/options.h"
 
 #include <gtest/gtest.h>
 

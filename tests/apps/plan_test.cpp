@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "apps/command.h"
 #include "apps/train_support.h"
@@ -139,6 +140,19 @@ TEST_F(Plan, TableAndJson) {
   cli_fails(plan_arguments({{"--memory-mode", "D"}, {"--recipe", "bf16"}}), 2, "--recipe nvfp4");
 }
 
+// `auto` takes the first that fits: work done twice comes after gradients released, which costs
+// nothing, and before NVFP4 weights made on demand.
+TEST_F(Plan, TheOrderOfTheWays) {
+  std::vector<std::string> ways;
+  const json j = plan({});
+  for (const auto& p : j["plans"]) {
+    ways.push_back(p["memory_mode"].get<std::string>() + " " + p["recompute"].get<std::string>());
+  }
+  EXPECT_EQ(ways, (std::vector<std::string>{"resident none", "release none", "resident mlp",
+                                            "release mlp", "resident block", "release block",
+                                            "remake none", "remake mlp", "remake block"}));
+}
+
 TEST_F(Plan, SizesOfTheBatch) {
   const auto bytes = [&](Options given) {
     given.insert({{"--memory-mode", "resident"}, {"--recompute", "off"}});
@@ -212,7 +226,7 @@ TEST_F(Plan, ProcessMemoryOfALargeRun) {
   fs::create_directories(file("large"));
   write("large/model.safetensors", bytes + text);
   fs::resize_file(file("large/model.safetensors"), 8 + length + at);
-  write("large/config.json", config_json(c).dump());
+  write("large/config.json", config_text(c));
 
   const Options how = {{"--model", file("large")},
                        {"--seq-len", "32"},

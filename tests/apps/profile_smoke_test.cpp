@@ -2,6 +2,8 @@
 // nibble profile and nibble smoke, option by option.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "apps/train_support.h"
 
 namespace nibble::test {

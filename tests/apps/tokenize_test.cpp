@@ -8,7 +8,7 @@ namespace {
 
 class Tokenize : public testing::Test {
  protected:
-  void SetUp() override { write_text_file_atomic(tokenizer_, mini_tokenizer().dump()); }
+  void SetUp() override { write_text_file_atomic(tokenizer_, mini_tokenizer_text()); }
   std::vector<std::string> with(std::vector<std::string> more) {
     more.insert(more.begin(), {"tokenize", "--tokenizer", tokenizer_});
     return more;

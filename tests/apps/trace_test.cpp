@@ -148,7 +148,7 @@ TEST_F(Trace, DumpChoosesWhatIsWritten) {
   EXPECT_TRUE(contains(r.err, "needs labels")) << r.err;
 }
 
-// Every gradient against the reference, through the command line (numerics.md 6: 2e-5 in fp32).
+// Every gradient against the reference, through the command line (docs/numerics.md: 2e-5 in fp32).
 TEST_F(Trace, GoldenGradients) {
   for (const std::string model : {"qwen3_tied", "qwen3_untied", "qwen3_tied_nvfp4"}) {
     std::vector<std::string> args = {"--input", expected(model), "--dump", "grads"};

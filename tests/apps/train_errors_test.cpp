@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "apps/train_support.h"
 #include "core/memory_info.h"

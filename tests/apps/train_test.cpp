@@ -4,6 +4,7 @@
 // train_resume_test.cpp.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <regex>
 
 #include "apps/train_support.h"
@@ -233,7 +234,7 @@ TEST_F(Train, TheTokenizerOfTheRunGoesAlong) {
   for (const char* name : {"config.json", "model.safetensors"}) {
     fs::copy(fs::path(model()) / name, dir_.path() / "bare" / name);
   }
-  write("bare/tokenizer.json", mini_tokenizer({{"a", "b"}}).dump());
+  write("bare/tokenizer.json", mini_tokenizer_text({{"a", "b"}}));
   const fs::path out = trained({{"--model", file("bare")},
                                 {"--tokenizer", file("other/mini.json")},
                                 {"--self-test", "true"}}) /

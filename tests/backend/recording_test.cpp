@@ -2,6 +2,7 @@
 // Recording names every intermediate in the order of the run and changes nothing.
 #include <gtest/gtest.h>
 
+#include "backend/download.h"
 #include "backend/recording_backend.h"
 #include "model/evaluate.h"
 #include "support/ref_backend.h"

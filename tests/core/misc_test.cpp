@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The small headers: checked arithmetic, errors, memory information.
+// The small headers: checked arithmetic, errors, hashes, memory information.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -7,6 +7,7 @@
 
 #include "core/checked.h"
 #include "core/error.h"
+#include "core/hash.h"
 #include "core/memory_info.h"
 
 namespace nibble {
@@ -21,6 +22,15 @@ TEST(Checked, OverflowIsNotAValue) {
   EXPECT_EQ(checked_mul(kMax, 0), 0u);
   EXPECT_EQ(checked_add(kMax - 1, 1), kMax);
   EXPECT_EQ(checked_add(kMax, 1), std::nullopt);
+}
+
+// Checkpoints know their data and their tokenizer by these.
+TEST(Hash, StaysTheSameInEveryVersion) {
+  EXPECT_EQ(hash_bytes("", 7), 0x538454127b09647au);
+  EXPECT_EQ(hash_bytes("a", 7), 0x42fa1e051567d88du);
+  EXPECT_EQ(hash_bytes("abc", 0), 0x8430da3330e04289u);
+  EXPECT_EQ(hash_bytes("abcd", 7), 0x9acba74383891a2u);
+  EXPECT_EQ(hash_bytes("nibble dataset 1", 0), 0x7e0e36b0e1199279u);
 }
 
 TEST(Errors, CarryMessageAndExitCode) {

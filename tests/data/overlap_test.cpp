@@ -43,6 +43,16 @@ TEST(Overlap, ShortPromptsHaveNoPartInTheMeanOfGrams) {
   EXPECT_EQ(r.groups.at("g").grams8.mean(), 0);
 }
 
+// Of nine words there are two 8-grams and six 4-grams.
+TEST(Overlap, LongPromptsHave8Grams) {
+  const TempDir dir;
+  const auto train = dir.write("t.tsv", "a b c d e f g h\tyes\n");
+  const OverlapReport r = measure_overlap({train}, {{"p", "g", {"a b c d e f g h i"}}});
+  EXPECT_EQ(r.groups.at("g").grams8.probes, 1);
+  EXPECT_DOUBLE_EQ(r.groups.at("g").grams8.mean(), 1.0 / 2);
+  EXPECT_DOUBLE_EQ(r.groups.at("g").grams4.mean(), 5.0 / 6);
+}
+
 std::vector<std::string> found_in(const char* name, std::string_view text) {
   const TempDir dir;
   return measure_overlap({dir.write(name, text)}, kProbes).found;

@@ -311,7 +311,7 @@ TEST_F(BatchReplies, FullContextsAndCancelling) {
 }
 
 TEST_F(BatchReplies, ProbesAreAskedAsAChat) {
-  const Tokenizer tokenizer = Tokenizer::parse(mini_tokenizer().dump(), "mini");
+  const Tokenizer tokenizer = Tokenizer::parse(mini_tokenizer_text(), "mini");
   ProbeSet set;
   for (int i = 0; i < 5; ++i) {
     set.probes.push_back(probe("p" + std::to_string(i), "g", ReplyLanguage::english));

@@ -16,7 +16,7 @@ void require(bool holds) {
 }
 
 const Tokenizer& tokenizer() {
-  static const Tokenizer t = Tokenizer::parse(test::mini_tokenizer().dump(), "mini");
+  static const Tokenizer t = Tokenizer::parse(test::mini_tokenizer_text(), "mini");
   return t;
 }
 

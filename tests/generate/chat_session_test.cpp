@@ -15,7 +15,7 @@ class ChatSessions : public testing::Test {
   ChatSessions()
       : backend_(make_cpu_backend(1)),
         toy_(load_toy(*backend_, toy_chat_config())),
-        tokenizer_(Tokenizer::parse(mini_tokenizer().dump(), "mini")) {}
+        tokenizer_(Tokenizer::parse(mini_tokenizer_text(), "mini")) {}
 
   Engine make_engine(int64_t context = 400) {
     return Engine(*backend_, toy_.model,

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/recording_backend.h"
+#include "backend/download.h"
 #include "convert/tied_head.h"
 #include "core/memory_info.h"
 #include "formats/dat.h"

@@ -6,7 +6,8 @@
 #include <utility>
 
 #include "ops/linear_support.h"
-#include "quant/moments.h"
+#include "optim/adamw_element.h"
+#include "optim/moments.h"
 
 namespace nibble::test {
 

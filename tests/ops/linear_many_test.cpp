@@ -88,7 +88,7 @@ TEST(LinearMany, Wgrad) {
     expect_same_bits_again(dw, run);
     // The same bits with their squares, where a backend has those on the way: a GPU of compute
     // capability 9.0 does, with up to 128 tokens.
-    Operand parts(DType::f64, {144}), square(DType::f64, {1});
+    Operand parts(DType::f64, {kSquareParts}), square(DType::f64, {1});
     const auto written = dw.bytes();
     dw.fill([](int64_t) { return 1.0; }), parts.fill([](int64_t) { return 1.0; });
     const bool given = b.cpu->linear_wgrad_squares(dw.cpu, parts.cpu, part(dy.cpu), x.cpu, {});
@@ -98,7 +98,7 @@ TEST(LinearMany, Wgrad) {
     EXPECT_EQ(dw.bytes(), written);
     b.cpu->sum_squares(square.cpu, dw.cpu);
     double sum = 0;
-    for (int64_t i = 0; i < 144; ++i) sum += parts.cpu.as<double>()[i];
+    for (int64_t i = 0; i < kSquareParts; ++i) sum += parts.cpu.as<double>()[i];
     EXPECT_NEAR(sum / square.cpu.as<double>()[0], 1, 1e-6);
   }
 }

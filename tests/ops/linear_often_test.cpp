@@ -5,7 +5,7 @@
 namespace nibble::test {
 namespace {
 
-constexpr int kOften = 130;  // a GPU's trials are over by then (kernels/gemm_trials.h)
+constexpr int kOften = 130;  // a GPU's autotuning is over by then (kernels/linear/gemm_autotune.h)
 
 template <class F>
 void expect_bits_stay(const char* what, Operand& out, F&& f) {

@@ -9,7 +9,6 @@
 
 #include "core/error.h"
 #include "core/thread_pool.h"
-#include "quant/qtensor.h"
 #include "quant/reference.h"
 
 namespace nibble {
@@ -79,12 +78,12 @@ TEST(Nvfp4, RefusesWhatItCannotDo) {
   quantize_rows(x, 0, 16, ScaleRule::absmax, 1, nullptr, nullptr);  // nothing to do is fine
 }
 
-TEST(Nvfp4, RuleNamesRoundTrip) {
-  for (const ScaleRule rule : test::kAllRules) {
-    EXPECT_EQ(parse_scale_rule(scale_rule_name(rule)), rule);
-  }
+// Checkpoints hold them.
+TEST(Nvfp4, RuleNamesStay) {
   EXPECT_EQ(scale_rule_name(ScaleRule::four_over_six), "four-over-six");
-  EXPECT_THROW(parse_scale_rule("four_over_six"), UsageError);
+  EXPECT_EQ(scale_rule_name(ScaleRule::absmax), "absmax");
+  EXPECT_EQ(scale_rule_name(ScaleRule::search), "search");
+  EXPECT_EQ(scale_rule_name(ScaleRule::torchao), "torchao");
 }
 
 TEST(Nvfp4, AbsoluteMaximum) {
@@ -112,21 +111,6 @@ TEST(QuantErrorTest, SumsOverTensors) {
   e.add(a, nan);
   EXPECT_TRUE(std::isnan(e.max_abs_error));
   EXPECT_THROW(e.add(std::span(a, 1), qa), InternalError);
-}
-
-TEST(QTensorTest, ShapeAndSlice) {
-  std::vector<uint8_t> codes(4 * 16), scales(4 * 2);
-  const QTensor q{make_tensor(codes.data(), DType::u8, {4, 16}),
-                  make_tensor(scales.data(), DType::u8, {4, 2}), 0.5f};
-  EXPECT_TRUE(bool(q));
-  EXPECT_FALSE(bool(QTensor{}));
-  EXPECT_EQ(q.rows(), 4);
-  EXPECT_EQ(q.cols(), 32);
-  const QTensor s = q.slice(1, 2);
-  EXPECT_EQ(s.rows(), 2);
-  EXPECT_EQ(s.codes.as<uint8_t>(), codes.data() + 16);
-  EXPECT_EQ(s.scales.as<uint8_t>(), scales.data() + 2);
-  EXPECT_EQ(s.global_scale, 0.5f);
 }
 
 }  // namespace

@@ -21,18 +21,15 @@ TEST(Swizzle, PlacesBytesOfATile) {
   EXPECT_EQ(swizzled_scale_index(128, 0, 5), 1024u) << "five columns are two tiles";
 }
 
-TEST(Swizzle, RoundTripsAndPadsWithZeros) {
+TEST(Swizzle, EveryScaleHasAPlaceOfItsOwnInWholeTiles) {
   for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{
            {1, 1}, {128, 4}, {129, 5}, {64, 160}, {300, 7}, {0, 4}}) {
-    std::vector<uint8_t> in(size_t(rows * cols));
-    for (size_t i = 0; i < in.size(); ++i) in[i] = uint8_t(i % 255 + 1);  // never 0
-    std::vector<uint8_t> swizzled(swizzled_scale_bytes(rows, cols), 0xee), out(in.size());
-    EXPECT_EQ(swizzled.size(), size_t((rows + 127) / 128 * ((cols + 3) / 4)) * 512);
-    swizzle_scales(in.data(), rows, cols, swizzled.data());
-    unswizzle_scales(swizzled.data(), rows, cols, out.data());
-    EXPECT_EQ(in, out);
-    const auto zeros = std::count(swizzled.begin(), swizzled.end(), uint8_t(0));
-    EXPECT_EQ(size_t(zeros), swizzled.size() - in.size()) << "every other byte is padding";
+    std::vector<uint8_t> taken(swizzled_scale_bytes(rows, cols));
+    EXPECT_EQ(taken.size(), size_t((rows + 127) / 128 * ((cols + 3) / 4)) * 512);
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t c = 0; c < cols; ++c) ++taken.at(swizzled_scale_index(r, c, cols));
+    }
+    EXPECT_EQ(std::ranges::count(taken, 1), rows * cols);
   }
 }
 

@@ -117,6 +117,34 @@ class Layers(unittest.TestCase):
         self.assertIn("quant may not include model", found[0])
         self.assertIn("outside every layer", found[1])
 
+    def test_libraries_link_what_they_include_and_nothing_else(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "formats").mkdir()
+            (root / "formats/a.h").write_text('#include "core/b.h"\n#include "quant/c.h"\n')
+            (root / "formats/CMakeLists.txt").write_text(
+                "nibble_layer(formats SOURCES a.cpp DEPS core model LIBS fmt::fmt)\n")
+            found = list(check_layers.violations(root))
+        self.assertEqual(len(found), 2)
+        self.assertIn("formats may not link model", found[0])
+        self.assertIn("formats includes quant and does not link it", found[1])
+
+    def test_a_circle_is_found_and_the_table_has_none(self):
+        self.assertIsNone(check_layers.circle({"a": ["b", "c"], "b": ["c"], "c": []}))
+        self.assertEqual(check_layers.circle({"a": ["b"], "b": ["c"], "c": ["b"]}),
+                         ["b", "c", "b"])
+        self.assertIsNone(check_layers.circle(check_layers.ALLOWED))
+
+    def test_a_folder_of_many_files_is_found(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "core").mkdir()
+            for n in range(41):
+                (root / f"core/{n}.h").write_text("")
+            self.assertIn("41 files", "".join(check_layers.violations(root)))
+            (root / "core/0.h").unlink()
+            self.assertEqual(list(check_layers.violations(root)), [])
+
 
 class Presets(unittest.TestCase):
     def test_every_fuzz_target_is_built(self):
@@ -166,6 +194,37 @@ class Script(unittest.TestCase):
         self.assertNotEqual(bad.returncode, 0)
         self.assertEqual(bad.stdout.splitlines()[-1], "0 passed, 1 failed, 0 skipped")
 
+    def configured_by(self, commands, gpu, environment=None):
+        """What nibble.sh hands to `cmake -S` for each command in turn, in one build folder."""
+        with tempfile.TemporaryDirectory() as folder:
+            stubs = pathlib.Path(folder)
+            for name, body in {
+                    "dpkg-query": "printf installed",
+                    "nvidia-smi": "echo 9.0" if gpu else "echo No devices were found; exit 6",
+                    "cmake": f'[ "$1" != -S ] || echo "$@" >> {stubs}/configured'}.items():
+                (stubs / name).write_text(f"#!/bin/sh\n{body}\n")
+                (stubs / name).chmod(0o755)
+            for command in commands:  # each fails in the end: nothing was built
+                subprocess.run([str(ROOT / "nibble.sh"), command], capture_output=True, check=False,
+                               env={"PATH": f"{stubs}:{os.environ['PATH']}", "CUDACXX": "nvcc",
+                                    "NIBBLE_BUILD_DIR": folder, "NIBBLE_NO_INSTALL": "1",
+                                    "TMPDIR": folder, **(environment or {})})
+            return (stubs / "configured").read_text().splitlines()
+
+    def test_a_demonstration_without_a_gpu_leaves_cuda_out_and_a_build_takes_it_back(self):
+        demo, again, build = self.configured_by(["demo", "demo", "build"], gpu=False)
+        self.assertIn("-DNIBBLE_CUDA=OFF", demo)
+        self.assertTrue(again.endswith("-UNIBBLE_CUDA -DNIBBLE_CUDA=OFF"), again)
+        self.assertTrue(build.endswith("-UNIBBLE_CUDA"), build)
+
+    def test_a_demonstration_with_a_gpu_or_an_architecture_by_hand_has_cuda(self):
+        self.assertNotIn("NIBBLE_CUDA", self.configured_by(["demo"], gpu=True)[0])
+        self.assertNotIn("NIBBLE_CUDA", self.configured_by(
+            ["demo"], gpu=False, environment={"CUDAARCHS": "90a-real"})[0])
+
+    def test_a_build_never_leaves_cuda_out(self):
+        self.assertNotIn("NIBBLE_CUDA", self.configured_by(["build"], gpu=False)[0])
+
     def test_installs_what_the_build_looks_for(self):
         """Every package find_package or pkg-config asks for has its Debian package in the list."""
         package_of = {"fmt": "libfmt-dev", "nlohmann_json": "nlohmann-json3-dev",
@@ -185,6 +244,14 @@ class Script(unittest.TestCase):
         for name in asked:
             self.assertIn(name, package_of, f"which Debian package has {name}?")
             self.assertRegex(script, rf"[( ]{re.escape(package_of[name])}[ )\n]")
+
+class Headers(unittest.TestCase):
+    def test_no_header_of_a_layer_brings_all_of_json(self):
+        """It costs two seconds and more in every file that sees it; json_fwd.hpp costs nothing."""
+        headers = sorted([*ROOT.glob("src/**/*.h"), *ROOT.glob("src/**/*.cuh")])
+        self.assertGreater(len(headers), 50)
+        self.assertEqual([], [str(h.relative_to(ROOT)) for h in headers
+                              if re.search(r'#include [<"]nlohmann/json\.hpp', h.read_text())])
 
 
 if __name__ == "__main__":

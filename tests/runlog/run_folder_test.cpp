@@ -17,8 +17,9 @@
 #include "core/log.h"
 #include "core/utc_time.h"
 #include "runlog/run_recorder.h"
-#include "support/cli.h"
+#include "support/text.h"
 #include "support/toy_dir.h"
+#include "train/memory.h"
 
 namespace nibble::test {
 namespace {
@@ -153,7 +154,7 @@ TEST(RunRecorder, WritesItsFolder) {
     recorder.set_steps_per_epoch(2);
     recorder.also_report_memory_to(dir.path() / "new" / "vram.json");
     TrainArenas arenas;
-    recorder.arenas(arenas);
+    recorder.arenas(arenas.all());
     recorder.phase("start", 0);
     for (int64_t step = 1; step <= 3; ++step) {
       recorder.phase("batch_ready", step);
@@ -207,7 +208,7 @@ TEST(RunRecorder, MemoryReportHasThePredecessorsForm) {
   recorder.set_steps_per_epoch(2);
   recorder.phase("backward_done", 3);
   TrainArenas arenas;
-  recorder.arenas(arenas);
+  recorder.arenas(arenas.all());
   recorder.finish(RunState::finished);
   const json j = json::parse(read_text_file(folder / "memory.json"));
   EXPECT_EQ(j["Pid"], ::getpid());

@@ -17,7 +17,7 @@
 #include "runlog/run_hashes.h"
 #include "runlog/run_recorder.h"
 #include "runlog/run_report_style.h"
-#include "support/cli.h"
+#include "support/text.h"
 #include "support/toy_dir.h"
 
 namespace nibble::test {

@@ -11,7 +11,7 @@
 
 #include "core/error.h"
 #include "runlog/thinned_series.h"
-#include "support/cli.h"
+#include "support/text.h"
 
 namespace nibble::test {
 namespace {

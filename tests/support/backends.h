@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The backends a model test runs on, each with its types and the bound numerics.md section 6
+// The backends a model test runs on, each with its types and the bound docs/numerics.md
 // gives it for logits and losses.
 #pragma once
 #include <functional>

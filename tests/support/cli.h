@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/cli.h"
+#include "support/text.h"
 
 namespace nibble::test {
 
@@ -21,10 +22,6 @@ inline CliResult cli(const std::vector<std::string>& args, const std::string& in
   all.insert(all.end(), args.begin(), args.end());
   const int code = run_cli(all, in, out, err);
   return {code, out.str(), err.str()};
-}
-
-inline bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace nibble::test

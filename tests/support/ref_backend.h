@@ -230,4 +230,8 @@ class RefBackend final : public Backend {
   }
 };
 
+// Compiled once, in ref_backend.cpp.
+extern template class RefBackend<double>;
+extern template class RefBackend<std::complex<double>>;
+
 }  // namespace nibble::test

@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "quant/moments.h"
+#include "optim/adamw_element.h"
+#include "optim/moments.h"
 #include "support/ref_linear.h"
 #include "support/ref_value.h"
 

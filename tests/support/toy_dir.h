@@ -2,7 +2,7 @@
 // A toy model as a Hugging Face directory on disk: config.json, model.safetensors, tokenizer.json.
 #pragma once
 #include <filesystem>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "core/file.h"
@@ -18,18 +18,9 @@ inline Config toy_chat_config() {
   return c;
 }
 
-inline nlohmann::ordered_json config_json(const Config& c) {
-  nlohmann::ordered_json j = {
-      {"model_type", "qwen3"},         {"hidden_size", c.C},
-      {"num_hidden_layers", c.L},      {"num_attention_heads", c.Hq},
-      {"num_key_value_heads", c.Hkv},  {"head_dim", c.D},
-      {"intermediate_size", c.F},      {"vocab_size", c.V},
-      {"rms_norm_eps", c.rms_eps},     {"rope_theta", c.rope_theta},
-      {"tie_word_embeddings", c.tied}, {"max_position_embeddings", c.max_positions},
-      {"hidden_act", "silu"}};
-  if (!c.eos_ids.empty()) j["eos_token_id"] = c.eos_ids;
-  return j;
-}
+// The config.json of a model, as text and as a document that tests can change.
+std::string config_text(const Config& c);
+nlohmann::ordered_json config_json(const Config& c);
 
 // A fresh directory that is removed with the object.
 class TemporaryDirectory {
@@ -53,12 +44,6 @@ class TemporaryDirectory {
   std::filesystem::path path_;
 };
 
-inline void write_toy_directory(const std::filesystem::path& dir,
-                                const Config& c = toy_chat_config()) {
-  std::filesystem::create_directories(dir);
-  write_text_file_atomic(dir / "config.json", config_json(c).dump(1));
-  write_text_file_atomic(dir / "tokenizer.json", mini_tokenizer().dump());
-  write_toy_weights(c, dir / "model.safetensors");
-}
+void write_toy_directory(const std::filesystem::path& dir, const Config& c = toy_chat_config());
 
 }  // namespace nibble::test

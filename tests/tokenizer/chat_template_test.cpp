@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "support/shared_data.h"
@@ -21,7 +22,7 @@ using test::Json;
 
 struct GoldenCase {
   std::vector<Message> messages;
-  std::vector<Json> tools;
+  std::vector<std::string> tools;
   ChatOptions options;
   std::string expected;
 };
@@ -33,7 +34,7 @@ std::vector<GoldenCase> golden() {
     const Json j = Json::parse(line);
     GoldenCase c;
     c.messages = messages_from_json(j["messages"]);
-    c.tools.assign(j["tools"].begin(), j["tools"].end());
+    for (const Json& tool : j["tools"]) c.tools.push_back(python_json(tool));
     c.options.generation_prompt =
         j["add_generation_prompt"].get<bool>() ? GenerationPrompt::yes : GenerationPrompt::no;
     c.expected = j["expected"];
@@ -42,7 +43,7 @@ std::vector<GoldenCase> golden() {
   return out;
 }
 
-Tokenizer mini() { return Tokenizer::parse(test::mini_tokenizer().dump(), "mini"); }
+Tokenizer mini() { return Tokenizer::parse(test::mini_tokenizer_text(), "mini"); }
 
 TEST(ChatTemplate, equals_the_jinja_template) {
   const auto cases = golden();

@@ -12,7 +12,7 @@ namespace nibble {
 namespace {
 
 Tokenizer mini() {
-  static const Tokenizer t = Tokenizer::parse(test::mini_tokenizer().dump(), "mini");
+  static const Tokenizer t = Tokenizer::parse(test::mini_tokenizer_text(), "mini");
   return t;
 }
 

@@ -2,6 +2,8 @@
 // What becomes of bad data: an error that names file, line and remedy, or, when asked, a count.
 #include "train/dataset_support.h"
 
+#include <nlohmann/json.hpp>
+
 namespace nibble::test {
 namespace {
 
@@ -167,7 +169,7 @@ TEST(DatasetErrors, HostileJsonIsRefusedAndDoesNoHarm) {
 
 // Only the template knows how calls are written; its newline must stay a token of its own.
 TEST(DatasetErrors, ToolCallsAfterWhiteSpace) {
-  const Tokenizer t = Tokenizer::parse(mini_tokenizer({{"\n", "\n"}}).dump(), "joins newlines");
+  const Tokenizer t = Tokenizer::parse(mini_tokenizer_text({{"\n", "\n"}}), "joins newlines");
   const std::string line =
       R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "\nb",)"
       R"( "tool_calls": [{"name": "f", "arguments": {}}]}]})";
@@ -196,9 +198,6 @@ TEST(DatasetErrors, Options) {
   o.use = DataUse::pretrain;
   o.document_end = -1;
   bad("d.tsv", o, {"token -1"});
-  EXPECT_EQ(parse_data_format("jsonl"), DataFormat::jsonl);
-  EXPECT_EQ(parse_data_format("auto"), DataFormat::automatic);
-  throws_saying<UsageError>([] { parse_data_format("csv"); }, {"'csv'", "tsv, jsonl, text"});
 }
 
 TEST(DatasetErrors, TokenizersWithoutTheTokens) {

@@ -13,7 +13,7 @@
 namespace nibble::test {
 
 inline const Tokenizer& mini() {
-  static const Tokenizer t = Tokenizer::parse(mini_tokenizer().dump(), "mini");
+  static const Tokenizer t = Tokenizer::parse(mini_tokenizer_text(), "mini");
   return t;
 }
 

@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "support/shared_data.h"
+#include "tokenizer/python_json.h"
 #include "train/dataset_support.h"
 
 namespace nibble::test {
@@ -37,7 +39,7 @@ TEST(Dataset, TsvPromptIsTheInferencePromptAndTheResponseIsScoredWithItsEnd) {
 
 // "\n" of the template and a response that begins with one would join when encoded together.
 TEST(Dataset, TokensNeverJoinAcrossTheStartOfTheResponse) {
-  const Tokenizer t = Tokenizer::parse(mini_tokenizer({{"\n", "\n"}}).dump(), "joins newlines");
+  const Tokenizer t = Tokenizer::parse(mini_tokenizer_text({{"\n", "\n"}}), "joins newlines");
   const Dataset d = parse_dataset(R"({"prompt": "a", "target": "\nb"})", "d.jsonl", t, {});
   const Message ask{Role::user, "a"};
   const auto prompt = encode_chat(t, std::span(&ask, 1));
@@ -154,7 +156,7 @@ TEST(Dataset, ToolsAndToolCallsAreWrittenByTheTemplate) {
   const std::string tool = R"({"name": "add", "parameters": {}})";
   const Dataset d = read_jsonl("{\"messages\": " + messages + ", \"tools\": [" + tool + "]}");
   const auto m = messages_from_json(Json::parse(messages));
-  const std::vector<Json> tools = {Json::parse(tool)};
+  const std::vector<std::string> tools = {python_json(Json::parse(tool))};
   EXPECT_EQ(all_text(d.sample(0)) + "\n",
             render(m, tools, {TemplateStyle::qwen3, GenerationPrompt::no}));
   EXPECT_EQ(scored_text(d.sample(0)),

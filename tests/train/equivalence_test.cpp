@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "backend/recording_backend.h"
+#include "backend/download.h"
 #include "support/golden.h"
 #include "support/tested_backend.h"
 #include "train/checkpoint.h"

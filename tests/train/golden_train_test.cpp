@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Gradients and five AdamW steps against PyTorch in fp64 (tests/golden), on every backend, at the
-// bounds of numerics.md section 6.
+// bounds of docs/numerics.md, "How close is close".
 #include <gtest/gtest.h>
 
-#include "backend/recording_backend.h"
+#include "backend/download.h"
 #include "support/backends.h"
 #include "support/golden.h"
 #include "support/train_toy.h"

@@ -6,7 +6,8 @@
 
 #include <limits>
 
-#include "backend/recording_backend.h"
+#include "backend/download.h"
+#include "backend/forwarding_backend.h"
 #include "backends/cpu/cpu_backend.h"
 #include "train/run_support.h"
 
@@ -51,6 +52,37 @@ Outcome run_steps(Backend& be, const Config& c, const TrainSettings& s, int64_t 
   }
   r.bits = all_bits(*toy.state);
   return r;
+}
+
+TEST(GradSquares, AreKnownBySlotLayerAndRows) {
+  const auto param = [](ParamSlot slot, int64_t layer, int64_t row_offset) {
+    return ParamSpec{"", slot, layer, {8, 16}, row_offset};
+  };
+  std::vector<double> memory(3 * kSquareParts);
+  GradSquares squares;
+  EXPECT_FALSE(squares.next());
+  squares.begin(make_tensor(memory.data(), DType::f64, {3, kSquareParts}));
+  EXPECT_FALSE(squares.made());
+  EXPECT_FALSE(squares.holds(param(ParamSlot::qkv, 0, 0)));
+  // q and k of layer 1, which are stacked, and v of layer 2 alone.
+  EXPECT_EQ(squares.next().as<double>(), memory.data());
+  squares.add(ParamSlot::qkv, 1, 0, 16);
+  EXPECT_EQ(squares.next().as<double>(), memory.data() + kSquareParts);
+  squares.add(ParamSlot::qkv, 2, 16, 8);
+  EXPECT_EQ(squares.made().numel(), 2 * kSquareParts);
+  for (const int64_t layer : {0, 1, 2, 3}) {
+    for (const int64_t row : {0, 8, 16}) {
+      const bool given = (layer == 1 && row < 16) || (layer == 2 && row == 16);
+      EXPECT_EQ(squares.holds(param(ParamSlot::qkv, layer, row)), given) << layer << " " << row;
+      EXPECT_FALSE(squares.holds(param(ParamSlot::gate_up, layer, row)));
+      EXPECT_FALSE(squares.holds(param(ParamSlot::attn_norm, layer, row)));
+    }
+  }
+  squares.add(ParamSlot::down, 2, 0, 8);
+  EXPECT_FALSE(squares.next()) << "there is no row left";
+  EXPECT_THROW(squares.add(ParamSlot::down, 2, 0, 8), InternalError);
+  squares.begin(make_tensor(memory.data(), DType::f64, {3, kSquareParts}));
+  EXPECT_FALSE(squares.holds(param(ParamSlot::qkv, 1, 0)));
 }
 
 TEST(GradSquares, TheNormIsThatOfAllGradients) {

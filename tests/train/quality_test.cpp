@@ -8,7 +8,7 @@
 #include <chrono>
 #include <limits>
 
-#include "backend/recording_backend.h"
+#include "backend/download.h"
 #include "support/golden.h"
 #include "train/learning_support.h"
 

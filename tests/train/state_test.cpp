@@ -11,7 +11,7 @@
 #include <limits>
 #include <new>
 
-#include "backend/recording_backend.h"
+#include "backend/download.h"
 #include "backends/cpu/memory.h"
 #include "support/tested_backend.h"
 #include "train/run_support.h"
@@ -277,6 +277,45 @@ TEST(Planning, ArenasAreExactlyAsPlanned) {
 }
 
 // A step whose loss is not finite changes nothing but the counters.
+// A source that counts what is read of one tensor.
+class CountingSource final : public TensorSource {
+ public:
+  CountingSource(const TensorSource& base, std::string_view counted)
+      : TensorSource(Virtual{}, base.format(), base.tensors(), base.metadata()),
+        base_(base),
+        counted_(counted) {}
+  void read(const TensorInfo& t, uint64_t offset, std::span<std::byte> out) const override {
+    if (t.name == counted_) bytes_ += out.size();
+    base_.read(base_.at(t.name), offset, out);
+  }
+  // How often the whole of it was read since this was asked last.
+  double times() const { return double(bytes_.exchange(0)) / double(at(counted_).n_bytes); }
+
+ private:
+  const TensorSource& base_;
+  std::string counted_;
+  mutable std::atomic<uint64_t> bytes_{0};
+};
+
+// config.json says tied, the file has a head of its own.
+TEST(TrainingConfig, TheHeadIsReadOnceToTellAndOnceToLoad) {
+  Config c = train_config(false);
+  const TemporaryDirectory dir("head");
+  write_toy_weights(c, dir.path() / "model.safetensors");
+  c.tied = true;
+  const auto file = open_tensor_source(dir.path() / "model.safetensors");
+  const CountingSource source(*file, kHeadName);
+  const auto be = make_model_backend(2);
+  const TrainSettings s = default_settings();
+  const Config trained = training_config(c, source, s.untie);
+  EXPECT_FALSE(trained.tied);
+  EXPECT_EQ(source.times(), 1);
+  EXPECT_FALSE(TrainState(*be, c, source, s, trained).config().tied);
+  EXPECT_EQ(source.times(), 1);
+  EXPECT_FALSE(TrainState(*be, c, source, s).config().tied);
+  EXPECT_EQ(source.times(), 2);
+}
+
 TEST(Skipping, NonFiniteLoss) {
   const Config c = train_config();
   TrainSettings s = default_settings();

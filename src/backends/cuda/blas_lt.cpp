@@ -2,10 +2,12 @@
 #include "backends/cuda/blas_lt.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
 #include <string>
 
 #include "backends/cuda/check.h"
+#include "backends/cuda/cuda_backend.h"
 #include "core/error.h"
 
 namespace nibble::cuda {
@@ -14,6 +16,14 @@ namespace {
 // The linker's own path first, then where NVIDIA's installers put it.
 constexpr const char* kPlaces[] = {"libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.13",
                                    "libcublasLt.so.12", "/usr/local/cuda/lib64/libcublasLt.so.12"};
+
+// The library, open, or null.
+void* open_library() {
+  for (const char* place : kPlaces) {
+    if (void* library = dlopen(place, RTLD_NOW | RTLD_LOCAL)) return library;
+  }
+  return nullptr;
+}
 
 template <class F>
 void find(void* library, F& function, const char* name) {
@@ -24,9 +34,7 @@ void find(void* library, F& function, const char* name) {
 }  // namespace
 
 BlasLt::BlasLt() {
-  for (const char* place : kPlaces) {
-    if ((library_ = dlopen(place, RTLD_NOW | RTLD_LOCAL))) break;
-  }
+  library_ = open_library();
   if (!library_) {
     throw_device(
         "cuBLASLt was not found (libcublasLt.so.13 in the library path or /usr/local/cuda/lib64): "
@@ -63,3 +71,13 @@ void BlasLt::close() {
 }
 
 }  // namespace nibble::cuda
+
+std::string nibble::cuda_blas_library() {
+  void* const library = cuda::open_library();
+  if (!library) return {};
+  const link_map* map = nullptr;
+  const bool known = dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && map && map->l_name;
+  std::string path = known ? map->l_name : "libcublasLt";
+  dlclose(library);
+  return path;
+}

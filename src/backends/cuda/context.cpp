@@ -74,6 +74,8 @@ CudaSupport cuda_support() {
   cudaRuntimeGetVersion(&runtime);
   cudaDriverGetVersion(&driver);
   const auto version = [](int v) { return fmt::format("{}.{}", v / 1000, v % 1000 / 10); };
+  s.runtime = version(runtime);
+  if (driver > 0) s.driver = version(driver);
   const cudaError_t error = cudaGetDeviceCount(&n);
   if (error != cudaSuccess || n == 0) {
     cudaGetLastError();
@@ -83,7 +85,7 @@ CudaSupport cuda_support() {
       s.problem = fmt::format(
           "the NVIDIA driver supports CUDA {}, this build needs {}; update the driver, or use "
           "--device cpu",
-          version(driver), version(runtime));
+          s.driver, s.runtime);
     } else {
       s.problem =
           fmt::format("no CUDA device was found ({}); use --device cpu",
@@ -120,8 +122,9 @@ std::string cuda_problem(const CudaDevice& d) {
   }
   if (cuda::compiled_capability() > 0) return "";
   return fmt::format(
-      "this build has no code for {} (compute capability {}.{}); build nibble on that machine, or "
-      "with -DCMAKE_CUDA_ARCHITECTURES=release for every GPU; --device cpu works without it",
+      "this build has no code for {} (compute capability {}.{}); `./nibble.sh build` on this "
+      "machine compiles for its GPUs, -DCMAKE_CUDA_ARCHITECTURES=release for every one; --device "
+      "cpu works without it",
       d.name, d.major, d.minor);
 }
 

@@ -8,6 +8,7 @@
 #include "backends/cuda/graph.h"
 #include "backends/cuda/host_updates.h"
 #include "backends/cuda/kernels/kernels.h"
+#include "backends/cuda/kernels/linear/fp4_native.h"
 #include "backends/cuda/kernels/linear/linear.h"
 #include "backends/cuda/step_hand_over.h"
 #include "core/log.h"
@@ -29,7 +30,9 @@ class CudaBackend final : public Backend {
   BackendTraits traits() const override {
     BackendTraits t;
     t.device = DeviceKind::cuda;
-    t.native_fp4 = device_.major >= 10;
+    t.native_fp4 = cuda::native_fp4_device(c_);
+    t.one_launch_decode = c_.token_kernel;
+    t.code_capability = c_.capability;
     t.hand_over = true;
     t.records = !c_.sync_each_op;
     // In 16 bits the kernel, and with it the order of a sum, depends on the number of tokens.

@@ -22,6 +22,7 @@ struct CudaDevice {
 struct CudaSupport {
   std::vector<CudaDevice> devices;
   std::string problem;  // why there is none to use, and what would help; empty: the first is usable
+  std::string driver = {}, runtime = {};  // CUDA versions, "12.8"; no driver: ""
   bool usable() const { return problem.empty(); }
 };
 // Asks the driver; never throws.
@@ -39,5 +40,7 @@ struct CudaOptions {
 };
 // DeviceError with cuda_support().problem when there is no usable device.
 std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options = {});
+// The cuBLASLt a backend would open; "" where none is found.
+std::string cuda_blas_library();
 
 }  // namespace nibble

@@ -110,7 +110,7 @@ void HostUpdates::step(const AdamwUpdate& u) {
   // Of one block, with room for the alignment of every part.
   const size_t block_bytes =
       kMomentBlock * element + 2 * (code_bytes(format, kMomentBlock) + 16 + 4);
-  // A multiple of eight: then scales of blocks keep their alignment (optimizer_short.cu).
+  // A multiple of eight: then scales of blocks keep their alignment (adamw_fast.cu).
   const int64_t blocks_at_once = int64_t((kWindowBytes - 7 * 256) / block_bytes) / 8 * 8;
   for (int64_t at = u.begin; at < end; at += blocks_at_once * kMomentBlock) {
     const int64_t elements = std::min(blocks_at_once * kMomentBlock, end - at);

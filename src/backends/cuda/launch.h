@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Kernel launches. Kernels start before their predecessor has ended (programmatic dependent launch,
-// compute capability 9.0 and later) and wait for it themselves with device/dependency.cuh.
+// compute capability 9.0 and later) and wait for it themselves with device/dependent_launch.cuh.
 #pragma once
 #include "backends/cuda/context.h"
 
@@ -12,7 +12,7 @@ struct Grid {
   unsigned cluster = 1;     // neighbouring blocks (x) that share memory; compute capability 9.0
 };
 
-// Every kernel launched this way must call wait_for_previous() before it touches memory that
+// Every kernel launched this way must call pdl_wait() before it touches memory that
 // another kernel of the stream reads or writes.
 template <class... Params, class... Args>
 void launch(const Context& c, const Grid& g, void (*kernel)(Params...), Args&&... args) {

@@ -16,4 +16,6 @@ std::unique_ptr<Backend> make_cuda_backend(const CudaOptions&) {
   throw_device("--device cuda: {}", cuda_support().problem);
 }
 
+std::string cuda_blas_library() { return {}; }
+
 }  // namespace nibble

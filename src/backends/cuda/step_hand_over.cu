@@ -5,7 +5,7 @@
 #include "backends/cuda/step_hand_over.h"
 
 #include "backend/sampling.h"
-#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/types.cuh"
 #include "backends/cuda/launch.h"
 
@@ -20,7 +20,7 @@ struct Tables {
 };
 
 __global__ void advance_kernel(Tables t) {
-  enter();
+  pdl_enter();
   if (threadIdx.x > 0) return;
   const int32_t id = *t.chosen, position = *t.positions;
   t.host[position % 2] = id;

@@ -4,7 +4,8 @@
 #pragma once
 #include "backend/backend.h"
 #include "backends/cpu/kernels/packed_layout.h"
-#include "quant/moments.h"
+#include "optim/adamw_element.h"
+#include "optim/moments.h"
 
 namespace nibble::cpu {
 

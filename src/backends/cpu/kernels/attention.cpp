@@ -140,12 +140,12 @@ HWY_INLINE void value_tile(const float* p, const float* values, int64_t width, i
   }
   for (int64_t j = begin; j < end; ++j) {
     VF x[V];
-#pragma GCC unroll 4
+    NIBBLE_UNROLL(4)
     for (int v = 0; v < V; ++v) x[v] = load(values + j * width + v * kLanes);
-#pragma GCC unroll 4
+    NIBBLE_UNROLL(4)
     for (int r = 0; r < Q; ++r) {
       const VF weight = hn::Set(DF(), p[r * kKeyBlock + j]);
-#pragma GCC unroll 4
+      NIBBLE_UNROLL(4)
       for (int v = 0; v < V; ++v) acc[r][v] = hn::MulAdd(weight, x[v], acc[r][v]);
     }
   }

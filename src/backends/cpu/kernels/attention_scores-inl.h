@@ -75,12 +75,12 @@ HWY_NOINLINE void score_rows(const float* q, int64_t rows, const float* keys, in
     int64_t d = 0;
     for (; d + kLanes <= width; d += kLanes) {
       VF kv[4];
-#pragma GCC unroll 4
+      NIBBLE_UNROLL(4)
       for (int k = 0; k < 4; ++k) kv[k] = load(keys + k * width + d);
-#pragma GCC unroll 4
+      NIBBLE_UNROLL(4)
       for (int i = 0; i < kTileQueries; ++i) {
         const VF x = load(from[i] + d);
-#pragma GCC unroll 4
+        NIBBLE_UNROLL(4)
         for (int k = 0; k < 4; ++k) acc[i][k] = hn::MulAdd(x, kv[k], acc[i][k]);
       }
     }

@@ -24,21 +24,21 @@ HWY_NOINLINE void multiply_few(const float* HWY_RESTRICT x, int64_t stride,
                                const float* HWY_RESTRICT b, int64_t steps, float* sums) {
   const DF df;
   VF s[R][2];
-#pragma GCC unroll 8
+  NIBBLE_UNROLL(8)
   for (int r = 0; r < R; ++r) {
     s[r][0] = hn::Load(df, sums + r * kCols);
     s[r][1] = hn::Load(df, sums + r * kCols + kLanes);
   }
   for (int64_t k = 0; k < steps; ++k, b += kCols) {
     const VF b0 = hn::Load(df, b), b1 = hn::Load(df, b + kLanes);
-#pragma GCC unroll 8
+    NIBBLE_UNROLL(8)
     for (int r = 0; r < R; ++r) {
       const VF xr = hn::Set(df, x[r * stride + k]);
       s[r][0] = E::multiply_add(xr, b0, s[r][0]);
       s[r][1] = E::multiply_add(xr, b1, s[r][1]);
     }
   }
-#pragma GCC unroll 8
+  NIBBLE_UNROLL(8)
   for (int r = 0; r < R; ++r) {
     hn::Store(s[r][0], df, sums + r * kCols);
     hn::Store(s[r][1], df, sums + r * kCols + kLanes);
@@ -51,7 +51,7 @@ HWY_NOINLINE void multiply_packed(const GemmRows& x, const PackedRows& rows, int
                                   int64_t steps, float* sums) {
   const DF df;
   VF s[R][2];
-#pragma GCC unroll 8
+  NIBBLE_UNROLL(8)
   for (int r = 0; r < R; ++r) {
     s[r][0] = hn::Load(df, sums + r * kCols);
     s[r][1] = hn::Load(df, sums + r * kCols + kLanes);
@@ -60,7 +60,7 @@ HWY_NOINLINE void multiply_packed(const GemmRows& x, const PackedRows& rows, int
   for (int64_t b = k / kBlock; b < (k + steps) / kBlock; ++b) {
     const float* in = x.steps + kBlock * b;
     rows.decode<E>(b, [&](int i, VF w0, VF w1) HWY_ATTR {
-#pragma GCC unroll 8
+      NIBBLE_UNROLL(8)
       for (int r = 0; r < R; ++r) {
         const VF xr = hn::Set(df, in[r * x.stride + i]);
         s[r][0] = E::multiply_add(xr, w0, s[r][0]);
@@ -68,7 +68,7 @@ HWY_NOINLINE void multiply_packed(const GemmRows& x, const PackedRows& rows, int
       }
     });
   }
-#pragma GCC unroll 8
+  NIBBLE_UNROLL(8)
   for (int r = 0; r < R; ++r) {
     hn::Store(s[r][0], df, sums + r * kCols);
     hn::Store(s[r][1], df, sums + r * kCols + kLanes);

@@ -30,7 +30,7 @@ template <class E>
 HWY_INLINE void multiply_step(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, Sums& s) {
   const DF df;
   const VF b0 = hn::Load(df, b), b1 = hn::Load(df, b + kLanes);
-#pragma GCC unroll 16
+  NIBBLE_UNROLL(16)
   for (int i = 0; i < kRows; ++i) {
     const VF ai = hn::Set(df, a[i]);
     s[i][0] = E::multiply_add(ai, b0, s[i][0]);
@@ -43,7 +43,7 @@ HWY_INLINE void multiply_step(const float* HWY_RESTRICT a, const float* HWY_REST
 template <class E>
 HWY_INLINE void multiply(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, int64_t steps,
                          const float* ahead, Sums& s) {
-#pragma GCC unroll 16
+  NIBBLE_UNROLL(16)
   for (int i = 0; i < kRows; ++i) s[i][0] = s[i][1] = hn::Zero(DF());
   int64_t k = 0;
   // Two at a time: counters and branches compete with the multiply-adds for ports.
@@ -65,14 +65,14 @@ HWY_NOINLINE void add_tile(const float* a, const float* b, int64_t steps, const 
   Sums s;
   multiply<E>(a, b, steps, ahead, s);
   if (chunk == Chunk::first) {
-#pragma GCC unroll 16
+    NIBBLE_UNROLL(16)
     for (int i = 0; i < kRows; ++i) {
       hn::Store(s[i][0], df, tile + i * kCols);
       hn::Store(s[i][1], df, tile + i * kCols + kLanes);
     }
     return;
   }
-#pragma GCC unroll 16
+  NIBBLE_UNROLL(16)
   for (int i = 0; i < kRows; ++i) {
     float* t = tile + i * kCols;
     hn::Store(hn::Add(hn::Load(df, t), s[i][0]), df, t);

@@ -39,7 +39,7 @@ HWY_NOINLINE void pack_k_by_outer(const GemmFactor& f, int64_t outer0, int64_t w
     }
     const VF scale = hn::Set(DF(), f.k_scale ? f.k_scale[first] : 1.0f);
     const auto pack = [&](const T* const* in, float* panel) HWY_ATTR {
-#pragma GCC unroll 2
+      NIBBLE_UNROLL(2)
       for (int v = 0; v < P; v += kLanes) {
         VF step;
         if constexpr (kDepth == 1) {
@@ -76,7 +76,7 @@ HWY_INLINE void transpose(VF (&v)[kLanes]) {
   const hn::RepartitionToWide<DF> wide;
   constexpr int kGroups = kLanes / 4;
   // Within 128-bit blocks: block b of v[4 g + j] is then column 4 b + j of rows 4 g .. 4 g + 3.
-#pragma GCC unroll 4
+  NIBBLE_UNROLL(4)
   for (int g = 0; g < kGroups; ++g) {
     VF* r = v + 4 * g;
     const auto low01 = hn::BitCast(wide, hn::InterleaveLower(df, r[0], r[1]));
@@ -90,7 +90,7 @@ HWY_INLINE void transpose(VF (&v)[kLanes]) {
   }
   // Blocks among the groups.
 #if HWY_TARGET == HWY_AVX3
-#pragma GCC unroll 4
+  NIBBLE_UNROLL(4)
   for (int j = 0; j < 4; ++j) {
     const VF low01 = hn::ConcatLowerLower(df, v[4 + j], v[j]);
     const VF high01 = hn::ConcatUpperUpper(df, v[4 + j], v[j]);
@@ -102,7 +102,7 @@ HWY_INLINE void transpose(VF (&v)[kLanes]) {
     v[12 + j] = VF{_mm512_shuffle_f32x4(high01.raw, high23.raw, 0xdd)};
   }
 #elif HWY_TARGET == HWY_AVX2
-#pragma GCC unroll 4
+  NIBBLE_UNROLL(4)
   for (int j = 0; j < 4; ++j) {
     const VF low = hn::ConcatLowerLower(df, v[4 + j], v[j]);
     v[4 + j] = hn::ConcatUpperUpper(df, v[4 + j], v[j]);
@@ -126,12 +126,12 @@ HWY_NOINLINE void pack_outer_by_k(const GemmFactor& f, int64_t outer0, int64_t k
       VF v[kLanes];
       if (steps == kLanes && (k0 + k + kLanes) * E::kDepth <= f.k) {
         const T* in = row<T>(f.dense, outer0 + o) + (k0 + k) * E::kDepth;
-#pragma GCC unroll 16
+        NIBBLE_UNROLL(16)
         for (int i = 0; i < kLanes; ++i) {
           v[i] = i < rows ? E::load_steps(in + i * f.dense.row_stride) : hn::Zero(df);
         }
         transpose(v);
-#pragma GCC unroll 16
+        NIBBLE_UNROLL(16)
         for (int i = 0; i < kLanes; ++i) hn::Store(v[i], df, out + i * P);
         continue;
       }

@@ -111,7 +111,7 @@ template <Dot dot>
 HWY_INLINE VF dot16(const VB* w, const int8_t* q, const int32_t* correction) {
   const VI start = hn::Set(DI(), *correction);
   Sum<dot> sum(start);
-#pragma GCC unroll 4
+  NIBBLE_UNROLL(4)
   for (int i = 0; i < 4; ++i) sum.step(w[i], q + 4 * i);
   return hn::ConvertTo(DF(), sum.finish(start));
 }
@@ -143,11 +143,11 @@ HWY_INLINE void strip_kernel(const uint8_t* tile, int64_t tiles, int part0, cons
   }
   for (int64_t k = 0; k < tiles; ++k, tile += kTileBytes, x += x_step) {
     // The hardware prefetcher stops at every page; this does not. Past the end it does no harm.
-#pragma GCC unroll 9
+    NIBBLE_UNROLL(9)
     for (int line = 0; line < 9; ++line) hwy::Prefetch(tile + kPrefetchBytes + 64 * line);
-#pragma GCC unroll 2
+    NIBBLE_UNROLL(2)
     for (int pair = 0; pair < 2; ++pair) {
-#pragma GCC unroll 4
+      NIBBLE_UNROLL(4)
       for (int p = 0; p < P; ++p) {
         VB w[8];
         const uint8_t* codes = tile + 256 * pair;
@@ -155,7 +155,7 @@ HWY_INLINE void strip_kernel(const uint8_t* tile, int64_t tiles, int part0, cons
         decode_block(codes, part0 + p, w);
         decode_block(codes + 128, part0 + p, w + 4);
         const VF s0 = decode_scales(scales), s1 = decode_scales(scales + 16);
-#pragma GCC unroll 8
+        NIBBLE_UNROLL(8)
         for (int t = 0; t < T; ++t) {
           const int8_t* q = x[t].q + 32 * pair;
           const int32_t* c = x[t].correction + 2 * pair;
@@ -262,22 +262,22 @@ HWY_NOINLINE void chunk_kernel(const uint8_t* w, const float* scales, int64_t ti
   for (int64_t k = 0; k < tiles; ++k, x += x_step) {
     for (int pair = 0; pair < 2; ++pair) {
       VF v[kRowVectors][T];
-#pragma GCC unroll 2
+      NIBBLE_UNROLL(2)
       for (int half = 0; half < 2; ++half, w += kBlockBytes, scales += kBlockScales) {
-#pragma GCC unroll 4
+        NIBBLE_UNROLL(4)
         for (int t = 0; t < T; ++t) {
           const int8_t* q = x[t].q + 32 * pair + 16 * half;
           const VI start = hn::Set(DI(), x[t].correction[2 * pair + half]);
           Sum<dot> sum[kRowVectors] = {Sum<dot>(start), Sum<dot>(start)};
-#pragma GCC unroll 4
+          NIBBLE_UNROLL(4)
           for (int i = 0; i < 4; ++i) {
             const VI four = broadcast4(q + 4 * i);
-#pragma GCC unroll 2
+            NIBBLE_UNROLL(2)
             for (int r = 0; r < kRowVectors; ++r) {
               sum[r].step(hn::Load(d8, w + (4 * r + i) * 4 * kLanes), four);
             }
           }
-#pragma GCC unroll 2
+          NIBBLE_UNROLL(2)
           for (int r = 0; r < kRowVectors; ++r) {
             const VF d = hn::ConvertTo(df, sum[r].finish(start));
             const VF s = hn::Load(df, scales + r * kLanes);
@@ -285,10 +285,10 @@ HWY_NOINLINE void chunk_kernel(const uint8_t* w, const float* scales, int64_t ti
           }
         }
       }
-#pragma GCC unroll 4
+      NIBBLE_UNROLL(4)
       for (int t = 0; t < T; ++t) {
         const VF scale = hn::Set(df, x[t].scale[pair]);
-#pragma GCC unroll 2
+        NIBBLE_UNROLL(2)
         for (int r = 0; r < kRowVectors; ++r) acc[r][t] = hn::MulAdd(v[r][t], scale, acc[r][t]);
       }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Whole blocks of 256 moments to and from floats: quant/moments.h in vectors, bit for bit.
+// Whole blocks of 256 moments to and from floats: optim/moments.h in vectors, bit for bit.
 #if defined(NIBBLE_CPU_SIMD_MOMENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef NIBBLE_CPU_SIMD_MOMENTS_INL_H_
 #undef NIBBLE_CPU_SIMD_MOMENTS_INL_H_
@@ -8,7 +8,7 @@
 #endif
 
 #include "backends/cpu/simd/vec-inl.h"
-#include "quant/moments.h"
+#include "optim/moments.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace nibble::cpu::HWY_NAMESPACE {

@@ -36,7 +36,7 @@ class PhiloxLanes {
     VU c0 = hn::BitCast(d, hn::ShiftRight<1>(fours));
     VU c1 = hn::Set(d, uint32_t(first / 8 >> 32));
     VU c2 = hn::Set(d, uint32_t(stream_)), c3 = hn::Set(d, uint32_t(stream_ >> 32));
-#pragma GCC unroll 10
+    NIBBLE_UNROLL(10)
     for (int round = 0; round < 10; ++round) {
       const auto p0 = hn::MulEven(c0, m0), p1 = hn::MulEven(c2, m1);
       c0 = hn::Xor3(hn::BitCast(d, hn::ShiftRight<32>(p1)), c1, hn::Set(d, keys_[2 * round]));

@@ -43,12 +43,12 @@ HWY_INLINE void product_tile(float* c, int64_t c_row, const Left& a, int64_t m0,
   b += k0 * b_row;
   for (int64_t k = k0; k < k1; ++k, left += a.column, b += b_row) {
     VF x[V];
-#pragma GCC unroll 4
+    NIBBLE_UNROLL(4)
     for (int v = 0; v < V; ++v) x[v] = load(b + v * kLanes);
-#pragma GCC unroll 4
+    NIBBLE_UNROLL(4)
     for (int m = 0; m < M; ++m) {
       const VF y = hn::Set(DF(), left[m * a.row]);
-#pragma GCC unroll 4
+      NIBBLE_UNROLL(4)
       for (int v = 0; v < V; ++v) acc[m][v] = E::multiply_add(y, x[v], acc[m][v]);
     }
   }

@@ -17,6 +17,17 @@
 #include "core/tensor.h"
 #include "hwy/highway.h"
 
+// Before a loop: unroll it n times, so that arrays of vectors become registers. Not in the portable
+// fallback: its vectors are loops over their elements and no registers, there is nothing to gain,
+// and all copies together took most of the time that compiling a file of kernels takes.
+#undef NIBBLE_UNROLL
+#if HWY_TARGET == HWY_EMU128
+#define NIBBLE_UNROLL(n) _Pragma("GCC unroll 1")
+#else
+#define NIBBLE_PRAGMA(text) _Pragma(#text)
+#define NIBBLE_UNROLL(n) NIBBLE_PRAGMA(GCC unroll n)
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace nibble::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;

@@ -7,7 +7,7 @@
 #include "backends/cuda/decode/token_args.h"
 #include "backends/cuda/device/packed_layout.cuh"
 #include "backends/cuda/kernels/attention/attention_mma.cuh"
-#include "backends/cuda/kernels/attention/attention_shares.cuh"
+#include "backends/cuda/kernels/attention/attention_split_kv.cuh"
 #include "backends/cuda/kernels/kernels.h"
 
 namespace nibble::cuda {
@@ -97,8 +97,8 @@ std::string one_launch_problem(const Context& c, const DecodePlan& p) {
   if (p.activations != Activations::none) return "it takes activations as they are";
   if (cache != DType::bf16 && cache != DType::f8_e4m3) return "it reads caches of bf16 or fp8";
   if (p.head_width != kHeads) return fmt::format("its heads are {} wide", kHeads);
-  if (p.q_heads / p.kv_heads > shares::kGroup) {
-    return fmt::format("it takes at most {} query heads a key head", shares::kGroup);
+  if (p.q_heads / p.kv_heads > split_kv::kGroup) {
+    return fmt::format("it takes at most {} query heads a key head", split_kv::kGroup);
   }
   // Narrow rows are summed in another order (norm.cu).
   if (width <= kHeadWidth || width > kTokenMaxWidth) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the kernel of a whole token is told: the model's layers, where the ops it replaces would
-// have read and written, and how its blocks share the work.
+// Arguments of token_kernel.cu: the model's layers, where the ops it replaces would have read and
+// written, how the grid divides the work, and the map of a block's shared memory.
 #pragma once
 #include <cstdint>
 
@@ -10,7 +10,7 @@
 
 namespace nibble::cuda {
 
-// Twelve warps: room for 168 registers each, and for the four quarters of three strips.
+// Twelve warps: 168 registers each, and one warp for each quarter of K of three strips.
 constexpr int kTokenWarps = 12;
 constexpr int kTokenThreads = 32 * kTokenWarps;
 constexpr int kTokenLayers = 64;
@@ -30,31 +30,32 @@ struct TokenLayer {
   void *cache_k, *cache_v;
 };
 
-// Where things lie in a block's shared memory, in bytes from its begin.
+// Byte offsets in a block's shared memory.
 struct TokenMemory {
   int layers, ring, ring_barriers;
-  int tasks;  // [kTokenWarps][list]
-  int list;   // most tasks of a warp in a layer and the head
+  int tasks;           // [kTokenWarps][tasks_per_warp]
+  int tasks_per_warp;  // at most, in a layer and the head together
   int sums[kPhases], barriers[kLayerPhases];
   int zeros;
-  int wide, narrow;  // the token of qkv, gate_up and head; that of attn_out and down
-  int area;          // attention's, and the sums of the head
+  int x_full, x_slice;  // x of qkv, gate_up and head; this rank's columns of x of attn_out and down
+  int attention;  // attention's stages and heads; the partial sums of the head in the last phase
   int bytes;
 };
 
 struct TokenArgs {
   int layers, width, q_heads, kv_heads, ffn, vocab;
   const bf16* x;  // [width]
-  // Between blocks, in words of two elements (open_words.cuh): [(Hq + 2 Hkv) 128], [Hq 128],
-  // [width], [ffn], [width] of the first layer; those of the next are layer_words further.
+  // Activations between blocks, as sentinel words of two elements (sentinel_words.cuh): [(Hq + 2
+  // Hkv) 128], [Hq 128], [width], [ffn], [width] of the first layer; the next layer's are
+  // layer_words further.
   uint32_t *qkv, *att, *out, *act, *down;
   int layer_words;
-  // In tagged words (tagged_words.cuh), the same for all layers.
-  uint64_t* shares;  // [Hq, splits, 128] sums of shares, a float a word
-  uint64_t* stats;   // [Hq, splits, 2] their largest scores and sums of weights
-  uint4* cleared;    // all of these words: so many times 16 bytes
+  // Split-KV partials, as flagged words (flagged_words.cuh), reused by all layers.
+  uint64_t* partials;  // [Hq, splits, 128] unnormalised outputs, one float a word
+  uint64_t* stats;     // [Hq, splits, 2] row maximum and row sum
+  uint4* cleared;      // all exchange words, `to_clear` times 16 bytes
   int to_clear;
-  unsigned* arrivals;  // [2] blocks that have begun, that have ended; zero between kernels
+  unsigned* arrivals;  // [2] blocks past the prologue, blocks that ended; zero between launches
   AnyFloats logits;    // [vocab]
   AnyFloats rope;
   int64_t k_stride, v_stride;  // of the cache, in elements
@@ -63,11 +64,11 @@ struct TokenArgs {
   int splits, cluster;
   float scale, eps;
   TokenMemory memory;
-  TokenLayer layer[kTokenLayers + 1];  // behind the last: the head as qkv, the final norm
+  TokenLayer layer[kTokenLayers + 1];  // behind the last: the head (as qkv) and the final norm
 };
 
-// token_kernel.cu. f8 says whether the cache is f8_e4m3 or bf16. False: it does not fit this
-// device. plan_only: all but the launch.
+// token_kernel.cu. f8_cache: the cache is f8_e4m3, else bf16. False: it does not fit this device.
+// plan_only: all but the launch.
 enum class TokenLaunch { plan_only, enqueue };
 bool launch_token(const Context& c, TokenArgs& a, bool f8_cache, TokenLaunch launch);
 

@@ -1,63 +1,72 @@
 // SPDX-License-Identifier: MIT
-// Attention of one token inside the kernel of a whole token, by the first four warps of a block, a
-// team: heads are normalised and rotated by the block that attends with them, a warp each, this
-// token's key and value go to the cache and into the share that holds their slot. Where the keys of
-// a head are cut into shares, every share's team merges some of the columns.
+// Attention of one token inside token_kernel.cu: split-KV with an online softmax
+// (attention_split_kv.cuh), heads of 128, for one sequence.
 //
-// All of it is code that runs once a layer, by one warp a scheduler: five clocks an instruction. So
-// what is the same for all layers is computed once, and nothing is done by one warp after another
-// that several can do at once.
+// Work: (key head, split) pairs, number = split * kv_heads + kv_head; a block takes number
+// blockIdx.x, then every gridDim.x-th. Its first four warps (a warpgroup) attend. Up to group + 2
+// warps first make the heads, one each: QK-norm and RoPE of the queries of that key head, and of
+// this token's key and value, which go to the cache and straight into the stage of the split that
+// holds their slot. So heads are recomputed by every block that attends with them. With several
+// splits, each writes unnormalised sums, row maximum and row sum as flagged words, and all splits
+// combine: split s takes the groups of 32 columns s, s + splits, ...
+//
+// Barriers (bar.sync ids): 1 within the warpgroup, 2 heads written, 3 heads read.
+//
+// Bound by latency: this code runs once a layer with one warp a scheduler, five clocks an
+// instruction. Hence what is the same for all layers is computed once, and nothing is done by one
+// warp after another that several can do at once.
 #pragma once
-#include "backends/cuda/decode/open_words.cuh"
+#include "backends/cuda/decode/sentinel_words.cuh"
 #include "backends/cuda/decode/token_args.h"
+#include "backends/cuda/device/gemv_units.cuh"
 #include "backends/cuda/device/head_of_128.cuh"
-#include "backends/cuda/device/token_units.cuh"
-#include "backends/cuda/kernels/attention/attention_shares.cuh"
+#include "backends/cuda/kernels/attention/attention_split_kv.cuh"
 
 namespace nibble::cuda {
 
-constexpr int kHead = 128;     // the width of a head
-constexpr int kTeamDepth = 1;  // times 16 keys a warp on their way
+constexpr int kHead = 128;           // head width
+constexpr int kAttentionStages = 1;  // pipeline depth: stages of 16 keys a warp
 
-// A block's first four warps.
-struct Team {
+// The four warps that attend: the first of the block, with named barrier 1.
+struct Warpgroup {
   __device__ __forceinline__ int thread() const { return int(threadIdx.x); }
   __device__ __forceinline__ void sync() const {
-    asm volatile("bar.sync 1, %0;" ::"n"(shares::kThreads) : "memory");
+    asm volatile("bar.sync 1, %0;" ::"n"(split_kv::kThreads) : "memory");
   }
 };
 
-// The warps that take heads: a query each, the key and the value; the team among them.
+// The warps that make heads, one each: `group` queries, the key, the value. The warpgroup is among
+// them.
 struct HeadWarps {
   int count;
   __device__ __forceinline__ explicit HeadWarps(int group)
-      : count(max(group + 2, shares::kWarps)) {}
-  // The heads are there: the team waits for that, the others tell it.
-  __device__ __forceinline__ void taken(bool in_team) const {
-    if (in_team) {
+      : count(max(group + 2, split_kv::kWarps)) {}
+  // Heads are in shared memory: the warpgroup waits for that, the other warps only arrive.
+  __device__ __forceinline__ void sync_written(bool in_warpgroup) const {
+    if (in_warpgroup) {
       asm volatile("bar.sync 2, %0;" ::"r"(32 * count) : "memory");
     } else {
       asm volatile("bar.arrive 2, %0;" ::"r"(32 * count) : "memory");
     }
   }
-  // They have been used.
-  __device__ __forceinline__ void used() const {
+  // Heads have been read: shared memory may be overwritten for the next split.
+  __device__ __forceinline__ void sync_read() const {
     asm volatile("bar.sync 3, %0;" ::"r"(32 * count) : "memory");
   }
 };
-static_assert(shares::kGroup + 2 <= kTokenWarps);
+static_assert(split_kv::kGroup + 2 <= kTokenWarps);
 
-// What it needs besides the memory of its keys.
+// Shared memory behind the stages of keys and values.
 template <class K>
-struct TeamMemory {
-  alignas(16) bf16 queries[shares::kGroup * kHead];
+struct AttentionSmem {
+  alignas(16) bf16 queries[split_kv::kGroup * kHead];
   alignas(16) K key[kHead], value[kHead];  // of this token
 };
 
 template <class K>
-constexpr size_t kTeamKeyBytes = shares::shared_bytes<K, kHead, kTeamDepth>();
+constexpr size_t kAttentionKeyBytes = split_kv::shared_bytes<K, kHead, kAttentionStages>();
 template <class K>
-constexpr size_t kTeamBytes = kTeamKeyBytes<K> + sizeof(TeamMemory<K>);
+constexpr size_t kAttentionSmemBytes = kAttentionKeyBytes<K> + sizeof(AttentionSmem<K>);
 
 template <class K>
 struct TokenAttention {
@@ -66,27 +75,27 @@ struct TokenAttention {
     alignas(16) float rope[kHead];
     Sequence sequence;
     int slot;
-    bool attends;         // this block has a share ...
-    shares::Share share;  // ... of which this is the first
+    bool attends;             // this block has a split ...
+    split_kv::KvSplit range;  // ... and this is its first
   };
   const TokenArgs& a;
   const Place& place;
-  std::byte* memory;  // kTeamBytes
-  Team team;
+  std::byte* memory;  // kAttentionSmemBytes
+  Warpgroup warpgroup;
 
-  // Before a barrier of the block.
+  // The caller has a barrier of the block between this and any use.
   __device__ __forceinline__ TokenAttention(const TokenArgs& a, Place& place, std::byte* memory)
       : a(a), place(place), memory(memory) {
     if (threadIdx.x == 0) {
       place.sequence = *a.sequence, place.slot = *a.slot;
-      place.share = share(int(blockIdx.x));
+      place.range = range(int(blockIdx.x));
       place.attends =
-          int(blockIdx.x) < a.kv_heads * a.splits && place.share.begin < place.share.end;
+          int(blockIdx.x) < a.kv_heads * a.splits && place.range.begin < place.range.end;
     }
     if (threadIdx.x < kHead) place.rope[threadIdx.x] = a.rope[threadIdx.x];
   }
 
-  __device__ __forceinline__ shares::DecodeArgs<bf16, K> args(const TokenLayer& layer) const {
+  __device__ __forceinline__ split_kv::DecodeArgs<bf16, K> args(const TokenLayer& layer) const {
     return {{},
             {},
             {},
@@ -102,62 +111,63 @@ struct TokenAttention {
             a.scale};
   }
 
-  // A block takes every gridDim.x-th share. Asks for the keys and values of its first.
+  // Prologue of the first split: starts the copies of its keys and values.
   __device__ __forceinline__ void begin(const TokenLayer& layer) const {
-    if (int(threadIdx.x) < shares::kThreads && place.attends) begin_share(layer, place.share);
+    if (int(threadIdx.x) < split_kv::kThreads && place.attends) prefetch_split(layer, place.range);
   }
 
-  // `words`: how much further than the first layer's this layer's words lie.
-  __device__ __forceinline__ void attend(const TokenLayer& layer, uint32_t tag, int words) const {
+  // `words`: offset of this layer's sentinel words from the first layer's; flag: of its flagged
+  // words.
+  __device__ __forceinline__ void attend(const TokenLayer& layer, uint32_t flag, int words) const {
     if (!place.attends) return;
     const int warp = int(threadIdx.x) / 32, group = a.q_heads / a.kv_heads;
     const HeadWarps head_warps(group);
     if (warp >= head_warps.count) return;
-    const bool in_team = warp < shares::kWarps;
+    const bool in_warpgroup = warp < split_kv::kWarps;
     const int first = int(blockIdx.x), all = a.kv_heads * a.splits;
 #pragma unroll 1
     for (int number = first; number < all; number += int(gridDim.x)) {
-      const shares::Share s = number_share(number);
+      const split_kv::KvSplit s = range_of(number);
       if (s.begin >= s.end) break;
       if (number != first) {
-        head_warps.used();
-        if (in_team) begin_share(layer, s);
+        head_warps.sync_read();
+        if (in_warpgroup) prefetch_split(layer, s);
       }
-      take_head(layer, s, a.qkv + words, warp, group);
-      head_warps.taken(in_team);
-      if (in_team) give_share(layer, s, tag, a.att + words);
+      load_head(layer, s, a.qkv + words, warp, group);
+      head_warps.sync_written(in_warpgroup);
+      if (in_warpgroup) attend_range(layer, s, flag, a.att + words);
     }
-    // Only now: what is merged may be another team's second share.
+    // A second loop: a split that is combined may be the second one of another block.
 #pragma unroll 1
-    for (int number = first; in_team && number < all; number += int(gridDim.x)) {
-      const shares::Share s = number_share(number);
-      if (s.begin >= s.end || s.parts == 1) break;
+    for (int number = first; in_warpgroup && number < all; number += int(gridDim.x)) {
+      const split_kv::KvSplit s = range_of(number);
+      if (s.begin >= s.end || s.active_splits == 1) break;
       const int chunks = group * (kHead / 32);
-      for (int i = warp; s.split + i * s.parts < chunks; i += shares::kWarps) {
-        merge_columns(s, s.split + i * s.parts, tag, a.att + words);
+      for (int i = warp; s.split + i * s.active_splits < chunks; i += split_kv::kWarps) {
+        combine_columns(s, s.split + i * s.active_splits, flag, a.att + words);
       }
     }
   }
 
  private:
-  __device__ __forceinline__ TeamMemory<K>& own() const {
-    return *reinterpret_cast<TeamMemory<K>*>(memory + kTeamKeyBytes<K>);
+  __device__ __forceinline__ AttentionSmem<K>& smem() const {
+    return *reinterpret_cast<AttentionSmem<K>*>(memory + kAttentionKeyBytes<K>);
   }
-  __device__ __forceinline__ void begin_share(const TokenLayer& layer,
-                                              const shares::Share& s) const {
-    shares::begin_share<bf16, K, kHead, kTeamDepth>(args(layer), s, team, memory);
+  __device__ __forceinline__ void prefetch_split(const TokenLayer& layer,
+                                                 const split_kv::KvSplit& s) const {
+    split_kv::prefetch_split<bf16, K, kHead, kAttentionStages>(args(layer), s, warpgroup, memory);
   }
-  __device__ __forceinline__ bool has_fresh(const shares::Share& s) const {
-    const int fresh = place.slot - int(place.sequence.kv_begin);
-    return s.begin <= fresh && fresh < s.end;
+  __device__ __forceinline__ bool has_new_key(const split_kv::KvSplit& s) const {
+    const int new_key = place.slot - int(place.sequence.kv_begin);
+    return s.begin <= new_key && new_key < s.end;
   }
 
-  __device__ __forceinline__ shares::Share share(int number) const {
+  __device__ __forceinline__ split_kv::KvSplit range(int number) const {
     const int split = number / a.kv_heads;
-    return shares::Share(0, number - split * a.kv_heads, split, a.splits, place.sequence);
+    return split_kv::KvSplit(0, number - split * a.kv_heads, split, a.splits, place.sequence);
   }
-  __device__ __forceinline__ shares::Share number_share(int number) const {
-    return number == int(blockIdx.x) ? place.share : share(number);
+  __device__ __forceinline__ split_kv::KvSplit range_of(int number) const {
+    return number == int(blockIdx.x) ? place.range : range(number);
   }
 
   static __device__ __forceinline__ AnyFloats floats_at(const float* p) {
@@ -169,136 +179,139 @@ struct TokenAttention {
   static __device__ __forceinline__ void unpack(float (&v)[4], uint2 raw) {
     load_f32<4>(reinterpret_cast<const bf16*>(&raw), v);
   }
-  static __device__ __forceinline__ void turn(float (&v)[4], const HeadFactors& f, bool norm,
-                                              float eps) {
+  static __device__ __forceinline__ void norm_and_rotate(float (&v)[4], const HeadFactors& f,
+                                                         bool norm, float eps) {
     if (norm) normalise_head<bf16>(v, f, eps);
     rotate_head(v, f);
 #pragma unroll
     for (int k = 0; k < 4; ++k) v[k] = to_f32(from_f32<bf16>(v[k]));
   }
 
-  // One head by one warp: a query of the key head, or this token's key or value where the share
-  // holds its slot.
-  __device__ __forceinline__ void take_head(const TokenLayer& layer, const shares::Share& s,
+  // One head by one warp: a query head, or this token's key or value where the split holds its
+  // slot.
+  __device__ __forceinline__ void load_head(const TokenLayer& layer, const split_kv::KvSplit& s,
                                             const uint32_t* qkv, int warp, int group) const {
     const bool query = warp < group, key = warp == group;
-    if (!query && (warp > group + 1 || !has_fresh(s))) return;
+    if (!query && (warp > group + 1 || !has_new_key(s))) return;
     const int lane = int(threadIdx.x) % 32;
     const int head =
         query ? s.kv_head * group + warp : a.q_heads + (key ? 0 : a.kv_heads) + s.kv_head;
     const uint32_t* const from = qkv + (head * kHead + 4 * lane) / 2;
     const AnyFloats& norm = query ? layer.q_norm : layer.k_norm;
-    const HeadFactors factors(norm, floats_at(place.rope));  // before the words are asked for
+    const HeadFactors factors(norm, floats_at(place.rope));  // loaded before the poll
     uint2 w[1];
-    await_pairs(w, [&](int) { return from; });
+    spin_for_pairs(w, [&](int) { return from; });
     float v[4];
     unpack(v, w[0]);
-    if (query || key) turn(v, factors, bool(norm), a.eps);
+    if (query || key) norm_and_rotate(v, factors, bool(norm), a.eps);
     if (query) {
-      store_f32<4>(own().queries + warp * kHead + 4 * lane, v);
+      store_f32<4>(smem().queries + warp * kHead + 4 * lane, v);
     } else {
-      store_f32<4>((key ? own().key : own().value) + 4 * lane, v);
+      store_f32<4>((key ? smem().key : smem().value) + 4 * lane, v);
       K* const cache = static_cast<K*>(key ? layer.cache_k : layer.cache_v) +
                        place.slot * (key ? a.k_stride : a.v_stride) + s.kv_head * kHead;
       store_f32<4>(cache + 4 * lane, v);
     }
   }
 
-  __device__ __forceinline__ void give_share(const TokenLayer& layer, const shares::Share& s,
-                                             uint32_t tag, uint32_t* att) const {
-    const int group = a.q_heads / a.kv_heads, fresh = place.slot - int(place.sequence.kv_begin);
+  __device__ __forceinline__ void attend_range(const TokenLayer& layer, const split_kv::KvSplit& s,
+                                               uint32_t flag, uint32_t* att) const {
+    const int group = a.q_heads / a.kv_heads, new_key = place.slot - int(place.sequence.kv_begin);
     const int first = s.kv_head * group * a.splits + s.split;
-    shares::finish_share<bf16, K, kHead, kTeamDepth>(
-        args(layer), s, team, memory, own().queries,
+    split_kv::attend_split<bf16, K, kHead, kAttentionStages>(
+        args(layer), s, warpgroup, memory, smem().queries,
         [&](std::byte* stage, int key) {
-          if (has_fresh(s) && key <= fresh && fresh < key + shares::kKeys) {
-            shares::place_key<K, kHead>(stage, fresh - key, own().key, own().value);
+          if (has_new_key(s) && key <= new_key && new_key < key + split_kv::kKeys) {
+            split_kv::insert_key<K, kHead>(stage, new_key - key, smem().key, smem().value);
           }
         },
-        [&](int g, int d, float sum, float largest, float total) {
-          if (s.parts > 1) {
+        [&](int g, int d, float sum, float row_max, float row_sum) {
+          if (s.active_splits > 1) {
             const int at = first + g * a.splits;
-            put_word(a.shares + at * kHead + d, __float_as_uint(sum), tag);
+            publish_word(a.partials + at * kHead + d, __float_as_uint(sum), flag);
             if (d == 0) {
-              put_words(a.stats + at * 2, __float_as_uint(largest), __float_as_uint(total), tag);
+              publish_words(a.stats + at * 2, __float_as_uint(row_max), __float_as_uint(row_sum),
+                            flag);
             }
           } else {
-            put_columns(att, s.kv_head * group + g, d, sum / total);
+            publish_columns(att, s.kv_head * group + g, d, sum / row_sum);
           }
         });
   }
 
-  // A column of a head's output, one a lane, neighbours in neighbouring lanes.
-  __device__ __forceinline__ void put_columns(uint32_t* att, int head, int d, float v) const {
+  // One output column a lane, neighbours in neighbouring lanes; published as pairs.
+  __device__ __forceinline__ void publish_columns(uint32_t* att, int head, int d, float v) const {
     const float next = __shfl_down_sync(0xffffffffu, v, 1);
     const uint32_t pair = scaled_pair(pack_pair<bf16>(v, next));
-    if (d % 2 == 0) put_pair(att + (head * kHead + d) / 2, pair);
+    if (d % 2 == 0) publish_pair(att + (head * kHead + d) / 2, pair);
   }
 
-  // As shares::merge, of 32 columns by one warp: a column a lane. What the shares have left is
-  // asked for together, up to kBatch of them: each wait for one more thing is a way to the L2 cache
-  // and back.
-  __device__ __forceinline__ void merge_columns(const shares::Share& s, int chunk, uint32_t tag,
-                                                uint32_t* att) const {
+  // The combine of split_kv::combine_splits for 32 columns by one warp, a column a lane, in the
+  // same order. Partials are polled in batches of kBatch, as each further wait is a round trip to
+  // the L2 cache.
+  __device__ __forceinline__ void combine_columns(const split_kv::KvSplit& s, int chunk,
+                                                  uint32_t flag, uint32_t* att) const {
     constexpr int kBatch = 12;
     const int lane = int(threadIdx.x) % 32, group = a.q_heads / a.kv_heads;
     const int g = chunk / (kHead / 32), d = chunk % (kHead / 32) * 32 + lane;
     const int first = (s.kv_head * group + g) * a.splits;
-    const uint64_t* column = a.shares + first * kHead + d;
+    const uint64_t* column = a.partials + first * kHead + d;
     const uint64_t* const stats = a.stats + (first + lane) * 2;
-    float weight[2], total = 0, sum = 0;  // weights of this lane's parts, counted from part0
+    float weight[2], row_sum = 0, sum = 0;  // weights: rescaling of splits split0 + lane, + 32
 #pragma unroll 1
-    for (int part0 = 0; part0 < s.parts; part0 += kBatch) {
-      const int left = s.parts - part0;
-      Words own[2] = {};
-      // Where there is no part its weight is 0, and -0 times 0 changes no sum.
+    for (int split0 = 0; split0 < s.active_splits; split0 += kBatch) {
+      const int left = s.active_splits - split0;
+      FlaggedWords of_lane[2] = {};
+      // A split that does not exist has weight 0, and -0 times 0 changes no sum.
       uint64_t w[kBatch];
 #pragma unroll
       for (uint64_t& word : w) word = 0x80000000u;
       bool all;
-      Patience patience;
+      SpinWatchdog watchdog;
       do {
-        patience.use();
+        watchdog.tick();
         all = true;
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
-          if (part0 == 0 && 32 * h + lane < s.parts) own[h] = ask_words(stats + 64 * h);
+          if (split0 == 0 && 32 * h + lane < s.active_splits)
+            of_lane[h] = try_load_words(stats + 64 * h);
         }
 #pragma unroll
         for (int b = 0; b < kBatch; ++b) {
-          if (b < left) w[b] = ask_word(column + b * kHead);
+          if (b < left) w[b] = try_load_word(column + b * kHead);
         }
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
-          if (part0 == 0 && 32 * h + lane < s.parts) all = all && own[h].tagged(tag);
+          if (split0 == 0 && 32 * h + lane < s.active_splits)
+            all = all && of_lane[h].has_flag(flag);
         }
 #pragma unroll
         for (int b = 0; b < kBatch; ++b) {
-          if (b < left) all = all && uint32_t(w[b] >> 32) == tag;
+          if (b < left) all = all && uint32_t(w[b] >> 32) == flag;
         }
       } while (!all);
       __syncwarp();
-      if (part0 == 0) {
+      if (split0 == 0) {
         float2 mine[2];
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
           mine[h] = make_float2(-INFINITY, 0);
-          if (32 * h + lane < s.parts) {
-            mine[h] =
-                make_float2(__uint_as_float(own[h].data().x), __uint_as_float(own[h].data().y));
+          if (32 * h + lane < s.active_splits) {
+            mine[h] = make_float2(__uint_as_float(of_lane[h].data().x),
+                                  __uint_as_float(of_lane[h].data().y));
           }
         }
-        const float largest = warp_reduce<Max>(fmaxf(mine[0].x, mine[1].x));
+        const float row_max = warp_reduce<Max>(fmaxf(mine[0].x, mine[1].x));
 #pragma unroll
-        for (int h = 0; h < 2; ++h) weight[h] = exp2_fast(mine[h].x - largest);
-        total = warp_reduce<Sum>(fmaf(mine[0].y, weight[0], mine[1].y * weight[1]));
+        for (int h = 0; h < 2; ++h) weight[h] = exp2_fast(mine[h].x - row_max);
+        row_sum = warp_reduce<Sum>(fmaf(mine[0].y, weight[0], mine[1].y * weight[1]));
       }
-      float of_part[kBatch];
+      float of_split[kBatch];
 #pragma unroll
-      for (int b = 0; b < kBatch; ++b) of_part[b] = __shfl_sync(0xffffffffu, weight[0], b);
+      for (int b = 0; b < kBatch; ++b) of_split[b] = __shfl_sync(0xffffffffu, weight[0], b);
 #pragma unroll
       for (int b = 0; b < kBatch; ++b) {
-        sum = fmaf(__uint_as_float(uint32_t(w[b])), of_part[b], sum);
+        sum = fmaf(__uint_as_float(uint32_t(w[b])), of_split[b], sum);
       }
       if (left > kBatch) {
         const int from = (lane + kBatch) % 32;
@@ -308,7 +321,7 @@ struct TokenAttention {
         column += kBatch * kHead;
       }
     }
-    put_columns(att, s.kv_head * group + g, d, sum / total);
+    publish_columns(att, s.kv_head * group + g, d, sum / row_sum);
   }
 };
 

@@ -1,31 +1,33 @@
 // SPDX-License-Identifier: MIT
-// One token of one sequence through all layers and the head in one launch: one block a
-// multiprocessor, clusters of blocks where the device has room for them.
+// Decode in one launch: one token of one sequence through all layers and the head (logits [vocab]
+// from x [width]), NVFP4 weights, bf16 activations, heads of 128. A persistent cooperative kernel,
+// one block of 12 warps an SM, in clusters of 4, 2 or 1 (what leaves the busiest block the fewest
+// units). Chosen for a decode step of one sequence on compute capability 9.0
+// (docs/adr/0012); anything else runs op by op.
 //
-// A layer has five phases: qkv, attention, attn_out, gate_up with swiglu, down. Blocks never meet
-// at a barrier: what one hands to others are words that say themselves whether they have come
-// (open_words.cuh, tagged_words.cuh), and a block waits for those it needs. Norms are computed by
-// every block for itself before its product, and heads (norm, rotation, cache) by every team that
-// attends with them: equal values cost less than an exchange. The residual never leaves a block.
-// Weights stream through a ring in shared memory, ahead of the phase that uses them
-// (weight_ring.cuh).
+// A layer has five phases: qkv GEMV, attention, attn_out GEMV, gate_up GEMV with SwiGLU, down GEMV.
+// There is no grid barrier between them: activations are exchanged as words that tell by their
+// value whether they are written (sentinel_words.cuh, flagged_words.cuh), and a block spins for
+// those it needs. Recomputed by every block instead of exchanged: RMSNorms and the residual
+// (token_residual.cuh), QK-norm and RoPE (token_attention.cuh). Who multiplies what:
+// token_plan.cuh. Weights stream through a ring in shared memory across phases (weight_ring.cuh).
 //
-// One buffer for the shares of attention of all layers is enough: they are written only after all
-// blocks have read those of the layer before, because every block has something of every product
-// and each phase of shared strips (token_plan.cuh) needs something of every block.
+// One buffer of attention partials serves all layers: it is overwritten only after all blocks have
+// read the layer before, since every block has a part of every product and each split-K phase needs
+// a part of every block.
 //
-// Sums are those of the kernels of single ops, in the same order: the results are theirs, bit for
-// bit (gemv.cu, norm.cu, heads.cu, attention_decode.cu).
+// The order of all sums is that of the single-op kernels, so results agree with them bit for bit
+// (gemv.cu, norm.cu, heads.cu, attention_decode.cu).
 //
 // What bounds it, on an H200 with the shape of Qwen3-4B at 512 tokens, in clocks a layer of about
-// 49,500: the units of a block, 422 where an even share were 373, at 53 each (23,000; memory alone
+// 49,500: the units of a block, 422 where an even division were 373, at 53 each (23,000; HBM alone
 // 21,000, the integer pipe 14,000); attention 11,000, most of it three exchanges; the norms 4,500
-// each, half of it waiting for words; between gate_up and down 2,700. A word takes 2,000 clocks
-// longer while copies of weights queue (see `hold`). 971 tokens a second.
+// each, half of it waiting for words; between gate_up and down 2,700. A poll takes 2,000 clocks
+// longer while weight copies queue (hence `defer_refill`). 971 tokens a second.
 #include "backends/cuda/decode/token_attention.cuh"
-#include "backends/cuda/decode/token_begin.cuh"
+#include "backends/cuda/decode/token_prologue.cuh"
 #include "backends/cuda/decode/token_residual.cuh"
-#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/launch.h"
 
 namespace nibble::cuda {
@@ -36,101 +38,102 @@ __global__ void __launch_bounds__(kTokenThreads, 1)
     token_kernel(const __grid_constant__ TokenArgs a) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) std::byte shared[];
-  __shared__ PhaseNote notes[kPhases];
+  __shared__ PhaseSummary summaries[kPhases];
   const int t = int(threadIdx.x), lane = t % 32, warp = t / 32;
-  const BeginTogether blocks(a);
-  set_up(a, shared, notes);
+  const StartBarrier blocks(a);
+  build_tables(a, shared, summaries);
   uint4* const zeros = reinterpret_cast<uint4*>(shared + a.memory.zeros);
   if (t < 2) zeros[t] = make_uint4(0, 0, 0, 0);
   WeightRing ring(a, shared);
-  publish_barriers();
+  mbarrier_init_fence();
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   __syncthreads();
   cluster_arrive();
   const auto tasks_of = [&](int phase) {
-    return (notes[phase].tasks - warp + kTokenWarps - 1) / kTokenWarps;
+    return (summaries[phase].tasks - warp + kTokenWarps - 1) / kTokenWarps;
   };
   const int of_layer = tasks_of(kQkv) + tasks_of(kAttnOut) + tasks_of(kGateUp) + tasks_of(kFfnDown);
   ring.begin(of_layer, of_layer + tasks_of(kLogits));
   uint32_t task = ring.tasks;
 
-  bf16* const wide = reinterpret_cast<bf16*>(shared + a.memory.wide);
-  bf16* const narrow = reinterpret_cast<bf16*>(shared + a.memory.narrow);
+  bf16* const x_full = reinterpret_cast<bf16*>(shared + a.memory.x_full);
+  bf16* const x_slice = reinterpret_cast<bf16*>(shared + a.memory.x_slice);
   const TokenLayer* const layers = reinterpret_cast<const TokenLayer*>(shared + a.memory.layers);
-  // Up to here nothing is read that the kernel before writes, and the words that were cleared are
-  // no memory of its: it is the one of the rotation table (one_launch.cu), which uses no scratch
-  // memory. A kernel with some in its place would have to be waited for first.
-  wait_for_previous();
+  // Before this wait nothing is read that the preceding kernel writes, and the words cleared above
+  // are not its memory: it is rope_table (one_launch.cu), which uses no scratch memory. An op that does
+  // would have to be waited for first.
+  pdl_wait();
   Residual<kWide> residual(a.x, a.width);
-  ColumnStage stage(narrow);
+  ColumnLoader columns_in(x_slice);
   __shared__ typename TokenAttention<K>::Place place;
-  const TokenAttention<K> attention(a, place, shared + a.memory.area);
-  residual.prepare(layers[0].attn_norm);
+  const TokenAttention<K> attention(a, place, shared + a.memory.attention);
+  residual.prefetch_weight(layers[0].attn_norm);
   cluster_wait();
   blocks.wait();
 
-  // One copy of the unit loop for all phases keeps the code small.
+  // One loop over (layer, phase), so that the unit loop is compiled once and the code stays small.
 #pragma unroll 1
   for (int step = 0; step <= a.layers * kLayerPhases; ++step) {
     const int l = step / kLayerPhases;
     const int phase = l == a.layers ? int(kLogits) : step % kLayerPhases;
     const TokenLayer& layer = layers[l];
-    const uint32_t tag = uint32_t(l) + 1;
+    const uint32_t flag = uint32_t(l) + 1;
     const int words = l * a.layer_words;
     if (phase == kAttnOut) {
-      attention.attend(layer, tag, words);
-      residual.forget_weight();
-      stage.ask(a.att + words, notes[kAttnOut].begin, notes[kAttnOut].middle);
+      attention.attend(layer, flag, words);
+      residual.drop_weight();
+      columns_in.prefetch(a.att + words, summaries[kAttnOut].begin, summaries[kAttnOut].middle);
     }
     const float* const row_scale = layer.weight[phase == kLogits ? int(kQkv) : phase].row_scale;
-    const bool shared_strips = phase == kAttnOut || phase == kFfnDown;
-    const PhaseNote note = notes[phase];
+    const bool split_k = phase == kAttnOut || phase == kFfnDown;
+    const PhaseSummary summary = summaries[phase];
     const uint32_t* const columns = (phase == kAttnOut ? a.att : a.act) + words;
-    if (shared_strips) {
-      stage.await(columns, note.begin, note.begin, note.middle);
-      ring.settle();
-      stage.ask(columns, note.middle, note.end);
-      residual.prepare(phase == kAttnOut ? layer.ffn_norm : layers[l + 1].attn_norm);
+    if (split_k) {
+      columns_in.wait(columns, summary.begin, summary.begin, summary.middle);
+      ring.issue_deferred();
+      columns_in.prefetch(columns, summary.middle, summary.end);
+      residual.prefetch_weight(phase == kAttnOut ? layer.ffn_norm : layers[l + 1].attn_norm);
     } else {
       const uint32_t* const sum = phase == kGateUp ? a.out + words
                                   : step > 0       ? a.down + words - a.layer_words
                                                    : nullptr;
-      residual.normalise(wide, sum, phase == kGateUp ? layer.ffn_norm : layer.attn_norm, a.eps,
+      residual.normalise(x_full, sum, phase == kGateUp ? layer.ffn_norm : layer.attn_norm, a.eps,
                          ring);
       if (phase == kQkv) attention.begin(layer);
     }
-    const float scale = phase == kLogits ? 1.0f : first_scale(a, note, row_scale, phase);
-    const TokenLane x(reinterpret_cast<const uint4*>(shared_strips ? narrow : wide), zeros, lane);
+    const float scale = phase == kLogits ? 1.0f : prefetch_row_scale(a, summary, row_scale, phase);
+    const TokenLane x(reinterpret_cast<const uint4*>(split_k ? x_slice : x_full), zeros, lane);
     if (phase == kQkv) task = ring.tasks;
-    // The tasks that need only the first columns, then the others. The last task's place in the
-    // ring is filled behind the next exchange: words would queue behind its copy. (Attention is
-    // long enough for both.)
-    int count = (note.early - warp + kTokenWarps - 1) / kTokenWarps;
+    // Early tasks, which need only the first columns, then the rest. The refill behind the last
+    // task is deferred past the next exchange, whose polls would queue behind its copy (not behind
+    // qkv: attention is long enough for both).
+    int count = (summary.early - warp + kTokenWarps - 1) / kTokenWarps;
 #pragma unroll 1
-    for (bool all = note.early == note.tasks;; all = true) {
-      const bool hold = all && phase != kQkv && phase != kLogits;
-      multiply_tasks(ring, task, count, x, shared_strips && a.cluster > 1, phase != kLogits, hold);
+    for (bool all = summary.early == summary.tasks;; all = true) {
+      const bool defer_refill = all && phase != kQkv && phase != kLogits;
+      multiply_tasks(ring, task, count, x, split_k && a.cluster > 1, phase != kLogits,
+                     defer_refill);
       task += uint32_t(count) * uint32_t(sizeof(TokenTask));
       if (all) break;
-      stage.await(columns, note.begin, note.middle, note.end);
-      count = (note.tasks - warp + kTokenWarps - 1) / kTokenWarps - count;
+      columns_in.wait(columns, summary.begin, summary.middle, summary.end);
+      count = (summary.tasks - warp + kTokenWarps - 1) / kTokenWarps - count;
     }
-    // The first columns that down wants have come by now; they are on their way while strips are
-    // finished.
+    // The first columns that down needs are mostly published by now: poll them while this block
+    // reduces its strips.
     if (phase == kGateUp) {
-      stage.ask(a.act + words, notes[kFfnDown].begin, notes[kFfnDown].middle);
+      columns_in.prefetch(a.act + words, summaries[kFfnDown].begin, summaries[kFfnDown].middle);
     }
     if (phase == kLogits) {
       __syncthreads();
-      finish_logits(a, shared, note, row_scale);
+      reduce_logits(a, shared, summary, row_scale);
     } else {
       uint32_t* const to = phase == kQkv       ? a.qkv
                            : phase == kAttnOut ? a.out
                            : phase == kGateUp  ? a.act
                                                : a.down;
-      finish_strips(a, shared, note, row_scale, phase, tag, scale, to + words);
+      reduce_strips(a, shared, summary, row_scale, phase, flag, scale, to + words);
     }
-    // Whoever is done early sleeps here: warps that ask for words would keep others from them.
+    // Warps that are done sleep here instead of polling, which would slow the polls of others.
     __syncthreads();
   }
   blocks.end();
@@ -151,18 +154,18 @@ void lay_out(TokenArgs& a, int blocks) {
   m.ring = take(WeightRing::kBytes);
   m.ring_barriers = take(WeightRing::kBarrierBytes);
   m.layers = take(int64_t(a.layers + 1) * int64_t(sizeof(TokenLayer)));
-  int64_t narrow = 0, logit_sums = 0;
-  m.list = 0;
+  int64_t slice_bytes = 0, logit_sums = 0;
+  m.tasks_per_warp = 0;
   for (int phase = 0; phase < kPhases; ++phase) {
-    // No block has more than the blocks of a group of strips that is rounded up.
+    // Upper bound over blocks: strips per group rounded up.
     const PhaseWork w(a, phase, 0, blocks);
     const int groups = blocks / w.ranks, count = (w.shape.strips + groups - 1) / groups;
     const int slots = (count + w.ranks - 1) / w.ranks;
-    const int64_t sums = int64_t(slots) * w.shape.halves * w.cut.all_parts() * 64;
-    m.list += (count * w.shape.halves * w.parts + kTokenWarps - 1) / kTokenWarps;
-    if (w.shape.shared) {
+    const int64_t sums = int64_t(slots) * w.shape.halves * w.cut.part_count() * 64;
+    m.tasks_per_warp += (count * w.shape.halves * w.parts + kTokenWarps - 1) / kTokenWarps;
+    if (w.shape.split_k) {
       const int units = (w.shape.units + w.ranks - 1) / w.ranks + 1;
-      narrow = std::max<int64_t>(narrow, int64_t(units) * kUnitCols * 2);
+      slice_bytes = std::max<int64_t>(slice_bytes, int64_t(units) * kUnitCols * 2);
     }
     if (phase == kLogits) {
       logit_sums = sums;
@@ -171,15 +174,15 @@ void lay_out(TokenArgs& a, int blocks) {
       m.barriers[phase] = take(slots * 8);
     }
   }
-  m.tasks = take(int64_t(kTokenWarps) * m.list * int64_t(sizeof(TokenTask)));
-  m.zeros = take(48) + 16;  // where no lane of TokenLane finds another in its banks
-  m.wide = take(int64_t(a.width) * 2);
-  m.narrow = take(narrow);
-  m.area = m.sums[kLogits] = take(std::max(int64_t(kTeamBytes<K>), logit_sums));
+  m.tasks = take(int64_t(kTokenWarps) * m.tasks_per_warp * int64_t(sizeof(TokenTask)));
+  m.zeros = take(48) + 16;  // in banks that no lane of TokenLane reads x from
+  m.x_full = take(int64_t(a.width) * 2);
+  m.x_slice = take(slice_bytes);
+  m.attention = m.sums[kLogits] = take(std::max(int64_t(kAttentionSmemBytes<K>), logit_sums));
   m.bytes = at;
 }
 
-// Most units a block has in a layer.
+// Units of the busiest block in a layer: what the choice of the cluster size minimises.
 int64_t most_units(const TokenArgs& a, int blocks) {
   int64_t units = 0;
   for (int phase = 0; phase < kLayerPhases; ++phase) {
@@ -195,7 +198,7 @@ template <class K, bool kWide>
 bool launch_as(const Context& c, TokenArgs& a, TokenLaunch launch) {
   const auto kernel = token_kernel<K, kWide>;
   if (!c.cooperative || c.capability < 90) return false;
-  // No part of a strip is empty.
+  // No split-K part of a strip may be empty.
   if (a.width < 4 * kUnitCols || a.q_heads < 4 || a.ffn < 4 * kUnitCols) return false;
   // Tasks count bytes in 32 bits.
   const auto bytes = [&](int64_t out, int64_t in) { return int64_t(packed_size(out, in)); };
@@ -228,7 +231,7 @@ bool launch_as(const Context& c, TokenArgs& a, TokenLaunch launch) {
       cudaGetLastError();  // no such clusters here
       continue;
     }
-    // Every block has something of every product; see above why.
+    // Every block has a part of every product; the header says why.
     clusters =
         std::min({clusters, c.sm_count / cluster, a.width / int(kUnitRows),
                   (a.q_heads + 2 * a.kv_heads) * 8 / cluster, a.ffn / int(kUnitRows) / cluster});
@@ -252,8 +255,9 @@ bool launch_as(const Context& c, TokenArgs& a, TokenLaunch launch) {
 
 template <class K>
 bool launch_with(const Context& c, TokenArgs& a, TokenLaunch launch) {
-  a.splits = shares::splits_for<K, kHead>(c.sm_count, a.kv_heads);
-  // Words of two elements, or tagged ones of one float; all of them in the scratch memory.
+  a.splits = split_kv::splits_for<K, kHead>(c.sm_count, a.kv_heads);
+  // Sentinel words of two elements, or flagged words of one float; all of them in the scratch
+  // memory.
   size_t bytes = 0;
   const auto take = [&](int64_t at_least) {
     std::byte* const begin = c.scratch() + bytes;
@@ -270,9 +274,9 @@ bool launch_with(const Context& c, TokenArgs& a, TokenLaunch launch) {
   a.down = pairs(a.width);
   a.layer_words = int(bytes / sizeof(uint32_t));
   take(int64_t(bytes) * (a.layers - 1));
-  const int64_t shares = int64_t(a.q_heads) * a.splits;
-  a.stats = reinterpret_cast<uint64_t*>(take(2 * shares * int64_t(sizeof(uint64_t))));
-  a.shares = reinterpret_cast<uint64_t*>(take(shares * kHead * int64_t(sizeof(uint64_t))));
+  const int64_t partials = int64_t(a.q_heads) * a.splits;
+  a.stats = reinterpret_cast<uint64_t*>(take(2 * partials * int64_t(sizeof(uint64_t))));
+  a.partials = reinterpret_cast<uint64_t*>(take(partials * kHead * int64_t(sizeof(uint64_t))));
   a.cleared = reinterpret_cast<uint4*>(c.scratch());
   if (bytes > Context::kScratchBytes) return false;
   a.to_clear = int(bytes / sizeof(uint4));

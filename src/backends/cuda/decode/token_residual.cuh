@@ -1,30 +1,32 @@
 // SPDX-License-Identifier: MIT
-// The residual stream of a token, kept by every block in registers, and its norms.
+// The residual stream of the token, replicated in the registers of every block, its RMSNorms, and
+// the loads of activations that other blocks publish.
 //
-// Sums of squares are those of norm.cu, whose blocks have up to 512 threads: row thread r sums the
-// packs of eight r and r + 512, trees over 32 row threads and over the 16 of those follow. Thread t
-// of this kernel is row thread t and, where there are fewer threads than 512, t + kTokenThreads.
+// Sums of squares have the order of norm.cu, whose blocks have up to 512 threads: row thread r sums
+// the packs of eight r and r + 512, then a tree over 32 row threads, then over the 16 warps. Thread
+// t of this kernel plays row thread t and, as it has fewer than 512 threads, t + kTokenThreads.
 #pragma once
-#include "backends/cuda/decode/open_words.cuh"
+#include "backends/cuda/decode/sentinel_words.cuh"
 #include "backends/cuda/decode/token_args.h"
 #include "backends/cuda/decode/weight_ring.cuh"
+#include "backends/cuda/device/gemv_units.cuh"
 #include "backends/cuda/device/reduce.cuh"
-#include "backends/cuda/device/token_units.cuh"
 
 namespace nibble::cuda {
 
 constexpr int kRowThreads = 512;
 constexpr int kRounds = (kRowThreads + kTokenThreads - 1) / kTokenThreads;
 
-// kWide: the width may be more than 8 kTokenThreads, up to kTokenMaxWidth.
+// kWide: widths over 8 kTokenThreads, up to kTokenMaxWidth; several packs of eight a thread.
 template <bool kWide>
 struct Residual {
   static constexpr int kPacks = kWide ? 2 * kRounds : 1;
-  uint4 kept[kPacks];  // bf16
+  uint4 kept[kPacks];  // the residual, bf16
   float g[kPacks][8];  // the norm's weight
   int width;
 
-  // Where pack `pack` begins: round pack / 2 of row threads; `width` or beyond: there is none.
+  // First column of this thread's pack `pack` (round pack / 2 of row threads); `width` or more:
+  // none.
   static __device__ __forceinline__ int at(int pack) {
     const int row_thread = int(threadIdx.x) + pack / 2 * kTokenThreads;
     return row_thread < kRowThreads ? 8 * (row_thread + pack % 2 * kRowThreads) : kTokenMaxWidth;
@@ -37,23 +39,23 @@ struct Residual {
     }
   }
 
-  // The weight is not needed any more: frees its registers before this place.
-  __device__ __forceinline__ void forget_weight() {
+  // Ends the live range of the norm weights, so that attention gets their registers.
+  __device__ __forceinline__ void drop_weight() {
 #pragma unroll
     for (int s = 0; s < kPacks; ++s) {
 #pragma unroll
       for (int k = 0; k < 8; ++k) g[s][k] = 0;
     }
   }
-  // Loads the weight of the next norm, long before it is needed: what is asked for behind it would
-  // have to wait for it. A wide row has no registers for that.
-  __device__ __forceinline__ void prepare(const AnyFloats& weight) {
+  // Prefetches the next norm's weights a phase ahead: loads issued behind them would wait for them.
+  // A wide row has no registers for that.
+  __device__ __forceinline__ void prefetch_weight(const AnyFloats& weight) {
     if constexpr (!kWide) load_weight(weight);
   }
 
-  // Its norm as a token for the products, in shared memory; before that, where `sum` is not null,
-  // those words are awaited and added, rounded as they would be stored. Settles the ring when all
-  // have come.
+  // x = RMSNorm(residual) into shared memory. Before that, where `sum` is not null, spins for those
+  // words (the output of attn_out or down) and adds them to the residual, rounded to bf16 as the op
+  // would store it. Once they are there, issues the deferred refill of the ring.
   __device__ __forceinline__ void normalise(bf16* token, const uint32_t* sum,
                                             const AnyFloats& weight, float eps, WeightRing& ring) {
     __shared__ alignas(16) float partial[kRowThreads / 32];
@@ -80,7 +82,7 @@ struct Residual {
       partial[threadIdx.x] = 0;
     }
     __syncthreads();
-    ring.settle();
+    ring.issue_deferred();
     const float scale = 1.0f / sqrtf(sum_of_16(partial) / float(width) + eps);
 #pragma unroll
     for (int s = 0; s < kPacks; ++s) {
@@ -97,15 +99,15 @@ struct Residual {
 
  private:
   __device__ __forceinline__ void load_weight(const AnyFloats& weight) {
-    forget_weight();
+    drop_weight();
 #pragma unroll
     for (int s = 0; s < kPacks; ++s) {
       if (at(s) < width) weight.load<8, true>(at(s), g[s]);
     }
   }
   __device__ __forceinline__ void add(int s, const uint32_t* words) {
-    uint4 sum = ask_chunk(words);
-    await_chunk(sum, words);
+    uint4 sum = try_load_chunk(words);
+    spin_for_chunk(sum, words);
     float x[8], y[8];
     unpack(kept[s], x);
     unpack(sum, y);
@@ -113,7 +115,7 @@ struct Residual {
     for (int k = 0; k < 8; ++k) x[k] += y[k];
     kept[s] = pack(x);
   }
-  // The tree of a warp whose lanes from 16 on have nothing.
+  // The tree of warp_reduce for 16 values (lanes 16 .. 31 hold zeros).
   static __device__ __forceinline__ float sum_of_16(const float* p) {
     const float4* const v = reinterpret_cast<const float4*>(p);
     const float4 a = sum(v[0], v[2]), b = sum(v[1], v[3]), c = sum(a, b);
@@ -138,29 +140,29 @@ struct Residual {
   }
 };
 
-// Columns begin .. end of a token (multiples of 128) that other blocks make, to shared memory. The
-// threads with the highest numbers take them: the lowest attend.
-struct ColumnStage {
+// Loads columns begin .. end (multiples of 128) of activations that other blocks publish into
+// shared memory. Threads are numbered from the last: the first ones attend.
+struct ColumnLoader {
   bf16* token;
   int thread;
   uint4 early = {};
 
-  __device__ __forceinline__ explicit ColumnStage(bf16* token)
+  __device__ __forceinline__ explicit ColumnLoader(bf16* token)
       : token(token), thread(kTokenThreads - 1 - int(threadIdx.x)) {}
 
-  // Asks for the first of the columns begin .. end, without waiting. words: of column 0.
-  __device__ __forceinline__ void ask(const uint32_t* words, int begin, int end) {
-    early = make_uint4(kNothing, kNothing, kNothing, kNothing);
-    if (begin + 8 * thread < end) early = ask_chunk(words + begin / 2 + 4 * thread);
+  // First poll of the columns begin .. end, without waiting. words: those of column 0.
+  __device__ __forceinline__ void prefetch(const uint32_t* words, int begin, int end) {
+    early = make_uint4(kUnwritten, kUnwritten, kUnwritten, kUnwritten);
+    if (begin + 8 * thread < end) early = try_load_chunk(words + begin / 2 + 4 * thread);
   }
-  // All of them, after ask(); the token in shared memory begins with column `origin`. Returns
-  // behind a barrier of the block.
-  __device__ __forceinline__ void await(const uint32_t* words, int origin, int begin, int end) {
+  // Spins for all of them, after prefetch(). `origin`: the column at the begin of shared memory.
+  // Ends with a barrier of the block.
+  __device__ __forceinline__ void wait(const uint32_t* words, int origin, int begin, int end) {
     for (int column = begin + 8 * thread; column < end; column += 8 * kTokenThreads) {
-      await_chunk(early, words + column / 2);
+      spin_for_chunk(early, words + column / 2);
       *reinterpret_cast<uint4*>(token + column - origin) = early;
       const int next = column + 8 * kTokenThreads;
-      if (next < end) early = ask_chunk(words + next / 2);
+      if (next < end) early = try_load_chunk(words + next / 2);
     }
     __syncthreads();
   }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
-// A warp's way through the weights of a token: its own ring in shared memory, filled by bulk copies
-// that run ahead across phases and layers, so that memory works while blocks wait for each other.
-// (Loads into registers would, too, but everything else a multiprocessor loads then queues behind
-// them: measured, polls and activations waited for 92 KB of weights.)
+// The weight pipeline of token_kernel.cu: each warp is producer and consumer of its own ring of
+// kStages stages in shared memory, filled by cp.async.bulk with an mbarrier per stage. A stage
+// holds one task (up to five units, 5,760 bytes). The producer runs ahead across phases and layers,
+// so that HBM is busy while blocks wait for each other's activations.
+//
+// Loads into registers would run ahead, too, but everything else an SM loads then queues behind
+// them: measured, polls and activations waited for 92 KB of weights.
 #pragma once
-#include "backends/cuda/decode/tagged_words.cuh"
+#include "backends/cuda/decode/flagged_words.cuh"
 #include "backends/cuda/decode/token_plan.cuh"
 #include "backends/cuda/device/bulk_copy.cuh"
 #include "backends/cuda/device/cluster.cuh"
@@ -12,7 +15,7 @@
 
 namespace nibble::cuda {
 
-__device__ __forceinline__ bool barrier_passed(uint32_t barrier, uint32_t parity) {
+__device__ __forceinline__ bool mbarrier_try_wait_parity(uint32_t barrier, uint32_t parity) {
   uint32_t passed;
   asm volatile(
       "{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; "
@@ -22,78 +25,78 @@ __device__ __forceinline__ bool barrier_passed(uint32_t barrier, uint32_t parity
       : "memory");
   return passed != 0;
 }
-__device__ __forceinline__ void await_barrier(uint32_t barrier, uint32_t parity) {
-  for (Patience patience; !barrier_passed(barrier, parity);) patience.use();
+__device__ __forceinline__ void mbarrier_wait_or_trap(uint32_t barrier, uint32_t parity) {
+  for (SpinWatchdog watchdog; !mbarrier_try_wait_parity(barrier, parity);) watchdog.tick();
 }
 
-// Two tasks of a warp: one is used while the other is on its way. (Three places of three units, or
-// of two, are slower by 3 and 8 %: more barriers and copies for the same bytes.)
+// Two stages of five units: one is consumed while the other is in flight. (Three stages of three or
+// of two units are slower by 3 and 8 %: more barriers and copies for the same bytes.)
 //
-// What a multiprocessor asks for at once is not free: 138 KB of 132 multiprocessors are 18 MB, four
-// times what memory needs to be busy, and a load of a word waits behind them. So the last fill of a
-// phase can be put off until the words of the next have come: 846 -> 929 tokens a second.
+// Bytes in flight are not free: 138 KB on each of 132 SMs are 18 MB, four times what HBM needs to
+// be busy, and a poll waits behind them. So the last refill of a phase can be deferred until the
+// next phase's activations have arrived: 846 -> 929 tokens a second.
 struct WeightRing {
-  static constexpr int kPlaces = 2;
-  static constexpr uint32_t kPlaceBytes = kUnitsInFlight * uint32_t(kUnitBytes);
-  static constexpr int kBytes = kTokenWarps * kPlaces * int(kPlaceBytes);
-  static constexpr int kBarrierBytes = kTokenWarps * kPlaces * 8;
-  // Weights are read once a token: they need not push anything else out of the L2 cache. This is
-  // what createpolicy.fractional.L2::evict_first makes.
+  static constexpr int kStages = 2;
+  static constexpr uint32_t kStageBytes = kUnitsInFlight * uint32_t(kUnitBytes);
+  static constexpr int kBytes = kTokenWarps * kStages * int(kStageBytes);
+  static constexpr int kBarrierBytes = kTokenWarps * kStages * 8;
+  // L2::evict_first (the encoding that createpolicy.fractional makes): weights are read once a
+  // token.
   static constexpr uint64_t kPolicy = 0x12f0000000000000;
 
   int lane;
-  uint32_t places, barriers;  // this warp's; these and what follows are addresses in shared memory
-  uint32_t tasks;             // this warp's, of a layer and then of the head ...
-  uint32_t layer_end, end;    // ... and where those of the layer and all of them end
-  uint32_t next;              // task whose weights are asked for next
-  uint32_t layer, head;       // TokenLayer of that task; of the head
-  uint32_t turn = 0;          // tasks used: the place and the parity of its barrier follow from it
-  bool owed = false;          // the place used last is free and has not been asked for
+  uint32_t stages, barriers;  // this warp's; these and all below are shared memory addresses
+  uint32_t tasks;             // this warp's list: the tasks of a layer, then those of the head ...
+  uint32_t layer_end, end;    // ... end of the layer's, end of all
+  uint32_t next;              // the producer's next task
+  uint32_t layer, head;       // TokenLayer of that task; that of the head
+  uint32_t consumed = 0;      // tasks consumed: gives stage and parity
+  bool refill_deferred = false;  // the stage consumed last is empty and not refilled
 
   __device__ __forceinline__ WeightRing(const TokenArgs& a, std::byte* shared) {
     const int warp = int(threadIdx.x) / 32;
     lane = int(threadIdx.x) % 32;
-    places = shared_address(shared + a.memory.ring) + uint32_t(warp * kPlaces) * kPlaceBytes;
-    barriers = shared_address(shared + a.memory.ring_barriers) + uint32_t(warp * kPlaces * 8);
+    stages = shared_address(shared + a.memory.ring) + uint32_t(warp * kStages) * kStageBytes;
+    barriers = shared_address(shared + a.memory.ring_barriers) + uint32_t(warp * kStages * 8);
     tasks = shared_address(shared + a.memory.tasks) +
-            uint32_t(warp * a.memory.list) * uint32_t(sizeof(TokenTask));
+            uint32_t(warp * a.memory.tasks_per_warp) * uint32_t(sizeof(TokenTask));
     layer = shared_address(shared + a.memory.layers);
     head = layer + uint32_t(a.layers) * uint32_t(sizeof(TokenLayer));
-    if (lane < kPlaces) init_barrier(barriers + uint32_t(lane) * 8, 1);
+    if (lane < kStages) mbarrier_init(barriers + uint32_t(lane) * 8, 1);
   }
-  // How many tasks this warp has in a layer, and with the head; then fills the ring.
+  // Tasks of this warp in a layer, and with the head. Fills all stages.
   __device__ __forceinline__ void begin(int tasks_of_layer, int all_tasks) {
     layer_end = tasks + uint32_t(tasks_of_layer) * uint32_t(sizeof(TokenTask));
     end = tasks + uint32_t(all_tasks) * uint32_t(sizeof(TokenTask));
     next = tasks;
     if (tasks_of_layer == 0) layer = head, layer_end = 0;
-    for (uint32_t i = 0; i < kPlaces; ++i) fill(i);
+    for (uint32_t i = 0; i < kStages; ++i) producer_issue(i);
   }
 
-  // Asks for the weights of the next task, if there is one, into the place that was used last; by
-  // whole warps, whose lanes have used it.
-  __device__ __forceinline__ void fill() { fill((turn + 1) % kPlaces); }
-  // A fill that was put off.
-  __device__ __forceinline__ void settle() {
-    if (owed) fill();
-    owed = false;
+  // Refills the stage consumed last with the next task's weights, if there is one; by whole warps,
+  // whose lanes have all read it.
+  __device__ __forceinline__ void producer_issue() { producer_issue((consumed + 1) % kStages); }
+  // The refill that was deferred, if one was.
+  __device__ __forceinline__ void issue_deferred() {
+    if (refill_deferred) producer_issue();
+    refill_deferred = false;
   }
 
-  // The weights of the task that comes next, when they are there.
-  __device__ __forceinline__ const std::byte* await() const {
-    const uint32_t place = turn % kPlaces;
-    await_barrier(barriers + place * 8, turn / kPlaces % 2);
-    return static_cast<const std::byte*>(__cvta_shared_to_generic(places + place * kPlaceBytes));
+  // Waits for the stage of the next task.
+  __device__ __forceinline__ const std::byte* consumer_wait() const {
+    const uint32_t stage = consumed % kStages;
+    mbarrier_wait_or_trap(barriers + stage * 8, consumed / kStages % 2);
+    return static_cast<const std::byte*>(__cvta_shared_to_generic(stages + stage * kStageBytes));
   }
-  // They have been used.
-  __device__ __forceinline__ void release() {
+  // All lanes have read the stage.
+  __device__ __forceinline__ void consumer_release() {
     __syncwarp();
-    ++turn;
+    ++consumed;
   }
 
  private:
-  // Lane 0 alone knows what comes next.
-  __device__ __forceinline__ void fill(uint32_t place) {
+  // Only lane 0 keeps the producer's position.
+  __device__ __forceinline__ void producer_issue(uint32_t stage) {
     if (lane != 0) return;
     if (next == layer_end) {
       layer += uint32_t(sizeof(TokenLayer));
@@ -104,11 +107,11 @@ struct WeightRing {
     next += uint32_t(sizeof(TokenTask));
     const uint8_t* packed;
     asm volatile("ld.shared.b64 %0, [%1];" : "=l"(packed) : "r"(layer + t.weight()) : "memory");
-    const uint32_t barrier = barriers + place * 8, bytes = t.count() * uint32_t(kUnitBytes);
-    arrive_expecting(barrier, bytes);
+    const uint32_t barrier = barriers + stage * 8, bytes = t.count() * uint32_t(kUnitBytes);
+    mbarrier_arrive_expect_tx(barrier, bytes);
     asm volatile(
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
-        "[%0], [%1], %2, [%3], %4;" ::"r"(places + place * kPlaceBytes),
+        "[%0], [%1], %2, [%3], %4;" ::"r"(stages + stage * kStageBytes),
         "l"(packed + t.begin), "r"(bytes), "r"(barrier), "l"(kPolicy)
         : "memory");
   }

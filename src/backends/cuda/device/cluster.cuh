@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Blocks of a cluster (launch.h) reading and writing each other's shared memory. Without clusters
-// (before compute capability 9.0) kernels are launched with one block a cluster and never get here.
+// Thread block clusters: distributed shared memory (DSMEM) and the cluster barrier. Before compute
+// capability 9.0 kernels are launched with one block a cluster and never get here.
 #pragma once
-#include "backends/cuda/device/shared_words.cuh"
+#include "backends/cuda/device/shared_memory.cuh"
 
 namespace nibble::cuda {
 
-// The same place in the shared memory of block `rank` of the cluster.
-__device__ __forceinline__ uint32_t address_in_block(uint32_t address, uint32_t rank) {
+// mapa: the same address in the shared memory of block `rank` of the cluster.
+__device__ __forceinline__ uint32_t dsmem_address(uint32_t address, uint32_t rank) {
 #if __CUDA_ARCH__ >= 900
   uint32_t there;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
@@ -16,7 +16,7 @@ __device__ __forceinline__ uint32_t address_in_block(uint32_t address, uint32_t 
   return address;
 #endif
 }
-__device__ __forceinline__ float load_in_cluster(uint32_t address) {
+__device__ __forceinline__ float dsmem_load(uint32_t address) {
   float v = 0;
 #if __CUDA_ARCH__ >= 900
   asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(address) : "memory");
@@ -24,8 +24,8 @@ __device__ __forceinline__ float load_in_cluster(uint32_t address) {
   return v;
 }
 
-// A barrier of all threads of the cluster, in two halves. What a thread wrote before it arrived is
-// seen by all after they have waited.
+// The cluster barrier in two halves: writes before arrive (release) are visible after wait
+// (acquire).
 __device__ __forceinline__ void cluster_arrive() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Codes of the packed layout as operands of the tensor cores, in bf16 or f16. A code times an E4M3
-// scale has six significant bits and lies between 2^-10 and 2688, so it is exact in both.
+// NVFP4 codes of the packed layout as tensor-core operands in bf16 or f16. A code times an E4M3
+// scale has six significant bits and lies between 2^-10 and 2688, so it is exact in both types.
 #pragma once
 #include <cstdint>
 #include <type_traits>
@@ -10,7 +10,8 @@
 
 namespace nibble::cuda {
 
-// decode8 in T: values times kCodeScale<T>.
+// decode8 in T: values come times kCodeScale<T>, because codes are moved into the exponent by
+// shifts alone.
 template <class T>
 __device__ __forceinline__ void decode_as(uint32_t word, uint32_t (&pair)[4]) {
   decode8(word, pair);
@@ -34,7 +35,7 @@ __device__ __forceinline__ uint32_t multiply_pair(uint32_t a, uint32_t b) {
   }
 }
 template <class T>
-__device__ __forceinline__ uint32_t pair_of(float v) {
+__device__ __forceinline__ uint32_t broadcast_pair(float v) {
   uint32_t r;
   if constexpr (std::is_same_v<T, f16>) {
     const __half2 h = __float2half2_rn(v);
@@ -46,8 +47,8 @@ __device__ __forceinline__ uint32_t pair_of(float v) {
   return r;
 }
 
-// Two E4M3 bytes (low, then high) as floats; the hardware converts where it can.
-__device__ __forceinline__ float2 scales_of(uint32_t two) {
+// Two E4M3 bytes (low, then high) as floats; by cvt where the hardware has it.
+__device__ __forceinline__ float2 e4m3x2_to_float2(uint32_t two) {
 #if __CUDA_ARCH__ >= 890
   uint32_t h;
   asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(h) : "h"(uint16_t(two)));
@@ -57,20 +58,22 @@ __device__ __forceinline__ float2 scales_of(uint32_t two) {
 #endif
 }
 
-// One multiplication brings a code and its scale together: the factor of a scale s is s * kUp<T>,
-// a result its value times kCodeScale<T> * kUp<T>, all of them exact. (One power of two that undoes
-// kCodeScale would not leave room for the scale in either type.)
+// One multiplication applies a block scale s: the operand is decoded * (s * kPreScale), which is
+// its value times kCodeScale * kPreScale, exactly; the epilogue multiplies the fp32 sum with
+// kPostScale. (One power of two that undoes kCodeScale would not leave room for the scale in either
+// type.)
 template <class T>
-inline constexpr float kUp = std::is_same_v<T, f16> ? 0x1p4f : 0x1p62f;
+inline constexpr float kPreScale = std::is_same_v<T, f16> ? 0x1p4f : 0x1p62f;
 template <class T>
-inline constexpr float kDown = 1.0f / (kCodeScale<T> * kUp<T>);  // 2^64 or 2^10
+inline constexpr float kPostScale = 1.0f / (kCodeScale<T> * kPreScale<T>);  // 2^64 or 2^10
 
-// Eight values of a word, exactly.
+// The eight values of a word, fully scaled, exactly.
 template <class T>
 __device__ __forceinline__ uint4 dequantize8(uint32_t word, float scale) {
   uint32_t p[4];
   decode_as<T>(word, p);
-  const uint32_t s = pair_of<T>(scale * kUp<T>), down = pair_of<T>(kDown<T>);
+  const uint32_t s = broadcast_pair<T>(scale * kPreScale<T>),
+                 down = broadcast_pair<T>(kPostScale<T>);
 #pragma unroll
   for (int i = 0; i < 4; ++i) p[i] = multiply_pair<T>(multiply_pair<T>(p[i], s), down);
   return make_uint4(p[0], p[1], p[2], p[3]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How gradients reach memory (struct GradWrite of backend.h).
+// How gradients of weights are stored: written or accumulated (struct GradWrite of backend.h).
 #pragma once
 #include "backend/backend.h"
 #include "backends/cuda/device/types.cuh"

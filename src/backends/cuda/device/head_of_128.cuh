@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MIT
-// A head of 128 elements, normalised and rotated by one warp: a lane has four columns, the lane 16
-// further the other halves of their pairs. Or two heads by one warp, with the same bits.
+// QK-norm and RoPE of one head of 128 elements, fused: by one warp (a lane has four columns, the
+// lane 16 further holds the other halves of its rotation pairs), or by half a warp (HalfWarpHead),
+// with the same bits.
 #pragma once
 #include "backends/cuda/device/raw.cuh"
 #include "backends/cuda/device/reduce.cuh"
 
 namespace nibble::cuda {
 
-// What a lane multiplies its columns with; loaded apart, since it may be there before the head is.
+// A lane's norm weights, cosines and sines; loaded apart, since they may be there before the head
+// is.
 struct HeadFactors {
   float weight[4], cosine[4], sine[4];
 
-  // Of the first token, where all of it begins at multiples of 16 bytes; w null: no norm.
+  // For row 0 of the table; everything 16-byte aligned. w null: no norm.
   __device__ __forceinline__ HeadFactors(const AnyFloats& w, const AnyFloats& table) {
     const int at = 4 * (int(threadIdx.x) % 32), angle = at % 64;
 #pragma unroll
@@ -42,15 +44,15 @@ __device__ __forceinline__ void rotate_head(float (&v)[4], const HeadFactors& f)
   }
 }
 
-// A head of half a warp: lane l of 16 has columns 4 l to 4 l + 3 and the other halves of their
-// pairs, 64 further, so that only the sum of squares crosses lanes.
+// A head by half a warp: lane l of 16 has columns 4 l .. 4 l + 3 and their rotation partners, 64
+// further, so that only the sum of squares crosses lanes.
 struct HalfWarpHead {
   float v[2][4];
 
   static __device__ __forceinline__ int column() { return 4 * (int(threadIdx.x) % 16); }
 
-  // By a whole warp. Rounded as the norm alone would store it; returns what the head is multiplied
-  // with.
+  // All lanes of the warp take part. Rounded to T as the norm alone would store it; returns the
+  // reciprocal RMS.
   template <class T>
   __device__ __forceinline__ float normalise(const float (&weight)[2][4], float eps) {
     float squares[2] = {};

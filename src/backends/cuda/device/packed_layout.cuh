@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT
-// NVFP4 weights as the GPU kernels read them: units of 16 rows by 128 columns, strip by strip
-// (16 rows, all columns), rows and columns padded with zero scales. For host and device.
+// The device layout of NVFP4 weights, for host and device. Unit: 16 rows x 128 columns, 1,152
+// bytes. Strip: 16 rows, all columns, i.e. a row of units. A weight [out, in] is its strips one
+// after the other; rows and columns are padded with zero scales.
 //
-// A unit is 1024 bytes of codes, 64 a row, then 128 scale bytes. Lane (g, q) = (lane / 4, lane % 4)
-// of a warp owns columns 32 q .. 32 q + 31 of rows g and g + 8, which is what a lane holds of the
-// left operand of mma.m16n8k16: 16 bytes of codes each, and the four bytes 1024 + 4 lane .. of
-// scales, which are blocks 2 q and 2 q + 1 of row g, then of row g + 8. Scales are never negative
-// (the signs are in the codes).
+// A unit is 1024 bytes of codes, 64 a row, then 128 scale bytes, in the fragment order of
+// mma.m16n8k16: lane (g, q) = (lane / 4, lane % 4) owns columns 32 q .. 32 q + 31 of rows g and g +
+// 8, 16 bytes of codes each, and the four bytes 1024 + 4 lane .. of scales: blocks 2 q and 2 q + 1
+// of row g, then of row g + 8. So a warp loads a unit with two 16-byte loads and one 4-byte load a
+// lane, coalesced, without shared memory. Scales are never negative (signs are in the codes).
 //
-// A 32-bit word holds eight elements: the even ones in its low half, the odd ones in its high half.
-// In each half the four magnitudes lie at bits 6, 3, 0, 9 and the four signs at 15, 12, 14, 13, so
-// that one shift and one mask put a pair where bf16 has its sign, lowest two exponent bits and
-// highest mantissa bit: the value times 2^-126, exactly (decode8).
+// A 32-bit word holds eight E2M1 elements: the even ones in its low half, the odd ones in its high
+// half. In each half the four magnitudes lie at bits 6, 3, 0, 9 and the four signs at 15, 12, 14,
+// 13, so that one shift and one mask put a pair where bf16 has its sign, lowest two exponent bits
+// and highest mantissa bit: the value times 2^-126, exactly (decode8).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -33,8 +34,8 @@ NIBBLE_HOST_DEVICE constexpr size_t packed_size(int64_t out, int64_t in) {
   return size_t(strips_of(out) * units_across(in) * kUnitBytes);
 }
 
-// Where block `block` (16 columns) of a row lies, in bytes from the weight's begin: its codes are
-// eight bytes at a multiple of eight.
+// Byte offsets of block `block` (16 columns) of a row: its codes (eight bytes, aligned) and its
+// scale.
 struct BlockPlace {
   int64_t codes, scale;
 };
@@ -45,12 +46,12 @@ NIBBLE_HOST_DEVICE constexpr BlockPlace block_place(int64_t in, int64_t row, int
           unit + kUnitCodeBytes + 16 * (r % 8) + 4 * (b / 2) + 2 * (r / 8) + b % 2};
 }
 
-// Eight nibbles, element i at bit 4 i, to and from the order above.
+// Eight nibbles, element i at bit 4 i (canonical order), to and from the word order above.
 NIBBLE_HOST_DEVICE constexpr int magnitude_bit(int pair) { return pair < 3 ? 6 - 3 * pair : 9; }
 NIBBLE_HOST_DEVICE constexpr int sign_bit(int pair) {
   return pair == 0 ? 15 : pair == 1 ? 12 : pair == 2 ? 14 : 13;
 }
-// Where a word has element i, given as magnitude code and sign.
+// Magnitude code and sign of element i, shifted to their bits.
 NIBBLE_HOST_DEVICE constexpr uint32_t placed(int i, uint32_t magnitude, uint32_t sign) {
   const int half = 16 * (i % 2);
   return magnitude << (half + magnitude_bit(i / 2)) | sign << (half + sign_bit(i / 2));

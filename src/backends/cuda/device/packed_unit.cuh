@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a lane holds of a unit of packed weights (packed_layout.cuh) as left operand of a product.
+// A lane's fragment of one unit of packed weights (packed_layout.cuh): the A operand of mma or
+// wgmma before decoding.
 #pragma once
 #include "backends/cuda/device/packed_layout.cuh"
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
-// An NVFP4 block by rule four-over-six, two lanes a block: lane pairs (2 i, 2 i + 1) have elements
-// 0-7 and 8-15. The rule is that of quant/nvfp4_block.h, whose error sums are those of two halves;
-// what differs is how a code is found, and that only where the result is provably the same.
+// Quantises one NVFP4 block of 16 by the rule four-over-six (try scales amax / 6 and amax / 4, keep
+// the smaller squared error), two lanes a block: lanes 2 i and 2 i + 1 have elements 0-7 and 8-15.
+// The rule is that of quant/nvfp4_block.h, whose error sums are those of two halves; only how a
+// code is found differs, and only where the result is provably the same. Used by AdamW's
+// requantisation.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -11,21 +13,21 @@
 
 namespace nibble::cuda {
 
-// Magnitude codes of a half block under one scale, and their values before the scale.
-template <bool kShort>
+// One candidate scale: magnitude codes of this half, and their values before the scale.
+template <bool kShortMantissa>
 struct HalfTrial {
   float value[8];
   uint32_t code[8];
 
-  // kShort: magnitudes have 8 significant bits and the scale 4. Then a quotient is a tie between
-  // two codes or at least 1/128 of itself away from one, so it may come from a reciprocal if its
-  // last bits, where that errs, are rounded off.
+  // kShortMantissa: the inputs are bf16 (8 significant bits) and the scale has 4. Then a quotient
+  // is a tie between two codes or at least 1/128 of itself away from one, so it may come from a
+  // reciprocal if its last bits, where that errs, are rounded off.
   __device__ __forceinline__ HalfTrial(const float (&a)[8], float s) {
     const float inverse = 1.0f / s;
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      float y = kShort ? a[i] * inverse : a[i] / s;
-      if (kShort) y = __uint_as_float((__float_as_uint(y) + 0x800u) & 0xfffff000u);
+      float y = kShortMantissa ? a[i] * inverse : a[i] / s;
+      if (kShortMantissa) y = __uint_as_float((__float_as_uint(y) + 0x800u) & 0xfffff000u);
       // Steps of 1/2 below 2, of 1 below 4, of 2 above; to nearest, ties to the even code.
       const bool low = y < 2.0f, middle = y < 4.0f;
       const float step = low ? 0.5f : middle ? 1.0f : 2.0f;
@@ -62,7 +64,7 @@ struct QuantisedHalf {
 };
 
 // All lanes of the warp take part.
-template <bool kShort>
+template <bool kShortMantissa>
 __device__ __forceinline__ QuantisedHalf four_over_six_half(const float (&x)[8], float g) {
   float a[8];
   uint32_t sign[8], top = 0;
@@ -78,7 +80,7 @@ __device__ __forceinline__ QuantisedHalf four_over_six_half(const float (&x)[8],
   const uint8_t scale6 = nvfp4_block::scale_code(amax, 6, g);
   const uint8_t scale4 = nvfp4_block::scale_code(amax, 4, g);
   const float s6 = e4m3_value(scale6) * g, s4 = e4m3_value(scale4) * g;
-  const HalfTrial<kShort> six(a, s6), four(a, s4);
+  const HalfTrial<kShortMantissa> six(a, s6), four(a, s4);
   constexpr uint32_t kCodeOfFour = 6;
   const uint32_t largest6 = six.largest(), largest4 = four.largest();
   const float error6 = six.squared_error(a, s6), error4 = four.squared_error(a, s4);
@@ -128,7 +130,7 @@ __device__ __forceinline__ float approximate_inverse(float x) {
   return y;
 }
 
-// The upper half of a float, twice.
+// The upper 16 bits of a float (truncation to bf16), in both halves of a pair.
 __device__ __forceinline__ __nv_bfloat162 cut_off_twice(float x) {
   return pair_of(__byte_perm(__float_as_uint(x), 0, 0x3232));
 }
@@ -163,9 +165,9 @@ __device__ __forceinline__ uint32_t pair_scales(float amax, float* s6, float* s4
 #endif
 }
 
-// kCut: values beyond the largest code become it. (Four needs no such thing: where a quotient is
-// beyond, it is not used.)
-template <bool kCut>
+// kClamp: values beyond the largest code saturate. (The fours candidate needs no such thing: where
+// a quotient is beyond, it is not used.)
+template <bool kClamp>
 struct PairTrial {
   uint32_t value[4];
   float error;  // of this half
@@ -183,7 +185,7 @@ struct PairTrial {
       const __nv_bfloat162 power = __hmax2(pair_of(bits_of(y) & 0x7f807f80u), one);
       const __nv_bfloat162 sum = __hfma2(power, __float2bfloat162_rn(96.0f), y);
       __nv_bfloat162 v = __hfma2(power, __float2bfloat162_rn(-96.0f), sum);
-      if (kCut) v = __hmin2(v, __float2bfloat162_rn(kE2m1Max));
+      if (kClamp) v = __hmin2(v, __float2bfloat162_rn(kE2m1Max));
       value[i] = bits_of(v);
       const uint32_t e = bits_of(__hfma2(v, scale, x));
       error = fmaf(low_float(e), low_float(e), error);

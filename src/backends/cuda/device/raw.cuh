@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Elements as they lie in memory, in whole words. Kept one by one, 16-bit floats are taken out of
-// their words as soon as these arrive, so that the loads behind them wait; and a float that is
-// rounded alone goes through the unit of square roots, at an eighth of the rate of a pair.
+// W elements of T as they lie in memory, in whole 32-bit words. Kept as single elements, 16-bit
+// floats are extracted as soon as their word arrives, which makes later loads wait; and a float
+// that is rounded alone goes through the special-function unit, at an eighth of the rate of a pair.
 #pragma once
 #include "backends/cuda/device/types.cuh"
 
@@ -17,8 +17,8 @@ struct alignas(W * sizeof(T) > 16 ? 16 : W * sizeof(T)) Raw {
     return *reinterpret_cast<const Raw*>(p);
   }
   __device__ __forceinline__ void store(T* p) const { *reinterpret_cast<Raw*>(p) = *this; }
-  // For what nobody reads again soon: its place in the caches is the first to be given away.
-  static __device__ __forceinline__ Raw load_once(const T* p) {
+  // ld.global.cs: for data that is not read again soon (evict first).
+  static __device__ __forceinline__ Raw load_streaming(const T* p) {
     if constexpr (sizeof(Raw) % 16 == 0) {
       Raw raw;
 #pragma unroll

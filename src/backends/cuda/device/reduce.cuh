@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Sums and maxima over a warp or a block, in a fixed order.
+// Warp and block reductions of floats in a fixed order (deterministic).
 #pragma once
 
 namespace nibble::cuda {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Row-strided views for kernels that go through their elements one by one or eight at a time.
+// Row-strided views and grid-stride loops over packs of W elements, for element-wise kernels.
 #pragma once
 #include <algorithm>
 
@@ -21,9 +21,9 @@ Rows<T> rows_of(const Tensor& t) {
   return {ptr<T>(t), t.row_stride};
 }
 
-// The threads of a grid walk [n, cols] in packs of W, kAtOnce of them each at a time: load(row,
-// col) of all of these comes before the first use(row, col, what load returned). From the end: what
-// was written last is what the cache still has.
+// Grid-stride loop over [n, cols] in packs of W, kAtOnce a thread per iteration: all load(row, col)
+// come before the first use(row, col, loaded), so that loads overlap. From the end backwards: what
+// was written last is what the L2 cache still has.
 template <int W, int kAtOnce, class Index, class Load, class Use>
 __device__ __forceinline__ void walk_packs(Index packs, Index per_row, Load&& load, Use&& use) {
   const Index step = Index(gridDim.x) * blockDim.x;

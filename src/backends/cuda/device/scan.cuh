@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Sums, maxima and running sums of 64-bit integers over a block of `Threads` threads, whole warps.
-// All threads of the block take part and may call again at once.
+// Block-wide sums, maxima and inclusive scans of 64-bit integers (as CUB's BlockReduce and
+// BlockScan) over a block of `Threads` threads. All threads take part; consecutive calls need no
+// barrier between them.
 #pragma once
 #include <cstdint>
 

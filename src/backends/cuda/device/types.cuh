@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The 16-bit floats on the device, their conversions, and loads of several elements at once.
+// 16-bit floats on the device, conversions, and vector loads and stores of W elements.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -88,8 +88,8 @@ __device__ __forceinline__ void store_f32_at(T* p, const float (&in)[W]) {
   }
 }
 
-// A vector whose type the contract leaves open (norm weights, statistics): f32, or rarely the type
-// of the activations. The branch is the same for a whole kernel.
+// A vector whose element type is known at run time only (norm weights, statistics): f32, or rarely
+// that of the activations. The branch is uniform over a kernel.
 struct AnyFloats {
   void* data = nullptr;
   DType type = DType::f32;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// wgmma.m64nNk16 of compute capability 9.0 with A in registers: the four warps of a group hold 16
-// rows each, in the order of mma.cuh; B lies in shared memory as matrices of 8 columns (of the
-// product) by 16 bytes along K, 128 bytes each; fp32 accumulation. acc[4 c + i] is what mma.cuh
-// calls d_i for columns 8 c .. 8 c + 7.
+// wgmma.m64nNk16 (compute capability 9.0) in the RS form: A in registers, 16 rows for each of the
+// four warps of a warpgroup in the order of mma.cuh; B in shared memory without swizzle, as core
+// matrices of 8 columns by 16 bytes along K (128 bytes each), K-major; fp32 accumulation. acc[4 c +
+// i] is what mma.cuh calls d_i for columns 8 c .. 8 c + 7. Also its fences and waits.
 #pragma once
 #include <cstdint>
 
@@ -20,25 +20,27 @@ namespace nibble::cuda {
 
 #if defined(NIBBLE_HAS_WGMMA)
 
-// along_k: bytes between the two matrices of 16 rows of B; the next 8 columns follow at once.
-__device__ __forceinline__ uint64_t operand_in_shared(uint32_t address, uint32_t along_k) {
+// The matrix descriptor of B. along_k: leading byte offset, between the two core matrices along K;
+// the next 8 columns follow at once (stride 128).
+__device__ __forceinline__ uint64_t smem_descriptor(uint32_t address, uint32_t along_k) {
   return uint64_t((address & 0x3ffffu) >> 4) | uint64_t(along_k >> 4) << 16 |
          uint64_t(128 >> 4) << 32;
 }
-// Before the first product and wherever registers of its operands were written otherwise.
+// wgmma.fence: before the first product and after registers of its operands were written otherwise.
 __device__ __forceinline__ void wgmma_fence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 __device__ __forceinline__ void wgmma_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-// Until at most kPending committed groups are left.
+// Until at most kPending committed groups are in flight.
 template <int kPending>
 __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
-// What was written to shared memory becomes visible to the tensor cores, after the next barrier.
-__device__ __forceinline__ void fence_for_wgmma() {
+// Generic-proxy writes to shared memory become visible to the async proxy (wgmma, TMA), after the
+// next barrier.
+__device__ __forceinline__ void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Tiles of 16-bit rows of 128 elements in shared memory for wgmma with the 128-byte swizzle,
-// barriers between the warps that fill them and those that multiply, and the products on them.
+// Shared memory tiles for wgmma with the 128-byte swizzle, the wgmma forms used on them, register
+// reallocation, and mbarriers as objects.
 //
-// A tile [rows][128] lies as two halves of 64 columns, each [rows][128 bytes], whose 16-byte chunks
-// are permuted by the row's number. The same bytes are an operand along the columns (queries and
-// keys: products over the 128 elements) and, transposed, along the rows (values: products over
-// rows). Rows are multiples of 8, the tile begins at a multiple of 1024 bytes.
+// WgmmaTile<rows>: [rows][128] 16-bit elements as two halves of 64 columns, each [rows][128 bytes]
+// with 16-byte chunks XOR-permuted by the row. The same bytes serve as a K-major operand (queries,
+// keys: sums over the 128 elements) and as an MN-major one (values: sums over rows). Rows are
+// multiples of 8; the tile is aligned to 1024 bytes.
 #pragma once
 #include "backends/cuda/device/bulk_copy.cuh"
 #include "backends/cuda/device/wgmma.cuh"
@@ -17,31 +17,32 @@ struct WgmmaTile {
   static constexpr uint32_t kHalfBytes = uint32_t(kRows) * 128, kBytes = 2 * kHalfBytes;
   uint32_t base;  // in shared memory
 
-  // Where chunk `chunk` (of 16) of a row lies.
+  // Address of 16-byte chunk `chunk` (of 16) of a row.
   __device__ __forceinline__ uint32_t at(int row, int chunk) const {
     return base + uint32_t(chunk / 8) * kHalfBytes +
            uint32_t(row * 128 + ((chunk % 8) ^ (row & 7)) * 16);
   }
-  // Rows from `row` on (a multiple of 8), columns 16 step ..: A or B of a product over the columns.
-  __device__ __forceinline__ uint64_t along_columns(int row, int step) const {
-    return describe(
+  // Descriptor of A or B, K-major: rows from `row` on (a multiple of 8), columns 16 step ...
+  __device__ __forceinline__ uint64_t desc_k_major(int row, int step) const {
+    return make_descriptor(
         base + uint32_t(step / 4) * kHalfBytes + uint32_t(row) * 128 + uint32_t(step % 4) * 32, 16);
   }
-  // Rows 16 step .. + 15, all columns: B of a product over the rows.
-  __device__ __forceinline__ uint64_t along_rows(int step) const {
-    return describe(base + uint32_t(step) * 16 * 128, kHalfBytes);
+  // Descriptor of B, MN-major: rows 16 step .. + 15 (along K), all columns.
+  __device__ __forceinline__ uint64_t desc_mn_major(int step) const {
+    return make_descriptor(base + uint32_t(step) * 16 * 128, kHalfBytes);
   }
-  // The same from those of step 0, by an addition: the address has room in its bits.
-  static __device__ __forceinline__ uint64_t next_columns(uint64_t of_step_0, int step) {
+  // The same by adding to the descriptor of step 0: the address field does not overflow.
+  static __device__ __forceinline__ uint64_t advance_k_major(uint64_t of_step_0, int step) {
     return of_step_0 + (uint32_t(step / 4) * kHalfBytes + uint32_t(step % 4) * 32) / 16;
   }
-  static __device__ __forceinline__ uint64_t next_rows(uint64_t of_step_0, int step) {
+  static __device__ __forceinline__ uint64_t advance_mn_major(uint64_t of_step_0, int step) {
     return of_step_0 + uint32_t(step) * 16 * 128 / 16;
   }
 
  private:
-  // leading: bytes between the two halves where the operand is transposed; else without meaning.
-  static __device__ __forceinline__ uint64_t describe(uint32_t address, uint32_t leading) {
+  // leading: byte offset between the halves for MN-major operands; ignored for K-major swizzled
+  // ones.
+  static __device__ __forceinline__ uint64_t make_descriptor(uint32_t address, uint32_t leading) {
     return uint64_t((address & 0x3ffffu) >> 4) | uint64_t(leading >> 4) << 16 |
            uint64_t(1024 >> 4) << 32 | uint64_t(1) << 62;
   }
@@ -58,8 +59,8 @@ struct WgmmaTile {
   "%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45," \
   "%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}"
 
-// d = a b (or += where `add`), 64 x 64, both along their columns.
-__device__ __forceinline__ void wgmma_64x64(float (&d)[32], uint64_t a, uint64_t b, int add) {
+// SS form, 64 x 64, both K-major: d = a b, or += where `add`.
+__device__ __forceinline__ void wgmma_64x64_ss(float (&d)[32], uint64_t a, uint64_t b, int add) {
   asm volatile(
       "{.reg .pred p; setp.ne.b32 p, %34, 0;"
       "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
@@ -68,9 +69,9 @@ __device__ __forceinline__ void wgmma_64x64(float (&d)[32], uint64_t a, uint64_t
       : NIBBLE_A16(d, 0), NIBBLE_A16(d, 16)
       : "l"(a), "l"(b), "r"(add));
 }
-// The same, 64 x 128, with a in registers.
-__device__ __forceinline__ void wgmma_64x128_held(float (&d)[64], const uint32_t (&a)[4],
-                                                  uint64_t b, int add) {
+// RS form, 64 x 128: a in registers, b K-major.
+__device__ __forceinline__ void wgmma_64x128_rs(float (&d)[64], const uint32_t (&a)[4], uint64_t b,
+                                                int add) {
   asm volatile(
       "{.reg .pred p; setp.ne.b32 p, %69, 0;"
       "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " NIBBLE_R64
@@ -78,9 +79,9 @@ __device__ __forceinline__ void wgmma_64x128_held(float (&d)[64], const uint32_t
       : NIBBLE_A64(d)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
 }
-// d += a b with a in registers and b along its rows.
-__device__ __forceinline__ void wgmma_64x128_rows(float (&d)[64], const uint32_t (&a)[4],
-                                                  uint64_t b) {
+// RS form, 64 x 128: d += a b, b MN-major.
+__device__ __forceinline__ void wgmma_64x128_rs_mn(float (&d)[64], const uint32_t (&a)[4],
+                                                   uint64_t b) {
   asm volatile(
       "{.reg .pred p; setp.eq.b32 p, 0, 0;"
       "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " NIBBLE_R64
@@ -94,32 +95,34 @@ __device__ __forceinline__ void wgmma_64x128_rows(float (&d)[64], const uint32_t
 #undef NIBBLE_A64
 #undef NIBBLE_R64
 
-// What is computed from these before stays before other such places and waits, what is computed
-// after stays after: the compiler does not know that a wait changes registers.
+// CUTLASS's warpgroup_fence_operand: the compiler does not know that a wgmma wait changes these
+// registers, so nothing computed from them may move across this point.
 template <int kCount>
-__device__ __forceinline__ void pin(float (&d)[kCount]) {
+__device__ __forceinline__ void warpgroup_fence_operand(float (&d)[kCount]) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 
 template <int kRegisters>
-__device__ __forceinline__ void give_registers() {
+__device__ __forceinline__ void warpgroup_reg_dealloc() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 template <int kRegisters>
-__device__ __forceinline__ void take_registers() {
+__device__ __forceinline__ void warpgroup_reg_alloc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
 #endif
 
-// A barrier in shared memory that `count` arrivals complete; its phases are counted by who waits.
-struct PhaseBarrier {
+// An mbarrier completed by `count` arrivals. Waiters count phases from 0; the parity follows.
+struct Mbarrier {
   uint32_t address;
-  __device__ __forceinline__ void init(unsigned count) const { init_barrier(address, count); }
-  __device__ __forceinline__ void arrive() const { cuda::arrive(address); }
+  __device__ __forceinline__ void init(unsigned count) const { mbarrier_init(address, count); }
+  __device__ __forceinline__ void arrive() const { mbarrier_arrive(address); }
   // Until phase `phase` (0, 1, ...) is complete.
-  __device__ __forceinline__ void wait(unsigned phase) const { wait_barrier(address, phase & 1); }
+  __device__ __forceinline__ void wait(unsigned phase) const {
+    mbarrier_wait_parity(address, phase & 1);
+  }
 };
 
 }  // namespace nibble::cuda

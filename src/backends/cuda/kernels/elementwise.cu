@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Ops without a reduction over the model's width.
-#include "backends/cuda/device/dependency.cuh"
+// Embedding and row gathers, SwiGLU, addition: ops without a reduction over the model's width.
+// Grid-stride loops over packs of eight elements (device/rows.cuh).
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/rows.cuh"
 #include "backends/cuda/kernels/kernels.h"
 #include "backends/cuda/launch.h"
@@ -13,7 +14,7 @@ constexpr int kThreads = 256;
 template <int W, class T, class S>
 __global__ void copy_rows_kernel(Rows<T> out, Rows<const S> x, const int32_t* index, int64_t n,
                                  int64_t cols) {
-  enter();
+  pdl_enter();
   for_each_pack<W>(n, cols, [&](int64_t row, int64_t col) {
     float v[W];
     load_f32<W>(x.at(index[row], col), v);
@@ -21,17 +22,17 @@ __global__ void copy_rows_kernel(Rows<T> out, Rows<const S> x, const int32_t* in
   });
 }
 
-// Bound by memory: 2048 x 9728 take 30.5 us for 120 MB, 73 of the 80 that are read not from the
-// cache (a copy moves as many bytes a second); with one pack at a time, whose second half was asked
-// for when the first had come, 34. Stripes of columns instead of rows 32; more packs at once, the
-// next ones asked for ahead or places without divisions are no faster.
-constexpr int kSwigluPacks = 2;   // on their way to a thread
-constexpr int kSwigluBlocks = 5;  // a multiprocessor
+// SwiGLU, bound by memory: 2048 x 9728 take 30.5 us for 120 MB, 73 of the 80 that are read not from
+// the L2 cache (a copy moves as many bytes a second); with one pack a thread in flight 34. Column
+// stripes instead of rows 32; more packs in flight, software prefetch or addresses without
+// divisions are no faster.
+constexpr int kSwigluPacks = 2;   // in flight a thread
+constexpr int kSwigluBlocks = 5;  // resident per SM
 
 template <int W, class T>
 __global__ void __launch_bounds__(kThreads, kSwigluBlocks)
     swiglu_kernel(Rows<T> out, Rows<const T> gate, Rows<const T> up, int64_t n, int64_t cols) {
-  enter();
+  pdl_enter();
   using Part = Raw<T, W>;
   struct Both {
     Part gate, up;
@@ -39,7 +40,7 @@ __global__ void __launch_bounds__(kThreads, kSwigluBlocks)
   for_loaded_packs<W, kSwigluPacks>(
       n, cols,
       [&](int64_t row, int64_t col) -> Both {
-        return {Part::load_once(gate.at(row, col)), Part::load_once(up.at(row, col))};
+        return {Part::load_streaming(gate.at(row, col)), Part::load_streaming(up.at(row, col))};
       },
       [&](int64_t row, int64_t col, const Both& in) {
         float g[W], u[W];
@@ -52,7 +53,7 @@ __global__ void __launch_bounds__(kThreads, kSwigluBlocks)
 
 template <int W, class T>
 __global__ void add_kernel(Rows<T> out, Rows<const T> a, Rows<const T> b, int64_t n, int64_t cols) {
-  enter();
+  pdl_enter();
   for_each_pack<W>(n, cols, [&](int64_t row, int64_t col) {
     float x[W], y[W];
     load_f32<W>(a.at(row, col), x);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Gradients of SwiGLU, of the embedding and of the choice of rows.
-#include "backends/cuda/device/dependency.cuh"
+// Gradients of SwiGLU, of the embedding (deterministic: rows sorted by id, one block a run of equal
+// ids) and of the row gather (scatter).
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/grad_write.cuh"
 #include "backends/cuda/device/rows.cuh"
 #include "backends/cuda/kernels/kernels.h"
@@ -14,7 +15,7 @@ constexpr int kThreads = 256;
 template <class T, int W>
 __global__ void swiglu_back_kernel(Rows<T> dgate, Rows<T> dup, Rows<const T> dout,
                                    Rows<const T> gate, Rows<const T> up, int64_t n, int64_t cols) {
-  enter();
+  pdl_enter();
   for_each_pack<W>(n, cols, [&](int64_t row, int64_t col) {
     float d[W], g[W], u[W];
     load_f32<W>(dout.at(row, col), d);
@@ -31,12 +32,12 @@ __global__ void swiglu_back_kernel(Rows<T> dgate, Rows<T> dup, Rows<const T> dou
   });
 }
 
-// One block a run of equal ids in `order`; the block of any other position has nothing to do.
+// One block per position of `order`; only the first of a run of equal ids works.
 template <class D, class T>
 __global__ void embed_back_kernel(D* dtable, int64_t stride, const T* dx, int64_t dx_stride,
                                   const int32_t* ids, const int32_t* order, int64_t n, int64_t cols,
                                   GradWrite write) {
-  wait_for_previous();  // a gradient is what the optimizer reads next: nothing may run ahead
+  pdl_wait();  // a gradient is what the optimizer reads next: nothing may run ahead
   const int64_t first = blockIdx.x, id = ids[order[first]];
   if (first > 0 && ids[order[first - 1]] == id) return;
   int64_t last = first + 1;
@@ -51,7 +52,7 @@ __global__ void embed_back_kernel(D* dtable, int64_t stride, const T* dx, int64_
 template <class T>
 __global__ void scatter_kernel(Rows<T> out, Rows<const T> x, const int32_t* rows, int64_t n,
                                int64_t cols) {
-  enter();
+  pdl_enter();
   for_each_pack<1>(n, cols,
                    [&](int64_t row, int64_t col) { *out.at(rows[row], col) = *x.at(row, col); });
 }

@@ -92,7 +92,7 @@ void norm_rope_back(const Context& c, Tensor dx, Tensor dw, Tensor dy, Tensor x,
 // sum_squares.cu
 void sums_of_squares(const Context& c, Tensor out, std::span<const Tensor> x);
 
-// optimizer.cu
+// adamw.cu
 void adamw_steps(const Context& c, std::span<const AdamwUpdate> updates);
 
 }  // namespace nibble::cuda

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Losses and their gradients: one block a token. Sums have a fixed order.
-#include "backends/cuda/device/dependency.cuh"
+// Cross-entropy in pieces of the vocabulary (online softmax statistics, then loss and gradient) and
+// the L1 loss. One block of 512 threads a token, or per (token, 512 packs of columns) for the
+// gradient; sums in a fixed order.
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/reduce.cuh"
 #include "backends/cuda/device/rows.cuh"
 #include "backends/cuda/kernels/kernels.h"
@@ -16,10 +18,10 @@ Grid one_block_a_row(int64_t rows) { return {dim3(unsigned(rows)), dim3(kThreads
 template <class T, int W>
 __global__ void softmax_stats_kernel(AnyFloats stats, const T* logits, int64_t stride, int64_t cols,
                                      const int32_t* targets, int64_t v_begin, bool add) {
-  enter();
+  pdl_enter();
   const int64_t n = blockIdx.x;
   const T* row = logits + n * stride;
-  // One pass: a thread's sum is made anew whenever its maximum grows.
+  // Online softmax: a thread rescales its sum whenever its maximum grows.
   float mine = -INFINITY, sum = 0;
   bool bad = false;  // a maximum forgets NaN
   for (int64_t i = int64_t(threadIdx.x) * W; i < cols; i += kThreads * W) {
@@ -53,7 +55,7 @@ __global__ void softmax_stats_kernel(AnyFloats stats, const T* logits, int64_t s
 
 __global__ void cross_entropy_kernel(AnyFloats loss, AnyFloats stats, const int32_t* targets,
                                      int64_t rows) {
-  enter();
+  pdl_enter();
   const int64_t n = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (n >= rows) return;
   loss.set(n, targets[n] < 0 ? 0.0f : stats[3 * n] - stats[3 * n + 2] + logf(stats[3 * n + 1]));
@@ -63,7 +65,7 @@ template <class D, class T, int W>
 __global__ void cross_entropy_back_kernel(D* dlogits, int64_t d_stride, const T* logits,
                                           int64_t stride, int64_t cols, AnyFloats stats,
                                           const int32_t* targets, int64_t v_begin, double scale) {
-  enter();
+  pdl_enter();
   const int64_t n = blockIdx.x;  // rows may be many: only x reaches that far
   const bool wanted = targets[n] >= 0;
   const int64_t target = int64_t(targets[n]) - v_begin;
@@ -85,7 +87,7 @@ template <class D, class T, class E>
 __global__ void l1_kernel(AnyFloats loss, D* dh, int64_t dh_stride, const T* h, int64_t h_stride,
                           const E* table, int64_t table_stride, const int32_t* targets,
                           int64_t cols, float step) {
-  enter();
+  pdl_enter();
   const int64_t n = blockIdx.x;
   const int32_t target = targets[n];
   float sum = 0;

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT
-// Gradients of RMSNorm, alone and behind a rotation. The gradient of the weight is summed within
-// groups of rows that the shape alone decides, then over the groups in order.
+// Gradients of RMSNorm, alone and behind a rotation (QK-norm with RoPE): dx per row, dw summed
+// within groups of rows whose number depends on the shape alone, then over the groups in order
+// (deterministic, no atomics).
 //
-// Bound by memory: 2048 rows of 2560 are 42 MB with the residual, 14 us on an H200 where 18 were
-// measured before rows were loaded ahead and rounded by pairs.
+// norm_back_own_kernel: a thread owns eight columns, 8 to 32 lanes or the block a row;
+// double-buffered loads. norm_back_kernel: any width. sum_groups_kernel: the final reduction of dw.
+//
+// Bound by memory: 2048 rows of 2560 are 42 MB with the residual, 14 us on an H200, 18 before rows
+// were prefetched and rounded by pairs.
 #include <algorithm>
 
-#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/raw.cuh"
 #include "backends/cuda/device/reduce.cuh"
 #include "backends/cuda/device/types.cuh"
@@ -27,11 +31,11 @@ struct BackArgs {
   int64_t rows, heads, cols, groups;
 };
 
-// G threads work on a row together: a warp on heads, the block on wide rows. A thread owns columns
-// t, t + G, ... of its group's sum, so nothing is shared but the row's own reduction.
+// G threads a row: a warp for heads, the block for wide rows. A thread owns columns t, t + G, ...
+// of its group's dw, so only the row's own reduction is shared.
 template <class T, class Y, int G>
 __global__ void norm_back_kernel(BackArgs a) {
-  enter();
+  pdl_enter();
   extern __shared__ float sums[];  // [kThreads / G, cols]
   const int t = int(threadIdx.x) % G, group_of_block = int(threadIdx.x) / G;
   const int64_t group = int64_t(blockIdx.x) * (kThreads / G) + group_of_block;
@@ -94,29 +98,29 @@ __global__ void norm_back_kernel(BackArgs a) {
   }
 }
 
-// Rows whose columns come in eights: a thread owns eight of them, G threads a row (0: the block
-// does), so that a row is read once. The rotation's partner columns are in a partner lane.
-constexpr int kOwn = 8, kMostThreads = 512;
+// Widths divisible by eight: a thread owns eight columns, G threads a row (0: the block), so that a
+// row is read once. Rotation partners are in a partner lane.
+constexpr int kPerThread = 8, kMostThreads = 512;
 
-// What a thread holds of a row, as it lies in memory.
+// A thread's columns of a row, unconverted.
 template <class T, class Y>
 struct OwnColumns {
-  Raw<T, kOwn> x;
-  Raw<Y, kOwn> dy;
+  Raw<T, kPerThread> x;
+  Raw<Y, kPerThread> dy;
   float r;
 };
 
 template <class T, class Y, int G, bool kAligned>
 __global__ void __launch_bounds__(G > 0 ? kThreads : kMostThreads, G > 0 ? 3 : 2)
     norm_back_own_kernel(BackArgs a) {
-  enter();
+  pdl_enter();
   const int lanes = G > 0 ? G : int(blockDim.x), t = int(threadIdx.x) % lanes;
   const int own_row = int(threadIdx.x) / lanes, rows_at_once = int(blockDim.x) / lanes;
-  const int column = t * kOwn, cols = int(a.cols), half = cols / 2, heads = int(a.heads);
+  const int column = t * kPerThread, cols = int(a.cols), half = cols / 2, heads = int(a.heads);
   const int rows = int(a.rows), step = int(gridDim.x) * rows_at_once;
   const bool inside = column < cols;
-  float w[kOwn] = {}, dw[kOwn] = {};
-  if (inside) a.w.load<kOwn, false>(column, w);
+  float w[kPerThread] = {}, dw[kPerThread] = {};
+  if (inside) a.w.load<kPerThread, false>(column, w);
 
   const auto at = [&](int token, int row, int64_t stride) {
     return token * stride + (row - token * heads) * cols + column;
@@ -125,30 +129,30 @@ __global__ void __launch_bounds__(G > 0 ? kThreads : kMostThreads, G > 0 ? 3 : 2
     OwnColumns<T, Y> o = {};
     const int row = begin + own_row, token = row / heads;
     if (!inside || row >= rows) return o;
-    o.x = Raw<T, kOwn>::template load_at<kAligned>(static_cast<const T*>(a.x) +
-                                                   at(token, row, a.x_stride));
-    o.dy = Raw<Y, kOwn>::template load_at<kAligned>(static_cast<const Y*>(a.dy) +
-                                                    at(token, row, a.dy_stride));
+    o.x = Raw<T, kPerThread>::template load_at<kAligned>(static_cast<const T*>(a.x) +
+                                                         at(token, row, a.x_stride));
+    o.dy = Raw<Y, kPerThread>::template load_at<kAligned>(static_cast<const Y*>(a.dy) +
+                                                          at(token, row, a.dy_stride));
     o.r = a.rstd[row];
     return o;
   };
   const auto work = [&](int begin, const OwnColumns<T, Y>& o) {
     const int row = begin + own_row, token = row / heads;
     const bool mine = inside && row < rows;
-    Raw<T, kOwn> base = {};
+    Raw<T, kPerThread> base = {};
     if (a.base && mine) {
-      base = Raw<T, kOwn>::template load_at<kAligned>(static_cast<const T*>(a.base) +
-                                                      at(token, row, a.base_stride));
+      base = Raw<T, kPerThread>::template load_at<kAligned>(static_cast<const T*>(a.base) +
+                                                            at(token, row, a.base_stride));
     }
-    float x[kOwn], g[kOwn];
+    float x[kPerThread], g[kPerThread];
     o.x.to_f32(x), o.dy.to_f32(g);
     if (G > 0 && a.table) {
       // Turned back, and rounded as the unfused op would store it.
-      float co[kOwn] = {}, si[kOwn] = {};
+      float co[kPerThread] = {}, si[kPerThread] = {};
       const int64_t k = int64_t(token) * cols + (column < half ? column : column - half);
-      if (mine) a.table.load<kOwn, true>(k, co), a.table.load<kOwn, true>(k + half, si);
+      if (mine) a.table.load<kPerThread, true>(k, co), a.table.load<kPerThread, true>(k + half, si);
 #pragma unroll
-      for (int i = 0; i < kOwn; ++i) {
+      for (int i = 0; i < kPerThread; ++i) {
         const float other = __shfl_xor_sync(~0u, g[i], G > 0 ? G / 2 : 1);
         const float across = other * si[i];
         g[i] = fmaf(g[i], co[i], column < half ? across : -across);
@@ -157,7 +161,7 @@ __global__ void __launch_bounds__(G > 0 ? kThreads : kMostThreads, G > 0 ? 3 : 2
     }
     float dot = 0;
 #pragma unroll
-    for (int i = 0; i < kOwn; ++i) {
+    for (int i = 0; i < kPerThread; ++i) {
       const float gx = g[i] * x[i];
       dot = fmaf(gx, w[i], dot);
       dw[i] = fmaf(gx, o.r, dw[i]);
@@ -170,20 +174,19 @@ __global__ void __launch_bounds__(G > 0 ? kThreads : kMostThreads, G > 0 ? 3 : 2
     }
     if (!mine) return;
     const float share = dot / float(cols) * (o.r * o.r);
-    float through[kOwn];
+    float through[kPerThread];
 #pragma unroll
-    for (int i = 0; i < kOwn; ++i) through[i] = fmaf(-x[i], share, g[i] * w[i]) * o.r;
+    for (int i = 0; i < kPerThread; ++i) through[i] = fmaf(-x[i], share, g[i] * w[i]) * o.r;
     if (a.base) {
-      float b[kOwn];
+      float b[kPerThread];
       base.to_f32(b);
 #pragma unroll
-      for (int i = 0; i < kOwn; ++i) through[i] = b[i] + through[i];
+      for (int i = 0; i < kPerThread; ++i) through[i] = b[i] + through[i];
     }
-    Raw<T, kOwn>::from_f32(through).template store_at<kAligned>(static_cast<T*>(a.dx) +
-                                                                at(token, row, a.dx_stride));
+    Raw<T, kPerThread>::from_f32(through).template store_at<kAligned>(static_cast<T*>(a.dx) +
+                                                                      at(token, row, a.dx_stride));
   };
-  // The next row is on its way while one is worked on; two places take turns, since a copy from one
-  // to the other would wait for what is being loaded.
+  // Double buffering with two named buffers: a copy from one to the other would wait for the load.
   int begin = int(blockIdx.x) * rows_at_once;
   OwnColumns<T, Y> even = load(begin);
   while (begin < rows) {
@@ -198,11 +201,11 @@ __global__ void __launch_bounds__(G > 0 ? kThreads : kMostThreads, G > 0 ? 3 : 2
   if (!a.partial) return;
   float* to = a.partial + int64_t(blockIdx.x) * a.cols;
   if constexpr (G == 0) {
-    if (inside) store_f32<kOwn>(to + column, dw);
+    if (inside) store_f32<kPerThread>(to + column, dw);
   } else {
-    __shared__ float sums[kThreads * kOwn];  // [rows_at_once, cols]
+    __shared__ float sums[kThreads * kPerThread];  // [rows_at_once, cols]
 #pragma unroll
-    for (int i = 0; i < kOwn; ++i) sums[own_row * a.cols + column + i] = dw[i];
+    for (int i = 0; i < kPerThread; ++i) sums[own_row * a.cols + column + i] = dw[i];
     __syncthreads();
     for (int64_t i = threadIdx.x; i < a.cols; i += blockDim.x) {
       float sum = 0;
@@ -212,11 +215,11 @@ __global__ void __launch_bounds__(G > 0 ? kThreads : kMostThreads, G > 0 ? 3 : 2
   }
 }
 
-// 32 columns a block; each is summed by kParts threads, whose sums are then added in order.
+// Reduces dw over the groups: 32 columns a block, kParts threads a column, added in order.
 constexpr int kParts = 16;
 __global__ void sum_groups_kernel(AnyFloats dw, const float* partial, int64_t groups, int64_t cols,
                                   bool add) {
-  enter();
+  pdl_enter();
   __shared__ float sums[kParts][32];
   const int lane = int(threadIdx.x) % 32, part = int(threadIdx.x) / 32;
   const int64_t i = int64_t(blockIdx.x) * 32 + lane;
@@ -243,7 +246,7 @@ void back(const Context& c, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rs
   a.partial = dw ? reinterpret_cast<float*>(c.scratch()) : nullptr;
   // How many threads a row has: those that own eight columns each, or a warp, or a block.
   const bool heads = a.cols <= kHeadWidth;
-  const int64_t owners = a.cols % kOwn == 0 ? a.cols / kOwn : 0;
+  const int64_t owners = a.cols % kPerThread == 0 ? a.cols / kPerThread : 0;
   const bool own =
       heads ? owners == 8 || owners == 16 || owners == 32 : owners > 0 && owners <= kMostThreads;
   const int64_t threads = own && !heads ? (owners + 31) / 32 * 32 : kThreads;
@@ -262,7 +265,7 @@ void back(const Context& c, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rs
     }
     return;
   }
-  const bool aligned = in_packs<kOwn>(dx, dy, x, base);
+  const bool aligned = in_packs<kPerThread>(dx, dy, x, base);
   const Grid grid{dim3(unsigned(blocks)), dim3(unsigned(threads))};
   with_float(x.dtype, [&](auto t) {
     with_float(dy.dtype, [&](auto y) {

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
-// The choice of the next token (backend/sampling.h). Nothing is sorted: a histogram over distances
-// to the largest logit shows in which bins the cuts of top-k and top-p lie, the tokens of those
-// bins alone are looked at one by one, and a threshold comes out. Sums are of integers, so the
-// order in which blocks add does not show.
+// Sampling of the next token from logits [rows, V] (backend/sampling.h): repetition penalty,
+// temperature, top-k, top-p, min-p, without sorting. A histogram over distances to the largest
+// logit locates the bins in which the top-k and top-p cuts lie; only the tokens of those bins are
+// examined one by one (radix search, bit by bit), and a threshold comes out. Weights are integers,
+// so sums do not depend on the order in which blocks add (deterministic).
+//
+// A row is divided over up to 128 blocks of 256 threads; six small launches (two for greedy).
 #include <algorithm>
 
-#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/scan.cuh"
 #include "backends/cuda/device/types.cuh"
 #include "backends/cuda/kernels/kernels.h"
@@ -19,14 +22,14 @@ constexpr int kMaxParts = 128;        // blocks that share a row
 constexpr int64_t kPartTokens = 512;  // at least
 static_assert(kMaxParts <= kThreads);
 
-// A token of a bin with a cut in it.
+// A token in a bin that contains a cut.
 struct Entry {
   uint64_t weight;
   uint32_t key;
   int32_t bin;
 };
 
-// What the kernels of one op tell each other about a row.
+// Per-row state between the launches of one op.
 struct RowState {
   uint64_t best[kMaxParts];  // per part: key of the largest logit, then the complement of its id
   uint64_t kept[kMaxParts];  // per part: weight of what is kept
@@ -92,7 +95,7 @@ __device__ bool drawn(const Row& row, uint64_t best) {
 
 // Bits of the tokens in the context.
 __global__ void seen_kernel(Args a) {
-  enter();
+  pdl_enter();
   const int64_t n = blockIdx.x;
   const SampleRow& o = a.rows[n];
   if (o.repetition_penalty == 1) return;
@@ -107,7 +110,7 @@ __global__ void seen_kernel(Args a) {
 
 // The largest logit of each part; the histogram is emptied on the way.
 __global__ void largest_kernel(Args a) {
-  enter();
+  pdl_enter();
   const int64_t n = blockIdx.y;
   const Row row(a, n);
   RowState& s = a.states[n];
@@ -128,13 +131,13 @@ __global__ void largest_kernel(Args a) {
 
 // One block a row: the best of all parts.
 __global__ void greedy_kernel(Args a) {
-  enter();
+  pdl_enter();
   const uint64_t best = largest_of<kThreads>(a.states[blockIdx.x], a.parts);
   if (threadIdx.x == 0) a.out[blockIdx.x] = sample_finite(key_of(best)) ? id_of(best) : -1;
 }
 
 __global__ void histogram_kernel(Args a) {
-  enter();
+  pdl_enter();
   const int64_t n = blockIdx.y;
   const Row row(a, n);
   RowState& s = a.states[n];
@@ -226,7 +229,7 @@ __device__ Cuts find_cuts(const RowState& s, const SampleRow& o, int64_t width) 
 
 // Lists the tokens of the bins with cuts.
 __global__ void gather_kernel(Args a) {
-  enter();
+  pdl_enter();
   const int64_t n = blockIdx.y;
   const Row row(a, n);
   RowState& s = a.states[n];
@@ -246,8 +249,8 @@ __global__ void gather_kernel(Args a) {
   }
 }
 
-// The largest v for which the entries with keys of v or more have `wanted` of `measure` together,
-// found bit by bit. Entries without measure are passed over; together they have what is wanted.
+// Radix search: the largest v for which the entries with keys >= v have `wanted` of `measure`
+// together. Entries without measure are skipped; together they have what is wanted.
 template <class Measure>
 __device__ uint32_t threshold_for(const Entry* entries, uint32_t count, uint64_t wanted,
                                   const Measure& measure) {
@@ -276,7 +279,7 @@ __device__ uint32_t threshold_for(const Entry* entries, uint32_t count, uint64_t
 
 // One block a row.
 __global__ void __launch_bounds__(kWide) threshold_kernel(Args a) {
-  enter();
+  pdl_enter();
   const int64_t n = blockIdx.x;
   const Row row(a, n);
   RowState& s = a.states[n];
@@ -316,7 +319,7 @@ __device__ uint64_t kept_weight(const Row& row, const SampleScale& scale, uint32
 }
 
 __global__ void kept_kernel(Args a) {
-  enter();
+  pdl_enter();
   const int64_t n = blockIdx.y;
   const Row row(a, n);
   RowState& s = a.states[n];
@@ -335,7 +338,7 @@ __global__ void kept_kernel(Args a) {
 
 // One block a row: finds the part the drawn point lies in, then the token.
 __global__ void __launch_bounds__(kWide) pick_kernel(Args a) {
-  enter();
+  pdl_enter();
   const int64_t n = blockIdx.x;
   const Row row(a, n);
   const RowState& s = a.states[n];

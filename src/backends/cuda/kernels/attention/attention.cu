@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Attention: the choice of a kernel, and the one for any type, width and layout. A block takes one
-// head of one token; its warps take the blocks of 32 keys in turn, counted from the sequence's
-// first, each with a running maximum and sum, and are merged in order. Only keys the token sees
-// are ever read.
+// Attention forward: dispatch over the kernels of this folder (attention() at the end), and the
+// fallback for any type, head width and layout, in fp32.
+//
+// out [N, Hq, D] = softmax(q k^T / sqrt(D)) v over the keys a token sees, lse [N, Hq] its
+// log-sum-exp. Fallback: grid (tokens, query heads), four warps a block; a warp takes blocks of 32
+// keys in turn (one a lane), counted from the sequence's first, with an online softmax; warps are
+// combined in order. Only keys the token sees are ever read. Heads wider than 256 take several
+// passes.
 #include <cmath>
 
-#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/kernels/attention/attention_paths.h"
 #include "backends/cuda/kernels/attention/attention_rows.cuh"
 #include "backends/cuda/launch.h"
@@ -16,7 +20,7 @@ namespace {
 template <class T, class K>
 struct RowArgs {
   Heads<T> out;
-  LogSums lse;
+  LseView lse;
   Heads<const T> q;
   Heads<const K> k, v;
   Sequences sequences;
@@ -26,7 +30,7 @@ struct RowArgs {
 
 template <class T, class K, int W>
 __global__ void __launch_bounds__(kRowThreads) attention_rows_kernel(RowArgs<T, K> a) {
-  enter();
+  pdl_enter();
   extern __shared__ float q[];  // [width]
   __shared__ float partial[kRowWarps][kPassWidth];
   __shared__ float maxima[kRowWarps], sums[kRowWarps];
@@ -41,7 +45,7 @@ __global__ void __launch_bounds__(kRowThreads) attention_rows_kernel(RowArgs<T, 
   __syncthreads();
 
   for (int first = 0; first < a.width; first += kPassWidth) {
-    float acc[kPerLane] = {}, largest = -INFINITY, sum = 0;
+    float acc[kPerLane] = {}, row_max = -INFINITY, sum = 0;
     for (int j0 = 32 * warp; j0 < visible; j0 += kRowThreads) {
       const int count = min(32, visible - j0);
       const int64_t slot = int64_t(sequence.kv_begin) + j0 + min(lane, count - 1);
@@ -49,25 +53,25 @@ __global__ void __launch_bounds__(kRowThreads) attention_rows_kernel(RowArgs<T, 
       if (lane < count) {
         score = a.scale * lane_dot<W>(q, a.k.at(slot, kv_head, a.width), a.width);
       }
-      // A NaN among the scores is no maximum, but it is in the sum.
-      const float new_largest = fmaxf(largest, warp_reduce<Max>(score));
-      const float factor = expf(largest - new_largest);
-      const float p = lane < count ? expf(score - new_largest) : 0.0f;
+      // fmaxf drops a NaN, but the sum keeps it.
+      const float new_max = fmaxf(row_max, warp_reduce<Max>(score));
+      const float factor = expf(row_max - new_max);
+      const float p = lane < count ? expf(score - new_max) : 0.0f;
       sum = fmaf(sum, factor, warp_reduce<Sum>(p));
-      largest = new_largest;
+      row_max = new_max;
 #pragma unroll
       for (int i = 0; i < kPerLane; ++i) acc[i] *= factor;
       add_rows(acc, p, a.v.at(slot, kv_head, a.width), count, first, a.width);
     }
-    if (lane == 0) maxima[warp] = largest, sums[warp] = sum;
+    if (lane == 0) maxima[warp] = row_max, sums[warp] = sum;
     __syncthreads();
-    float all = maxima[0], total = 0;
+    float all = maxima[0], row_sum = 0;
     for (int w = 1; w < kRowWarps; ++w) all = fmaxf(all, maxima[w]);
-    // A warp without keys has the maximum -inf: its weight is 0.
-    for (int w = 0; w < kRowWarps; ++w) total += sums[w] * expf(maxima[w] - all);
-    merge_warps(a.out.at(token, head, a.width), acc, expf(largest - all), 1.0f / total, partial,
+    // A warp without keys has row maximum -inf: its weight is 0.
+    for (int w = 0; w < kRowWarps; ++w) row_sum += sums[w] * expf(maxima[w] - all);
+    merge_warps(a.out.at(token, head, a.width), acc, expf(row_max - all), 1.0f / row_sum, partial,
                 first, a.width);
-    if (first == 0 && threadIdx.x == 0) a.lse.set(token, head, logf(total) + all);
+    if (first == 0 && threadIdx.x == 0) a.lse.set(token, head, logf(row_sum) + all);
   }
 }
 
@@ -81,7 +85,7 @@ void attention_rows(const Context& c, const AttentionCall& call) {
     with_cache_type(call.kv.k.dtype, [&](auto k) {
       using K = decltype(k);
       const RowArgs<T, K> args{heads<T>(call.out),
-                               log_sums(call.lse),
+                               lse_view(call.lse),
                                heads<const T>(call.q),
                                heads<const K>(call.kv.k),
                                heads<const K>(call.kv.v),

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Gradient of attention: the choice of a kernel, and the ones for any type, width and layout, which
-// mirror the forward's (attention_rows.cuh). Weights are recomputed from the scores and the
-// forward's log-sums; a query's block sums over its keys, a key's block over its queries, so
-// nothing is added across blocks and the order never changes.
+// Attention backward: dispatch, delta = rowsum(dout * out) for all kernels, and the fallback for
+// any type, width and layout (fp32, the building blocks of attention_rows.cuh).
+//
+// P is recomputed from scores and lse, as in FlashAttention. dq: a block per (token, query head)
+// sums over keys; dk, dv: a block per (token, key head) sums over the queries that see it. So
+// nothing is added across blocks, no atomics, and the order never changes.
 #include <cmath>
 
-#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/raw.cuh"
 #include "backends/cuda/kernels/attention/attention_paths.h"
 #include "backends/cuda/kernels/attention/attention_rows.cuh"
@@ -18,17 +20,17 @@ template <class T>
 struct BackArgs {
   Heads<T> dq, dk, dv;
   Heads<const T> dout, out, q, k, v;
-  LogSums lse;
+  LseView lse;
   float* delta;  // [N, Hq]
   Sequences sequences;
   int q_heads, group, width;
   float scale;
 };
 
-// delta = dout . out, a warp a head of a token.
+// delta = dout . out, one warp per (token, head).
 template <class T>
 __global__ void __launch_bounds__(kRowThreads) delta_kernel(BackArgs<T> a, int items) {
-  enter();
+  pdl_enter();
   const int lane = int(threadIdx.x) % 32;
   const int i = int(blockIdx.x) * kRowWarps + int(threadIdx.x) / 32;
   if (i >= items) return;
@@ -40,14 +42,15 @@ __global__ void __launch_bounds__(kRowThreads) delta_kernel(BackArgs<T> a, int i
   if (lane == 0) a.delta[i] = sum;
 }
 
-// The same to the bit for heads of 128 in eights, with all of a head asked for at once: four lanes
-// have columns that are 32 apart, eight neighbours each, and the sums of lanes 8 l to 8 l + 7.
-// Bound by memory: 2048 tokens with 32 heads take 10.5 us for 34 MB; element by element 23.
+// The same bits for heads of 128 with vector loads, all of a head in flight at once: four lanes per
+// head, each with four packs of eight columns 32 apart, i.e. the sums of lanes 8 l .. 8 l + 7 of
+// the kernel above. Bound by memory: 2048 tokens with 32 heads take 10.5 us for 34 MB; element by
+// element 23.
 constexpr int kDeltaLanes = 4;
 
 template <class T>
 __global__ void __launch_bounds__(kRowThreads) delta_128_kernel(BackArgs<T> a, int items) {
-  enter();
+  pdl_enter();
   const int thread = int(blockIdx.x) * kRowThreads + int(threadIdx.x);
   const int i = thread / kDeltaLanes, column = thread % kDeltaLanes * 8, head = min(i, items - 1);
   const T* x = a.dout.at(head / a.q_heads, head % a.q_heads, 128) + column;
@@ -63,7 +66,7 @@ __global__ void __launch_bounds__(kRowThreads) delta_128_kernel(BackArgs<T> a, i
 #pragma unroll
     for (int k = 0; k < 8; ++k) sum[k] = fmaf(u[k], v[k], sum[k]);
   }
-  // As warp_reduce adds: lanes 16 apart, then 8, 4, 2 and 1.
+  // The tree of warp_reduce: lanes 16 apart, then 8, 4, 2 and 1.
 #pragma unroll
   for (int o = kDeltaLanes / 2; o > 0; o /= 2) {
 #pragma unroll
@@ -80,7 +83,7 @@ __global__ void __launch_bounds__(kRowThreads) delta_128_kernel(BackArgs<T> a, i
 // dq of one head of one token.
 template <class T, int W>
 __global__ void __launch_bounds__(kRowThreads) back_queries_kernel(BackArgs<T> a) {
-  enter();
+  pdl_enter();
   extern __shared__ float rows[];  // q, dout
   __shared__ float partial[kRowWarps][kPassWidth];
   float *q = rows, *dout = rows + a.width;
@@ -113,11 +116,11 @@ __global__ void __launch_bounds__(kRowThreads) back_queries_kernel(BackArgs<T> a
   }
 }
 
-// dk and dv of one key head of one token. The rows are the queries that see it, token by token,
-// and of each token the heads that share this key head.
+// dk and dv of one key head of one token. Sums run over the queries that see it, token by token,
+// and within a token over the query heads of its group.
 template <class T, int W>
 __global__ void __launch_bounds__(kRowThreads) back_keys_kernel(BackArgs<T> a) {
-  enter();
+  pdl_enter();
   extern __shared__ float rows[];  // k, v
   __shared__ float partial[kRowWarps][kPassWidth];
   float *k = rows, *v = rows + a.width;
@@ -163,7 +166,7 @@ BackArgs<T> arguments(const AttentionBackCall& call, float* delta) {
           heads<const T>(call.q),
           heads<const T>(call.kv.k),
           heads<const T>(call.kv.v),
-          log_sums(call.lse),
+          lse_view(call.lse),
           delta,
           sequences_of(call.sequences),
           int(call.q_heads()),

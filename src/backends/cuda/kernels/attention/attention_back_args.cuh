@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the tensor-core kernels of attention's gradient are told.
+// Arguments of the tensor-core kernels of attention backward.
 #pragma once
 #include <cmath>
 

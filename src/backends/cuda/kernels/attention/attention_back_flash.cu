@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Gradient of attention on the tensor cores, in two kernels so that nothing is added across blocks:
-// one for the queries' gradient, which walks over tiles of keys, and one for those of keys and
-// values, which walks over tiles of queries of all heads that share the key head. Weights and their
-// gradients are rounded to the activations' type as factors of the second products.
+// Attention backward on tensor cores (mma.sync), 16-bit types, heads of 64 or 128:
+// FlashAttention-2's tiles, but in two kernels, so that no atomics are needed. Chosen before the
+// fallback wherever attention_back_wgmma.cu does not apply.
+//
+// dq kernel: grid (query heads, tiles of 64 queries), streams tiles of 64 keys and values. dk/dv
+// kernel: grid (key heads, tiles of 64 keys), streams tiles of 64 queries and dout of all heads of
+// the group. Four warps, 16 rows each; two resident tiles, streamed tiles double-buffered by
+// cp.async. P and dS are rounded to the activations' type as A operands of the second products.
 #include <cmath>
 
-#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/kernels/attention/attention_back_args.cuh"
 #include "backends/cuda/kernels/attention/attention_mma.cuh"
 #include "backends/cuda/kernels/attention/attention_paths.h"
@@ -19,11 +23,11 @@ constexpr int kTile = 64;  // queries or keys; 16 a warp
 
 template <int D>
 constexpr uint32_t kTileBytes = uint32_t(kTile) * D * 2;
-// Two resident tiles, two pairs that take turns, and log-sums and deltas with the latter.
+// Two resident tiles, two double-buffered pairs of streamed tiles, lse and delta of the latter.
 template <int D>
 constexpr size_t kBackShared = 6 * size_t(kTileBytes<D>) + 4 * kTile * sizeof(float);
 
-// Sixteen rows of `a` times all rows of `b`.
+// 16 rows of `a` times all rows of `b`, transposed (over their columns).
 template <class T, int D>
 __device__ __forceinline__ void product(float (&sums)[kTile / 8][4], const SharedTile<D>& a,
                                         const SharedTile<D>& b) {
@@ -46,7 +50,7 @@ __device__ __forceinline__ void product(float (&sums)[kTile / 8][4], const Share
   }
 }
 
-// sums += w . b, where the columns of w are the rows of b.
+// sums += w b, over the rows of b.
 template <class T, int D>
 __device__ __forceinline__ void accumulate(float (&sums)[D / 8][4], const float (&w)[kTile / 8][4],
                                            const SharedTile<D>& b) {
@@ -70,14 +74,14 @@ __device__ __forceinline__ void accumulate(float (&sums)[D / 8][4], const float 
 
 template <class T, int D>
 __global__ void __launch_bounds__(kThreads, 2) flash_back_queries_kernel(FlashBackArgs<T> a) {
-  enter();
+  pdl_enter();
   extern __shared__ __align__(256) unsigned char shared[];
   const int lane = int(threadIdx.x) % 32, row = int(threadIdx.x) / 32 * 16;
   const int r = lane / 4, c = lane % 4;
   const Tile tile = find_tile(a.sequences, kTile, int(blockIdx.y));
   if (tile.sequence < 0) return;
   const Sequence s = a.sequences.p[tile.sequence];
-  const int last = tile.tiles - 1 - tile.tile;  // tile of keys; late queries go first
+  const int last = tile.tiles - 1 - tile.tile;  // last key tile (diagonal); long rows go first
   const int first = last * kTile, count = min(kTile, s.q_len - first);
   const int head = int(blockIdx.x), kv_head = head / a.group;
   const int64_t token = int64_t(s.q_begin) + first;
@@ -109,7 +113,7 @@ __global__ void __launch_bounds__(kThreads, 2) flash_back_queries_kernel(FlashBa
   const float scale = a.scale * kLog2E;
   float dq[D / 8][4] = {};
   for (int t = 0; t <= last; ++t) {
-    copies_done();
+    cp_async_wait_all();
     __syncthreads();
     if (t < last) fetch(t + 1);
     const SharedTile<D> k_tile = stage(t % 2 * 2), v_tile = stage(t % 2 * 2 + 1);
@@ -133,7 +137,7 @@ __global__ void __launch_bounds__(kThreads, 2) flash_back_queries_kernel(FlashBa
 
 template <class T, int D>
 __global__ void __launch_bounds__(kThreads, 2) flash_back_keys_kernel(FlashBackArgs<T> a) {
-  enter();
+  pdl_enter();
   extern __shared__ __align__(256) unsigned char shared[];
   const int lane = int(threadIdx.x) % 32, row = int(threadIdx.x) / 32 * 16;
   const int r = lane / 4, c = lane % 4;
@@ -148,9 +152,9 @@ __global__ void __launch_bounds__(kThreads, 2) flash_back_keys_kernel(FlashBackA
   const auto stage = [&](int i) {
     return SharedTile<D>{k_tile.base + uint32_t(2 + i) * kTileBytes<D>};
   };
-  // [2 turns][log-sums, deltas][kTile]
+  // [2 stages][lse, delta][kTile]
   float* stats = reinterpret_cast<float*>(shared + 6 * kTileBytes<D>);
-  // The tiles of queries from the keys' own on, of each head in turn.
+  // Query tiles from the diagonal on, of each head of the group in turn.
   const int tiles = tile.tiles - tile.tile, turns = tiles * a.group;
   const auto fetch = [&](int i) {
     const int head = kv_head * a.group + i / tiles, at = (tile.tile + i % tiles) * kTile;
@@ -164,7 +168,7 @@ __global__ void __launch_bounds__(kThreads, 2) flash_back_keys_kernel(FlashBackA
     const bool wanted = j < there;
     const int64_t n = query + (wanted ? j : 0);
     const float* from = which ? a.delta + n * a.q_heads + head : a.lse + n * a.lse_stride + head;
-    copy_async_word(shared_address(stats + (turn * 2 + which) * kTile + j), from, wanted);
+    cp_async4(shared_address(stats + (turn * 2 + which) * kTile + j), from, wanted);
   };
   fetch_tile<T, T, D, kThreads, kTile>(k_tile, a.k.at(token, kv_head, D), a.k.stride, count);
   fetch_tile<T, T, D, kThreads, kTile>(v_tile, a.v.at(token, kv_head, D), a.v.stride, count);
@@ -172,7 +176,7 @@ __global__ void __launch_bounds__(kThreads, 2) flash_back_keys_kernel(FlashBackA
   const float scale = a.scale * kLog2E;
   float dk[D / 8][4] = {}, dv[D / 8][4] = {};
   for (int i = 0, t = 0; i < turns; ++i, t = t + 1 == tiles ? 0 : t + 1) {
-    copies_done();
+    cp_async_wait_all();
     __syncthreads();
     if (i + 1 < turns) fetch(i + 1);
     const SharedTile<D> q_tile = stage(i % 2 * 2), dout_tile = stage(i % 2 * 2 + 1);
@@ -201,7 +205,7 @@ __global__ void __launch_bounds__(kThreads, 2) flash_back_keys_kernel(FlashBackA
     }
     accumulate<T, D>(dk, ds, q_tile);
   }
-  // A warp's rows of the resident tiles are read by that warp alone.
+  // The epilogue reuses the resident tiles: a warp's rows are read by that warp alone.
   store_rows<T, D>(k_tile, row, dk, a.scale, a.scale, a.dk.at(token + row, kv_head, D), a.dk.stride,
                    count - row);
   store_rows<T, D>(v_tile, row, dv, 1.0f, 1.0f, a.dv.at(token + row, kv_head, D), a.dv.stride,

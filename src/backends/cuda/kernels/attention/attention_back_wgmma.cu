@@ -1,41 +1,44 @@
 // SPDX-License-Identifier: MIT
-// Gradient of attention with the warpgroup products of compute capability 9.0: bf16, heads of 128.
-// Two kinds of blocks: for the queries' gradient, which walk over tiles of keys, and for those of
-// keys and values, which walk over tiles of queries of all heads that share the key head. A launch
-// has both while they are few, so that one kind fills the gaps of the other. So few tokens that
-// they are one tile are too few blocks even so: then the heads are shared out to the blocks of a
-// cluster, whose sums are added in the order of the heads.
+// Attention backward with wgmma: compute capability 9.0, bf16, heads of 128. First choice of
+// attention_back().
 //
-// A block keeps 128 rows, 64 for each of two groups of four warps that multiply; a third group has
-// tiles of 64 rows of the other side copied. The products with one tile's weights run while the
-// next tile's are computed.
+// Two kinds of blocks: dq (resident: 128 queries and dout of one head; streamed: key and value
+// tiles) and dk/dv (resident: 128 keys and values; streamed: query and dout tiles of all heads of
+// the group). One launch has both kinds while they are few, so that one fills the idle SMs of the
+// other. When all tokens are one tile, even that is too few blocks: then a dk/dv tile is a cluster
+// whose blocks divide the heads of the group, and dk, dv are reduced through DSMEM in the order of
+// the heads (attention_dsmem_reduce.cuh).
+//
+// Warp-specialised: a producer warpgroup loads streamed tiles of 64 rows (TMA; ragged last tiles by
+// cp.async) into four stages with full and empty mbarriers; two consumer warpgroups own 64 resident
+// rows each. In dq blocks, dS K of one tile runs while the scores of the next are computed.
 //
 // Measured on an H200, in TFLOP/s beside attention_back_flash.cu: 2048 tokens 384 (156), 8 x 2048
-// 370-405 (212); with copies by the threads (cp.async) 302 and 332. Scores and their gradient are
-// computed twice, once for either kind: seven products for the five that are counted, so tensor
-// cores run at two thirds of what a product of 8192^3 reaches. Tried without gain: kept rows in
-// registers, exponentials beside the second product.
-#include "backends/cuda/device/dependency.cuh"
-#include "backends/cuda/device/tensor_copy.cuh"
+// 370-405 (212); with cp.async instead of TMA 302 and 332. Scores and dP are computed twice, once
+// in either kind: seven products for the five that are counted, so tensor cores run at two thirds
+// of what a GEMM of 8192^3 reaches. Tried without gain: resident rows in registers, exponentials
+// beside the second product.
+#include "backends/cuda/device/dependent_launch.cuh"
+#include "backends/cuda/device/tma.cuh"
 #include "backends/cuda/kernels/attention/attention_back_args.cuh"
-#include "backends/cuda/kernels/attention/attention_cluster_sums.cuh"
-#include "backends/cuda/kernels/attention/attention_groups.cuh"
-#include "backends/cuda/kernels/attention/attention_maps.h"
+#include "backends/cuda/kernels/attention/attention_dsmem_reduce.cuh"
 #include "backends/cuda/kernels/attention/attention_paths.h"
+#include "backends/cuda/kernels/attention/attention_tensor_maps.h"
+#include "backends/cuda/kernels/attention/attention_warpgroups.cuh"
 #include "backends/cuda/launch.h"
 
 namespace nibble::cuda {
 namespace {
 
-constexpr int kGroups = 2, kThreads = (1 + kGroups) * kGroupThreads;
-constexpr int kRows = 64, kKept = kGroups * kRows, kTile = 64, kStages = 4;
-// One is given back only when the next is begun.
+constexpr int kConsumers = 2, kThreads = (1 + kConsumers) * kWarpgroupThreads;
+constexpr int kRows = 64, kResidentRows = kConsumers * kRows, kTile = 64, kStages = 4;
+// A stage is released only after the scores of the next have been issued.
 static_assert(kStages >= 2);
-using KeptTile = WgmmaTile<kKept>;
-using PassingTile = WgmmaTile<kTile>;
+using ResidentTile = WgmmaTile<kResidentRows>;
+using StreamedTile = WgmmaTile<kTile>;
 constexpr size_t kStatsBytes = size_t(kStages) * 2 * kTile * sizeof(float);
 constexpr size_t kSharedBytes =
-    2 * KeptTile::kBytes + kStages * 2 * PassingTile::kBytes + kStatsBytes + 1024;
+    2 * ResidentTile::kBytes + kStages * 2 * StreamedTile::kBytes + kStatsBytes + 1024;
 
 using BackArgs = FlashBackArgs<bf16>;
 struct BackMaps {
@@ -44,82 +47,84 @@ struct BackMaps {
 
 #if defined(NIBBLE_HAS_WGMMA)
 
-// Where everything lies in shared memory.
+// Map of shared memory: two resident tiles, stages of two streamed tiles, lse and delta of each
+// stage.
 struct Memory {
   uint32_t base;
-  Barriers<kStages> barriers;
+  PipelineBarriers<kStages> barriers;
 
-  __device__ __forceinline__ KeptTile kept(int which) const {
-    return {base + uint32_t(which) * KeptTile::kBytes};
+  __device__ __forceinline__ ResidentTile resident(int which) const {
+    return {base + uint32_t(which) * ResidentTile::kBytes};
   }
-  __device__ __forceinline__ PassingTile stage(int t, int which) const {
-    return {base + 2 * KeptTile::kBytes + uint32_t(t % kStages * 2 + which) * PassingTile::kBytes};
+  __device__ __forceinline__ StreamedTile stage(int t, int which) const {
+    return {base + 2 * ResidentTile::kBytes +
+            uint32_t(t % kStages * 2 + which) * StreamedTile::kBytes};
   }
-  __device__ __forceinline__ PhaseBarrier kept_there() const {
+  __device__ __forceinline__ Mbarrier resident_full() const {
     return {barriers.first + 2 * kStages * 8};
   }
-  // Log-sums (0) and deltas (1) of the stage's queries.
+  // lse (0) and delta (1) of the stage's queries.
   __device__ __forceinline__ uint32_t stats(int t, int which) const {
-    return base + 2 * KeptTile::kBytes + kStages * 2 * PassingTile::kBytes +
+    return base + 2 * ResidentTile::kBytes + kStages * 2 * StreamedTile::kBytes +
            uint32_t((t % kStages * 2 + which) * kTile) * 4;
   }
 };
 
-// Rows of heads, as the threads and as copies beside them see them.
+// Rows of heads as TMA and as the threads address them.
 struct Source {
   const CUtensorMap* map;
   Heads<const bf16> rows;
-  // By one thread; reported to the barrier.
+  // TMA, by one thread; completes on the barrier.
   template <int kTileRows>
   __device__ __forceinline__ void copy(const WgmmaTile<kTileRows>& tile, int64_t first, int head,
                                        uint32_t barrier) const {
 #pragma unroll
     for (int i = 0; i < kTileRows; i += kTile) {
-      tensor_load_rows(tile.base + uint32_t(i) * 128, tile.kHalfBytes, *map, head, int(first) + i,
-                       barrier);
+      tma_load_head_rows(tile.base + uint32_t(i) * 128, tile.kHalfBytes, *map, head, int(first) + i,
+                         barrier);
     }
   }
-  // By the group, as far as `limit`; zero behind it.
+  // cp.async by the producer warpgroup, up to `limit`; zero behind it.
   template <int kTileRows>
-  __device__ __forceinline__ void fill_rows(const WgmmaTile<kTileRows>& tile, int64_t first,
-                                            int head, int limit) const {
-    fill(tile, rows.at(first, head, kWidth), rows.stride, limit);
+  __device__ __forceinline__ void load_ragged_rows(const WgmmaTile<kTileRows>& tile, int64_t first,
+                                                   int head, int limit) const {
+    load_rows_async(tile, rows.at(first, head, kWidth), rows.stride, limit);
   }
 };
 
-// The group that fills: rows [first, first + limit) of a head of both into two tiles. Whole tiles
-// are copied beside the threads; rows behind a sequence's end are another's, so that a last tile
-// is not.
+// Producer: rows [first, first + limit) of a head of x and y into two tiles. Whole tiles by TMA; in
+// a last, ragged tile the rows behind the sequence's end belong to another sequence and must be
+// zero, so the threads copy it.
 template <int kTileRows>
-__device__ __forceinline__ void fill_both(const WgmmaTile<kTileRows>& x_tile,
-                                          const WgmmaTile<kTileRows>& y_tile, const Source& x,
-                                          const Source& y, int64_t first, int head, int limit,
-                                          const PhaseBarrier& there) {
+__device__ __forceinline__ void load_two_tiles(const WgmmaTile<kTileRows>& x_tile,
+                                               const WgmmaTile<kTileRows>& y_tile, const Source& x,
+                                               const Source& y, int64_t first, int head, int limit,
+                                               const Mbarrier& there) {
   if (limit >= kTileRows) {
     if (threadIdx.x != 0) return there.arrive();
-    arrive_expecting(there.address, 2 * WgmmaTile<kTileRows>::kBytes);
+    mbarrier_arrive_expect_tx(there.address, 2 * WgmmaTile<kTileRows>::kBytes);
     x.copy(x_tile, first, head, there.address);
     y.copy(y_tile, first, head, there.address);
     return;
   }
-  x.fill_rows(x_tile, first, head, limit);
-  y.fill_rows(y_tile, first, head, limit);
+  x.load_ragged_rows(x_tile, first, head, limit);
+  y.load_ragged_rows(y_tile, first, head, limit);
   asm volatile("cp.async.wait_all;" ::: "memory");
-  fence_for_wgmma();
+  fence_proxy_async();
   there.arrive();
 }
 
-// sums = rows of `kept` from `row` on times rows of `passing`, over their columns.
-__device__ __forceinline__ void product(float (&sums)[32], const KeptTile& kept, int row,
-                                        const PassingTile& passing) {
+// sums = resident rows from `row` on times streamed rows, over the 128 columns.
+__device__ __forceinline__ void product(float (&sums)[32], const ResidentTile& resident, int row,
+                                        const StreamedTile& streamed) {
 #pragma unroll
   for (int s = 0; s < kWidth / 16; ++s) {
-    wgmma_64x64(sums, kept.along_columns(row, s), passing.along_columns(0, s), s > 0);
+    wgmma_64x64_ss(sums, resident.desc_k_major(row, s), streamed.desc_k_major(0, s), s > 0);
   }
 }
 
-// A of a product over 64 rows.
-struct Factors {
+// Scores or dS as the A operand of the second product (64 x 64, bf16).
+struct AFragments {
   uint32_t a[kTile / 16][4];
   __device__ __forceinline__ void pack(const float (&w)[32]) {
 #pragma unroll
@@ -132,10 +137,10 @@ struct Factors {
     }
   }
 };
-__device__ __forceinline__ void accumulate(float (&sums)[64], const Factors& f,
-                                           const PassingTile& passing) {
+__device__ __forceinline__ void accumulate(float (&sums)[64], const AFragments& f,
+                                           const StreamedTile& streamed) {
 #pragma unroll
-  for (int s = 0; s < kTile / 16; ++s) wgmma_64x128_rows(sums, f.a[s], passing.along_rows(s));
+  for (int s = 0; s < kTile / 16; ++s) wgmma_64x128_rs_mn(sums, f.a[s], streamed.desc_mn_major(s));
 }
 
 __device__ __forceinline__ float2 load_pair(uint32_t from) {
@@ -144,44 +149,45 @@ __device__ __forceinline__ float2 load_pair(uint32_t from) {
   return v;
 }
 
-// Sets up barriers and registers; group -1 fills, the others multiply.
+// Initialises the barriers. Warpgroup -1 is the producer, the others consume.
 __device__ __forceinline__ Memory prepare(unsigned char* shared, uint64_t* barrier_words) {
   const Memory m{(shared_address(shared) + 1023) / 1024 * 1024, {shared_address(barrier_words)}};
   if (threadIdx.x == 0) {
     for (int i = 0; i < kStages; ++i) {
-      m.barriers.full(i).init(kGroupThreads);
-      m.barriers.empty(i).init(kGroups * kGroupThreads);
+      m.barriers.full(i).init(kWarpgroupThreads);
+      m.barriers.empty(i).init(kConsumers * kWarpgroupThreads);
     }
-    m.kept_there().init(kGroupThreads);
-    publish_barriers();
+    m.resident_full().init(kWarpgroupThreads);
+    mbarrier_init_fence();
   }
   __syncthreads();
   return m;
 }
 
-// The gradient of a tile of queries of one head.
+// dq of 128 queries of one head.
 __device__ __forceinline__ void back_queries(const BackArgs& a, const BackMaps& maps,
                                              const Memory& m, const Tile& tile, int head) {
-  const auto [group, warp, r, c] = GroupPlace();
+  const auto [group, warp, r, c] = WarpgroupRole();
   const Sequence s = a.sequences.p[tile.sequence];
-  // Late queries see the most keys and go first.
-  const int first = (tile.tiles - 1 - tile.tile) * kKept, count = min(kKept, s.q_len - first);
+  // Long rows first: late queries see the most keys.
+  const int first = (tile.tiles - 1 - tile.tile) * kResidentRows,
+            count = min(kResidentRows, s.q_len - first);
   const int kv_head = head / a.group;
   const int64_t token = int64_t(s.q_begin) + first;
   const int tiles = (first + count + kTile - 1) / kTile;
 
   if (group < 0) {
-    give_registers<24>();
+    warpgroup_reg_dealloc<24>();
     const Source q{&maps.q, a.q}, dout{&maps.dout, a.dout}, k{&maps.k, a.k}, v{&maps.v, a.v};
-    fill_both(m.kept(0), m.kept(1), q, dout, token, head, count, m.kept_there());
+    load_two_tiles(m.resident(0), m.resident(1), q, dout, token, head, count, m.resident_full());
     for (int t = 0; t < tiles; ++t) {
       if (t >= kStages) m.barriers.empty(t).wait(unsigned(t / kStages - 1));
-      fill_both(m.stage(t, 0), m.stage(t, 1), k, v, int64_t(s.q_begin) + t * kTile, kv_head,
-                s.q_len - t * kTile, m.barriers.full(t));
+      load_two_tiles(m.stage(t, 0), m.stage(t, 1), k, v, int64_t(s.q_begin) + t * kTile, kv_head,
+                     s.q_len - t * kTile, m.barriers.full(t));
     }
     return;
   }
-  take_registers<240>();
+  warpgroup_reg_alloc<240>();
   const int row = group * kRows, query = row + 16 * warp + r;  // the lane's first
   float lse[2] = {}, delta[2] = {};                            // of it and of 8 further
 #pragma unroll
@@ -195,18 +201,18 @@ __device__ __forceinline__ void back_queries(const BackArgs& a, const BackMaps& 
   float dq[64], p[32], ds[32];
 #pragma unroll
   for (int i = 0; i < 64; ++i) dq[i] = 0;
-  const auto begin = [&](int t) {
+  const auto issue_scores = [&](int t) {
     m.barriers.full(t).wait(unsigned(t / kStages));
     wgmma_fence();
-    product(p, m.kept(0), row, m.stage(t, 0));
-    product(ds, m.kept(1), row, m.stage(t, 1));
+    product(p, m.resident(0), row, m.stage(t, 0));
+    product(ds, m.resident(1), row, m.stage(t, 1));
     wgmma_commit();
   };
-  // Of the block's tiles, those that the group's queries see; a group without queries sees none.
+  // Key tiles that this warpgroup's queries see; none if it has no queries.
   const int seen = row < count ? (first + min(row + kRows, count) + kTile - 1) / kTile : 0;
-  Factors factors;
-  const auto weigh = [&](int t) {
-    pin(p), pin(ds);
+  AFragments factors;
+  const auto compute_ds = [&](int t) {
+    warpgroup_fence_operand(p), warpgroup_fence_operand(ds);
     const bool masked = t * kTile + kTile - 1 > first + row;
 #pragma unroll
     for (int i = 0; i < 32; ++i) {
@@ -217,24 +223,24 @@ __device__ __forceinline__ void back_queries(const BackArgs& a, const BackMaps& 
     }
     factors.pack(ds);
   };
-  const auto multiply = [&](int t) {
+  const auto issue_dq = [&](int t) {
     wgmma_fence();
     accumulate(dq, factors, m.stage(t, 0));
     wgmma_commit();
   };
   if (seen > 0) {
-    m.kept_there().wait(0);
-    begin(0);
+    m.resident_full().wait(0);
+    issue_scores(0);
     wgmma_wait<0>();
-    weigh(0);
+    compute_ds(0);
     for (int t = 0; t + 1 < seen; ++t) {
-      multiply(t);
-      begin(t + 1);
+      issue_dq(t);
+      issue_scores(t + 1);
       wgmma_wait<0>();
       m.barriers.empty(t).arrive();
-      weigh(t + 1);
+      compute_ds(t + 1);
     }
-    multiply(seen - 1);
+    issue_dq(seen - 1);
     wgmma_wait<0>();
     m.barriers.empty(seen - 1).arrive();
   }
@@ -243,32 +249,34 @@ __device__ __forceinline__ void back_queries(const BackArgs& a, const BackMaps& 
     m.barriers.empty(t).arrive();
   }
   if (row >= count) return;
-  pin(dq);
-  write_rows<kKept>(m.kept(0), row, dq, a.scale, a.scale, a.dq.at(token + row, head, kWidth),
-                    a.dq.stride, count - row, group);
+  warpgroup_fence_operand(dq);
+  store_tile_rows<kResidentRows>(m.resident(0), row, dq, a.scale, a.scale,
+                                 a.dq.at(token + row, head, kWidth), a.dq.stride, count - row,
+                                 group);
 }
 
-// The gradients of a tile of keys and values, where kShare > 1 with the heads of block `rank` of
-// so many.
-template <int kShare>
+// dk and dv of 128 keys of one key head. With kClusterBlocks > 1, over the heads of cluster rank
+// `rank` only, then reduced.
+template <int kClusterBlocks>
 __device__ __forceinline__ void back_keys(const BackArgs& a, const BackMaps& maps, const Memory& m,
                                           const Tile& tile, int kv_head, int rank) {
-  const auto [group, warp, r, c] = GroupPlace();
+  const auto [group, warp, r, c] = WarpgroupRole();
   const Sequence s = a.sequences.p[tile.sequence];
-  const int first = tile.tile * kKept, count = min(kKept, s.q_len - first);
+  const int first = tile.tile * kResidentRows, count = min(kResidentRows, s.q_len - first);
   const int64_t token = int64_t(s.q_begin) + first;
-  // The tiles of queries from the keys' own on, of each head in turn.
-  const int tiles = (s.q_len - first + kTile - 1) / kTile, turns = tiles * (a.group / kShare);
+  // Query tiles from the diagonal on, of each head in turn.
+  const int tiles = (s.q_len - first + kTile - 1) / kTile,
+            turns = tiles * (a.group / kClusterBlocks);
 
   if (group < 0) {
-    give_registers<24>();
+    warpgroup_reg_dealloc<24>();
     const Source q{&maps.q, a.q}, dout{&maps.dout, a.dout}, k{&maps.k, a.k}, v{&maps.v, a.v};
-    fill_both(m.kept(0), m.kept(1), k, v, token, kv_head, count, m.kept_there());
-    // A thread brings one word of statistics, fetched while the stage before is waited for.
+    load_two_tiles(m.resident(0), m.resident(1), k, v, token, kv_head, count, m.resident_full());
+    // A thread loads one word of lse or delta a stage, prefetched while it waits for the stage.
     const int which = int(threadIdx.x) / kTile, j = int(threadIdx.x) % kTile;
     const int stat_stride = which ? a.q_heads : int(a.lse_stride);
     const float* const stats = (which ? a.delta : a.lse) + (token + j) * stat_stride;
-    int head = kv_head * a.group + rank * (a.group / kShare), t = 0;
+    int head = kv_head * a.group + rank * (a.group / kClusterBlocks), t = 0;
     const auto stat = [&] {
       return t * kTile + j < s.q_len - first ? stats[int64_t(t * kTile) * stat_stride + head]
                                              : 0.0f;
@@ -277,29 +285,29 @@ __device__ __forceinline__ void back_keys(const BackArgs& a, const BackMaps& map
     for (int i = 0; i < turns; ++i) {
       if (i >= kStages) m.barriers.empty(i).wait(unsigned(i / kStages - 1));
       store_word(m.stats(i, which) + uint32_t(j) * 4, __float_as_uint(ahead));
-      fill_both(m.stage(i, 0), m.stage(i, 1), q, dout, token + t * kTile, head,
-                s.q_len - first - t * kTile, m.barriers.full(i));
+      load_two_tiles(m.stage(i, 0), m.stage(i, 1), q, dout, token + t * kTile, head,
+                     s.q_len - first - t * kTile, m.barriers.full(i));
       if (++t == tiles) t = 0, ++head;
       if (i + 1 < turns) ahead = stat();
     }
     return;
   }
-  take_registers<240>();
+  warpgroup_reg_alloc<240>();
   const int row = group * kRows, key = row + 16 * warp + r;  // the lane's first
   const float scale = a.scale * kLog2E;
   float dk[64], dv[64], p[32], ds[32];
 #pragma unroll
   for (int i = 0; i < 64; ++i) dk[i] = dv[i] = 0;
-  const auto begin = [&](int i) {
+  const auto issue_scores = [&](int i) {
     m.barriers.full(i).wait(unsigned(i / kStages));
     wgmma_fence();
-    product(p, m.kept(0), row, m.stage(i, 0));
-    product(ds, m.kept(1), row, m.stage(i, 1));
+    product(p, m.resident(0), row, m.stage(i, 0));
+    product(ds, m.resident(1), row, m.stage(i, 1));
     wgmma_commit();
   };
-  Factors weights, gradients;
-  m.kept_there().wait(0);
-  // The first of a head's tiles holds queries that no key of the second group is seen by.
+  AFragments weights, gradients;
+  m.resident_full().wait(0);
+  // The first tile of a head holds queries that see no key of the second warpgroup.
   const int unseen = row < count ? row / kTile : tiles;
   for (int i = 0, t = 0; i < turns; ++i, t = t + 1 == tiles ? 0 : t + 1) {
     if (t < unseen) {
@@ -307,9 +315,9 @@ __device__ __forceinline__ void back_keys(const BackArgs& a, const BackMaps& map
       m.barriers.empty(i).arrive();
       continue;
     }
-    begin(i);
+    issue_scores(i);
     wgmma_wait<0>();
-    pin(p), pin(ds);
+    warpgroup_fence_operand(p), warpgroup_fence_operand(ds);
     const uint32_t lse = m.stats(i, 0) + 8 * c, delta = m.stats(i, 1) + 8 * c;
     // Rows are keys, columns queries.
 #pragma unroll
@@ -325,7 +333,7 @@ __device__ __forceinline__ void back_keys(const BackArgs& a, const BackMaps& map
     }
     weights.pack(p);
     gradients.pack(ds);
-    // Nothing of the next tile meanwhile: registers are not enough. The other group fills the gap.
+    // No overlap with the next tile here, for lack of registers; the other warpgroup fills the gap.
     wgmma_fence();
     accumulate(dv, weights, m.stage(i, 1));
     accumulate(dk, gradients, m.stage(i, 0));
@@ -333,67 +341,70 @@ __device__ __forceinline__ void back_keys(const BackArgs& a, const BackMaps& map
     wgmma_wait<0>();
     m.barriers.empty(i).arrive();
   }
-  pin(dk), pin(dv);
-  if constexpr (kShare == 1) {
+  warpgroup_fence_operand(dk), warpgroup_fence_operand(dv);
+  if constexpr (kClusterBlocks == 1) {
     if (row >= count) return;
-    write_rows<kKept>(m.kept(0), row, dk, a.scale, a.scale, a.dk.at(token + row, kv_head, kWidth),
-                      a.dk.stride, count - row, group);
-    write_rows<kKept>(m.kept(1), row, dv, 1.0f, 1.0f, a.dv.at(token + row, kv_head, kWidth),
-                      a.dv.stride, count - row, group);
+    store_tile_rows<kResidentRows>(m.resident(0), row, dk, a.scale, a.scale,
+                                   a.dk.at(token + row, kv_head, kWidth), a.dk.stride, count - row,
+                                   group);
+    store_tile_rows<kResidentRows>(m.resident(1), row, dv, 1.0f, 1.0f,
+                                   a.dv.at(token + row, kv_head, kWidth), a.dv.stride, count - row,
+                                   group);
     return;
   }
-  // Both groups have read all tiles.
-  asm volatile("bar.sync 3, %0;" ::"n"(kGroups * kGroupThreads) : "memory");
-  const ClusterSums<kGroups> sums{m.base};
-  sums.leave(0, dk), sums.leave(1, dv);
+  // Both warpgroups have read all tiles: their memory becomes that of the partial sums.
+  asm volatile("bar.sync 3, %0;" ::"n"(kConsumers * kWarpgroupThreads) : "memory");
+  const DsmemReduction<kConsumers> sums{m.base};
+  sums.store(0, dk), sums.store(1, dv);
   cluster_arrive();
   cluster_wait();
   if (row + 16 * warp < count) {
-    constexpr int kQuads = ClusterSums<kGroups>::kQuads / kShare, kAtOnce = kQuads < 4 ? kQuads : 4;
+    constexpr int kQuads = DsmemReduction<kConsumers>::kQuads / kClusterBlocks,
+                  kAtOnce = kQuads < 4 ? kQuads : 4;
     for (int q = rank * kQuads; q < (rank + 1) * kQuads; q += kAtOnce) {
-      sums.add_up<kShare, kAtOnce>(0, q, a.scale, a.dk.at(token + key, kv_head, kWidth),
-                                   a.dk.stride, count - key);
-      sums.add_up<kShare, kAtOnce>(1, q, 1.0f, a.dv.at(token + key, kv_head, kWidth), a.dv.stride,
-                                   count - key);
+      sums.reduce_and_write<kClusterBlocks, kAtOnce>(
+          0, q, a.scale, a.dk.at(token + key, kv_head, kWidth), a.dk.stride, count - key);
+      sums.reduce_and_write<kClusterBlocks, kAtOnce>(
+          1, q, 1.0f, a.dv.at(token + key, kv_head, kWidth), a.dv.stride, count - key);
     }
   }
-  // No block ends while others read its sums.
+  // A block may not exit while others read its shared memory.
   cluster_arrive();
   cluster_wait();
 }
 
 #endif
 
-// Blocks x: kShare for each key head, then one for each query head, or one of these kinds; y: a
-// tile.
+// Grid x: kClusterBlocks blocks a key head, then one block a query head, or only one of these
+// kinds; y: a tile of 128 rows.
 enum class Kind { both, keys, queries };
-template <Kind kKind, int kShare>
+template <Kind kKind, int kClusterBlocks>
 __global__ void __launch_bounds__(kThreads, 1)
     back_kernel(const __grid_constant__ BackArgs a, const __grid_constant__ BackMaps maps) {
 #if defined(NIBBLE_HAS_WGMMA)
-  enter();
+  pdl_enter();
   extern __shared__ unsigned char shared[];
   __shared__ __align__(8) uint64_t barrier_words[2 * kStages + 1];
-  const Tile tile = find_tile(a.sequences, kKept, int(blockIdx.y));
+  const Tile tile = find_tile(a.sequences, kResidentRows, int(blockIdx.y));
   if (tile.sequence < 0) return;
   const Memory m = prepare(shared, barrier_words);
   const int x = int(blockIdx.x);
-  const int key_blocks = kKind == Kind::queries ? 0 : a.q_heads / a.group * kShare;
+  const int key_blocks = kKind == Kind::queries ? 0 : a.q_heads / a.group * kClusterBlocks;
   if (kKind == Kind::keys || (kKind == Kind::both && x < key_blocks)) {
-    back_keys<kShare>(a, maps, m, tile, x / kShare, x % kShare);
+    back_keys<kClusterBlocks>(a, maps, m, tile, x / kClusterBlocks, x % kClusterBlocks);
   } else {
     back_queries(a, maps, m, tile, x - key_blocks);
   }
 #endif
 }
 
-template <Kind kKind, int kShare>
+template <Kind kKind, int kClusterBlocks>
 void run(const Context& c, const BackArgs& a, const BackMaps& maps, unsigned tiles) {
-  const unsigned queries = unsigned(a.q_heads), keys = queries / unsigned(a.group) * kShare;
+  const unsigned queries = unsigned(a.q_heads), keys = queries / unsigned(a.group) * kClusterBlocks;
   const unsigned blocks = (kKind == Kind::queries ? 0 : keys) + (kKind == Kind::keys ? 0 : queries);
-  allow_shared(c, back_kernel<kKind, kShare>);
-  launch(c, {dim3(blocks, tiles), dim3(kThreads), kSharedBytes, kShare}, back_kernel<kKind, kShare>,
-         a, maps);
+  allow_shared(c, back_kernel<kKind, kClusterBlocks>);
+  launch(c, {dim3(blocks, tiles), dim3(kThreads), kSharedBytes, kClusterBlocks},
+         back_kernel<kKind, kClusterBlocks>, a, maps);
 }
 
 }  // namespace
@@ -401,18 +412,18 @@ void run(const Context& c, const BackArgs& a, const BackMaps& maps, unsigned til
 bool attention_back_wgmma(const Context& c, const AttentionBackCall& a, const float* delta) {
   if (c.capability != 90 || a.q.dtype != DType::bf16 || a.kv.k.dtype != DType::bf16 ||
       a.width() != kWidth || a.lse.dtype != DType::f32 || c.shared_per_block < kSharedBytes + 128 ||
-      tile_limit(a.tokens(), a.sequences.dim(0), kKept) > 65535 ||
+      tile_limit(a.tokens(), a.sequences.dim(0), kResidentRows) > 65535 ||
       !heads_aligned(a.dq, a.dk, a.dv, a.dout, a.q, a.kv.k, a.kv.v)) {
     return false;
   }
   const BackArgs args = flash_back_args<bf16>(a, delta);
-  const unsigned tiles = tile_limit(a.tokens(), a.sequences.dim(0), kKept);
+  const unsigned tiles = tile_limit(a.tokens(), a.sequences.dim(0), kResidentRows);
   BackMaps maps;
   if (!map_heads(maps.q, a.q, kTile) || !map_heads(maps.k, a.kv.k, kTile) ||
       !map_heads(maps.v, a.kv.v, kTile) || !map_heads(maps.dout, a.dout, kTile)) {
     return false;
   }
-  const bool few = a.tokens() <= kKept;
+  const bool few = a.tokens() <= kResidentRows;
   if (few && args.group % 8 == 0) {
     run<Kind::both, 8>(c, args, maps, tiles);
   } else if (few && args.group % 4 == 0) {
@@ -421,7 +432,7 @@ bool attention_back_wgmma(const Context& c, const AttentionBackCall& a, const fl
     run<Kind::both, 2>(c, args, maps, tiles);
   } else if (int64_t(tiles) * a.kv_heads() <= 2 * c.sm_count) {
     run<Kind::both, 1>(c, args, maps, tiles);
-  } else {  // many of a kind fill the GPU alone
+  } else {  // each kind alone fills the GPU
     run<Kind::keys, 1>(c, args, maps, tiles);
     run<Kind::queries, 1>(c, args, maps, tiles);
   }

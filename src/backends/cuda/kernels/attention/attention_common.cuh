@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the attention kernels share: where tensors lie, whose keys a token sees, log-sums of any
-// float type.
+// What the attention kernels share: tensor views, the causal mask from the sequence table, the
+// query-tile list of a batch of sequences of different lengths, lse of any float type.
 #pragma once
 #include "backend/backend.h"
 #include "backends/cuda/device/types.cuh"
@@ -30,8 +30,8 @@ inline Sequences sequences_of(const Tensor& t) {
   return {reinterpret_cast<const Sequence*>(t.data), int(t.dim(0))};
 }
 
-// [N, Hq] of f32, bf16 or f16, or nothing.
-struct LogSums {
+// lse [N, Hq] of f32, bf16 or f16, or absent.
+struct LseView {
   AnyFloats values;
   int64_t stride;
   __device__ __forceinline__ float get(int64_t token, int64_t head) const {
@@ -41,9 +41,9 @@ struct LogSums {
     if (values) values.set(token * stride + head, v);
   }
 };
-inline LogSums log_sums(const Tensor& lse) { return {AnyFloats(lse), lse ? lse.row_stride : 0}; }
+inline LseView lse_view(const Tensor& lse) { return {AnyFloats(lse), lse ? lse.row_stride : 0}; }
 
-// The sequence of a token, for whole warps; -1: none. Tables are short.
+// The sequence that owns a token; for whole warps; -1: none. Tables are short.
 __device__ __forceinline__ int sequence_of(const Sequences& s, int64_t token) {
   const int lane = int(threadIdx.x) % 32;
   for (int first = 0; first < s.count; first += 32) {
@@ -57,15 +57,16 @@ __device__ __forceinline__ int sequence_of(const Sequences& s, int64_t token) {
   }
   return -1;
 }
-// Keys that the token sees: slots kv_begin .. kv_begin + visible.
+// Causal mask: the token sees slots kv_begin .. kv_begin + visible.
 __device__ __forceinline__ int visible_keys(const Sequence& s, int64_t token) {
   return s.kv_len - s.q_len + int(token - s.q_begin) + 1;
 }
 
-// Tiles of `rows` queries of all sequences, in order; which sequence and which of its tiles the
-// `index`th is. For whole warps; sequence -1: there are fewer. A launch takes tile_limit() blocks.
+// Query tiles of `rows` rows of all sequences, in order: which sequence and which of its tiles
+// number `index` is. For whole warps; sequence -1: there are fewer. A launch has tile_limit() of
+// them.
 struct Tile {
-  int sequence, tile, tiles;  // tile of tiles
+  int sequence, tile, tiles;  // number `tile` of `tiles`
 };
 __device__ __forceinline__ Tile find_tile(const Sequences& s, int rows, int index) {
   const int lane = int(threadIdx.x) % 32;
@@ -88,7 +89,7 @@ __device__ __forceinline__ Tile find_tile(const Sequences& s, int rows, int inde
   return {-1, 0, 0};
 }
 inline unsigned tile_limit(int64_t tokens, int64_t sequences, int64_t rows) {
-  // A sequence adds less than one tile to its share of tokens / rows.
+  // A sequence adds less than one tile to its tokens / rows.
   return unsigned(std::min<int64_t>(tokens, tokens / rows + sequences));
 }
 

@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: MIT
-// Attention for one or few queries each of many sequences: so many (token, key head) pairs that
-// nothing has to be cut. A block takes one pair with all its query heads, so keys and values are
-// read once; its four warps take 16 keys in turn, each with a running softmax, and are merged in
-// order.
+// Attention for one or few queries each of many sequences: so many (token, key head) pairs, at
+// least one an SM, that the keys need not be split. Heads of 128, 16-bit cache of q's type, at most
+// eight query heads a key head. First choice of attention().
 //
-// Bound by memory. What decides is that keys are asked for in whole rows: on an H200 the copies of
-// 32 x 512 keys alone take 16.8 us so (4.0 TB/s), and 22.7 in the pieces of 64 bytes that
-// attention_decode.cu asks for; two stages instead of three take 21.9.
+// Grid (key heads, tokens); a block of four warps takes all query heads of the key head (GQA), so
+// keys and values are read once. Warps take 16 keys in turn, three cp.async stages each, with an
+// online softmax, and are combined in order.
 //
-// Together with split_heads it is one launch (split_heads_attention): the block normalises and
-// rotates its own heads, puts the new key and value into the cache and into its last tile, and asks
-// for the older keys before the projection has ended. Apart, both took 24.1 us of a layer of 32
-// sequences of 512 keys, 22.9 where only the keys were asked for early.
+// Bound by memory. What decides is that keys are loaded in whole rows: on an H200 the copies of 32
+// x 512 keys alone take 16.8 us so (4.0 TB/s), and 22.7 in the pieces of 64 bytes that
+// attention_decode.cu loads; two stages instead of three take 21.9.
 //
-// Keys, and then the columns of the values, are the rows of A; the query heads, at most eight, are
-// the columns of B. Lane = 4 r + c.
+// Together with split_heads it is one launch (split_heads_attention): the block applies QK-norm and RoPE to its own heads, writes the new key
+// and value to the cache and into its last tile, and prefetches the older keys before the
+// projection has ended (PDL). Apart, both took 24.1 us of a layer of 32 sequences of 512 keys, 22.9
+// where only the keys were prefetched.
+//
+// mma roles: keys (then columns of the values) are M, the query heads are N. Lane = 4 r + c.
 #include <cmath>
 
 #include "backends/cuda/device/bulk_copy.cuh"
-#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/head_of_128.cuh"
 #include "backends/cuda/kernels/attention/attention_mma.cuh"
 #include "backends/cuda/kernels/kernels.h"
@@ -27,31 +29,32 @@
 namespace nibble::cuda {
 namespace {
 
-constexpr int64_t kFewQueries = 8;  // a sequence, on average
+constexpr int64_t kMaxMeanQueries = 8;  // a sequence, on average
 constexpr int kWarps = 4, kThreads = 32 * kWarps;
-constexpr int kKeys = 16;                // a warp takes at a time
-constexpr int kStages = 3;               // of such keys on their way; two blocks fit
-constexpr int kStep = kKeys * kWarps;    // of the block
+constexpr int kKeys = 16;                // of a warp's stage
+constexpr int kStages = 3;               // per warp; two blocks fit on an SM
+constexpr int kStep = kKeys * kWarps;    // keys of a step of the block
 constexpr int kGroup = 8;                // query heads a key head, at most
 constexpr int D = 128, kChunks = D / 8;  // of a head
 constexpr int kTileBytes = kKeys * D * 2, kStageBytes = 2 * kTileBytes;
 constexpr int kSumStride = D + 1;  // between heads, so that the lanes' banks differ
 constexpr size_t kShared = size_t(kWarps) * kStages * kStageBytes;
 constexpr int kHeadBytes = D * 2;
-constexpr size_t kHeadsShared = size_t(kGroup + 2) * kHeadBytes + 16;  // behind it, with the heads
+constexpr size_t kHeadsShared =
+    size_t(kGroup + 2) * kHeadBytes + 16;  // q, k, v heads and a barrier
 static_assert(kShared >= size_t(kWarps) * kGroup * (kSumStride * sizeof(float) + sizeof(float2)));
 
 template <class T>
 struct ManyArgs {
   Heads<T> out;
-  LogSums lse;
+  LseView lse;
   Heads<const T> q, k, v;
   Sequences sequences;
   int group;
   float scale;  // with log2 e
 };
 
-// What split_heads is told.
+// Arguments of the fused split_heads.
 template <class T>
 struct NewHeads {
   const T* qkv;
@@ -67,32 +70,32 @@ struct NewHeads {
   }
 };
 
-// One warp's running softmax of heads 2 c and 2 c + 1; sums[m]: of those heads, columns 16 m + r
-// (0, 1) and 16 m + r + 8 (2, 3). total: of the lane's keys alone.
-struct Running {
+// A warp's online softmax of heads 2 c and 2 c + 1; sums[m]: of those heads, columns 16 m + r (0,
+// 1) and 16 m + r + 8 (2, 3). row_sum: of this lane's keys alone.
+struct OnlineSoftmax {
   float sums[D / 16][4] = {};
-  float largest[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};
+  float row_max[2] = {-INFINITY, -INFINITY}, row_sum[2] = {0, 0};
 };
 
-// Asks for `count` (at most 16) rows of keys or values, each by half a warp; the others become
-// zero.
+// Starts copying `count` (at most 16) rows of keys or values, two rows a warp at a time; the others
+// become zero.
 template <class T>
-__device__ __forceinline__ void request_rows(uint32_t tile, const T* from, int64_t stride,
-                                             int count) {
+__device__ __forceinline__ void load_rows_async(uint32_t tile, const T* from, int64_t stride,
+                                                int count) {
   const int lane = int(threadIdx.x) % 32, row = lane / kChunks, chunk = lane % kChunks;
   const SharedTile<D> to{tile};
   const T* p = from + row * stride + chunk * 8;
 #pragma unroll
   for (int i = 0; i < kKeys; i += 2) {
     const bool wanted = row + i < count;
-    copy_async(to.at(row + i, chunk), wanted ? p : from, wanted);
+    cp_async16(to.at(row + i, chunk), wanted ? p : from, wanted);
     p += 2 * stride;
   }
 }
 
 template <class T>
-__device__ __forceinline__ void attend(Running& run, const uint32_t (&q)[D / 16][2], uint32_t stage,
-                                       float scale, int count) {
+__device__ __forceinline__ void attend(OnlineSoftmax& run, const uint32_t (&q)[D / 16][2],
+                                       uint32_t stage, float scale, int count) {
   const SharedTile<D> keys{stage}, values{stage + kTileBytes};
   const int r = int(threadIdx.x) % 32 / 4;
   float even[4] = {}, odd[4] = {};  // keys r (0, 1) and r + 8 (2, 3); heads 2 c and 2 c + 1
@@ -109,15 +112,15 @@ __device__ __forceinline__ void attend(Running& run, const uint32_t (&q)[D / 16]
   for (int h = 0; h < 2; ++h) {
     p[h] = r < count ? (even[h] + odd[h]) * scale : -INFINITY;
     p[2 + h] = r + 8 < count ? (even[2 + h] + odd[2 + h]) * scale : -INFINITY;
-    const float largest = fmaxf(run.largest[h], across_keys<Max>(fmaxf(p[h], p[2 + h])));
-    factor[h] = exp2_fast(run.largest[h] - largest);
-    p[h] = exp2_fast(p[h] - largest), p[2 + h] = exp2_fast(p[2 + h] - largest);
-    run.total[h] = fmaf(run.total[h], factor[h], p[h] + p[2 + h]);
-    run.largest[h] = largest;
+    const float row_max = fmaxf(run.row_max[h], across_keys<Max>(fmaxf(p[h], p[2 + h])));
+    factor[h] = exp2_fast(run.row_max[h] - row_max);
+    p[h] = exp2_fast(p[h] - row_max), p[2 + h] = exp2_fast(p[2 + h] - row_max);
+    run.row_sum[h] = fmaf(run.row_sum[h], factor[h], p[h] + p[2 + h]);
+    run.row_max[h] = row_max;
   }
-  // From (key, heads) to (head, keys).
-  const uint32_t low = transposed_matrix(pack_pair<T>(p[0], p[1]));
-  const uint32_t high = transposed_matrix(pack_pair<T>(p[2], p[3]));
+  // P from D layout (key, heads) to B layout (head, keys).
+  const uint32_t low = movmatrix_transpose(pack_pair<T>(p[0], p[1]));
+  const uint32_t high = movmatrix_transpose(pack_pair<T>(p[2], p[3]));
 #pragma unroll
   for (int m = 0; m < D / 16; ++m) {
     uint32_t v[4];
@@ -150,10 +153,10 @@ __device__ __forceinline__ Sequence find_sequence(const Sequences& s, int64_t to
   return found;
 }
 
-// A head as split_heads makes it, in place in shared memory, and in the cache.
+// One head as split_heads makes it, in place in shared memory, and in the cache.
 template <class T>
-__device__ __forceinline__ void make_head(T* head, const HeadFactors& f, bool norm, float eps,
-                                          T* cached) {
+__device__ __forceinline__ void norm_and_rotate_head(T* head, const HeadFactors& f, bool norm,
+                                                     float eps, T* cached) {
   const int at = 4 * (int(threadIdx.x) % 32);
   float v[4];
   load_f32<4>(head + at, v);
@@ -171,29 +174,31 @@ struct BlockHeads {
   __device__ __forceinline__ T* head(int i) const {
     return reinterpret_cast<T*>(memory + i * kHeadBytes);
   }
-  __device__ __forceinline__ uint32_t there() const {
+  __device__ __forceinline__ uint32_t full_barrier() const {
     return shared_address(memory + (kGroup + 2) * kHeadBytes);
   }
-  // One thread's.
-  __device__ __forceinline__ void ask(const NewHeads<T>& n, int64_t token, int kv_head) const {
+  // Bulk copies, issued by one thread.
+  __device__ __forceinline__ void load_async(const NewHeads<T>& n, int64_t token,
+                                             int kv_head) const {
     const T* const row = n.qkv + token * n.qkv_stride;
     const uint32_t to = shared_address(memory), queries = uint32_t(group * kHeadBytes);
-    arrive_expecting(there(), queries + 2 * kHeadBytes);
-    bulk_load(to, row + kv_head * group * D, queries, there());
-    bulk_load(to + queries, row + n.key_at + kv_head * D, kHeadBytes, there());
-    bulk_load(to + queries + kHeadBytes, row + n.value_at + kv_head * D, kHeadBytes, there());
+    mbarrier_arrive_expect_tx(full_barrier(), queries + 2 * kHeadBytes);
+    bulk_load(to, row + kv_head * group * D, queries, full_barrier());
+    bulk_load(to + queries, row + n.key_at + kv_head * D, kHeadBytes, full_barrier());
+    bulk_load(to + queries + kHeadBytes, row + n.value_at + kv_head * D, kHeadBytes,
+              full_barrier());
   }
   // By all warps, a head at a time.
-  __device__ __forceinline__ void make(const NewHeads<T>& n, const HeadFactors& queries,
-                                       const HeadFactors& key, int64_t cache_k,
-                                       int64_t cache_v) const {
+  __device__ __forceinline__ void norm_and_rotate(const NewHeads<T>& n, const HeadFactors& queries,
+                                                  const HeadFactors& key, int64_t cache_k,
+                                                  int64_t cache_v) const {
     const int lane = int(threadIdx.x) % 32;
-    wait_barrier(there(), 0);
+    mbarrier_wait_parity(full_barrier(), 0);
     for (int i = int(threadIdx.x) / 32; i < group + 2; i += kWarps) {
       if (i < group) {
-        make_head<T>(head(i), queries, bool(n.q_norm), n.eps, nullptr);
+        norm_and_rotate_head<T>(head(i), queries, bool(n.q_norm), n.eps, nullptr);
       } else if (i == group) {
-        make_head<T>(head(i), key, bool(n.k_norm), n.eps, n.cache_k + cache_k);
+        norm_and_rotate_head<T>(head(i), key, bool(n.k_norm), n.eps, n.cache_k + cache_k);
       } else {
         reinterpret_cast<uint2*>(n.cache_v + cache_v)[lane] =
             reinterpret_cast<const uint2*>(head(i))[lane];
@@ -201,7 +206,7 @@ struct BlockHeads {
     }
   }
   // The new key and value become row `row` of a warp's tiles.
-  __device__ __forceinline__ void put(uint32_t stage, int row) const {
+  __device__ __forceinline__ void insert_new_key(uint32_t stage, int row) const {
     const int lane = int(threadIdx.x) % 32;
     const SharedTile<D> tile{stage + uint32_t(lane / kChunks * kTileBytes)};
     const uint4 v = reinterpret_cast<const uint4*>(head(group + lane / kChunks))[lane % kChunks];
@@ -213,36 +218,36 @@ struct BlockHeads {
 template <class T, bool kHeads>
 __global__ void __launch_bounds__(kThreads, 2) attention_many_kernel(ManyArgs<T> a, NewHeads<T> n) {
   extern __shared__ __align__(256) std::byte memory[];
-  if constexpr (!kHeads) enter();
+  if constexpr (!kHeads) pdl_enter();
   const int64_t token = blockIdx.y;
   const int kv_head = int(blockIdx.x);
   const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32, r = lane / 4, c = lane % 4;
   const Sequence sequence = find_sequence(a.sequences, token);
   if (sequence.q_len == 0) {
-    if constexpr (kHeads) enter();
+    if constexpr (kHeads) pdl_enter();
     return;
   }
   const int visible = visible_keys(sequence, token);
   const int cached = kHeads ? visible - 1 : visible;  // keys that come from the cache
 
   const uint32_t stages = shared_address(memory) + uint32_t(warp * kStages * kStageBytes);
-  const auto ask = [&](uint32_t stage, int key) {
+  const auto load_async = [&](uint32_t stage, int key) {
     if (key < visible) {
       const int64_t slot = int64_t(sequence.kv_begin) + key;
-      request_rows(stage, a.k.at(slot, kv_head, D), a.k.stride, cached - key);
-      request_rows(stage + kTileBytes, a.v.at(slot, kv_head, D), a.v.stride, cached - key);
+      load_rows_async(stage, a.k.at(slot, kv_head, D), a.k.stride, cached - key);
+      load_rows_async(stage + kTileBytes, a.v.at(slot, kv_head, D), a.v.stride, cached - key);
     }
     asm volatile("cp.async.commit_group;" ::: "memory");
   };
-  const auto ask_first = [&] {
+  const auto load_first_stages = [&] {
 #pragma unroll
     for (int i = 0; i < kStages; ++i)
-      ask(stages + uint32_t(i * kStageBytes), kKeys * warp + i * kStep);
+      load_async(stages + uint32_t(i * kStageBytes), kKeys * warp + i * kStep);
   };
-  // Queries before keys, or by bulk copies: loads are answered in order.
+  // Query loads before those of keys, or as bulk copies: loads return in order.
   uint32_t q[D / 16][2];
   const BlockHeads<T> own{memory + kShared, a.group};
-  const auto take_queries = [&](const T* queries) {
+  const auto load_query_fragments = [&](const T* queries) {
 #pragma unroll
     for (int i = 0; i < D / 8; ++i) {
       q[i / 2][i % 2] =
@@ -252,45 +257,45 @@ __global__ void __launch_bounds__(kThreads, 2) attention_many_kernel(ManyArgs<T>
   if constexpr (kHeads) {
     if (sequence.q_len != 1) __trap();  // the keys between would be those of other blocks
     if (threadIdx.x == 0) {
-      init_barrier(own.there(), 1);
-      publish_barriers();
+      mbarrier_init(own.full_barrier(), 1);
+      mbarrier_init_fence();
     }
-    // All of this was there before the projection.
+    // None of this is written by the projection: may be read before pdl_wait.
     const AnyFloats table = n.table_of(token);
     const HeadFactors for_queries(n.q_norm, table), for_key(n.k_norm, table);
     const int64_t slot = n.slots[token];
-    ask_first();
-    enter();
-    if (threadIdx.x == 0) own.ask(n, token, kv_head);
-    __syncthreads();  // the barrier is there
-    own.make(n, for_queries, for_key, slot * a.k.stride + kv_head * D,
-             slot * a.v.stride + kv_head * D);
+    load_first_stages();
+    pdl_enter();
+    if (threadIdx.x == 0) own.load_async(n, token, kv_head);
+    __syncthreads();  // the barrier is initialised
+    own.norm_and_rotate(n, for_queries, for_key, slot * a.k.stride + kv_head * D,
+                        slot * a.v.stride + kv_head * D);
     __syncthreads();
-    take_queries(own.head(0));
+    load_query_fragments(own.head(0));
   } else {
-    take_queries(a.q.at(token, int64_t(kv_head) * a.group, D));
-    ask_first();
+    load_query_fragments(a.q.at(token, int64_t(kv_head) * a.group, D));
+    load_first_stages();
   }
 
-  Running run;
+  OnlineSoftmax run;
   uint32_t stage = stages;
   for (int key = kKeys * warp; key < visible; key += kStep) {
     asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 1) : "memory");
     __syncwarp();
-    if (kHeads && key + kKeys >= visible) own.put(stage, visible - 1 - key);
+    if (kHeads && key + kKeys >= visible) own.insert_new_key(stage, visible - 1 - key);
     attend<T>(run, q, stage, a.scale, visible - key);
     __syncwarp();
-    ask(stage, key + kStages * kStep);
+    load_async(stage, key + kStages * kStep);
     stage = stage + kStageBytes == stages + kStages * kStageBytes ? stages : stage + kStageBytes;
   }
-  // What is still on its way are the empty groups behind the end.
+  // Only empty cp.async groups are left in flight.
   __syncthreads();  // the memory of keys and values becomes that of the sums
   float* const sums = reinterpret_cast<float*>(memory);  // [kWarps][kGroup][kSumStride]
   float2* const stats = reinterpret_cast<float2*>(sums + kWarps * kGroup * kSumStride);
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const float total = across_keys<Sum>(run.total[h]);
-    if (r == 0) stats[warp * kGroup + 2 * c + h] = make_float2(run.largest[h], total);
+    const float row_sum = across_keys<Sum>(run.row_sum[h]);
+    if (r == 0) stats[warp * kGroup + 2 * c + h] = make_float2(run.row_max[h], row_sum);
   }
 #pragma unroll
   for (int m = 0; m < D / 16; ++m) {
@@ -304,24 +309,24 @@ __global__ void __launch_bounds__(kThreads, 2) attention_many_kernel(ManyArgs<T>
   const int d = int(threadIdx.x);
   static_assert(kThreads == D);
   for (int g = 0; g < a.group; ++g) {
-    const auto [largest, total, sum] =
-        sum_of_warps<kWarps>(stats + g, sums + g * kSumStride + d, kGroup, kSumStride);
+    const auto [row_max, row_sum, sum] =
+        combine_warps<kWarps>(stats + g, sums + g * kSumStride + d, kGroup, kSumStride);
     const int64_t head = int64_t(kv_head) * a.group + g;
-    a.out.at(token, head, D)[d] = from_f32<T>(sum / total);
-    if (d == 0) a.lse.set(token, head, (largest + log2f(total)) * kLn2);
+    a.out.at(token, head, D)[d] = from_f32<T>(sum / row_sum);
+    if (d == 0) a.lse.set(token, head, (row_max + log2f(row_sum)) * kLn2);
   }
 }
 
 bool fits(const Context& c, const AttentionCall& a, size_t shared) {
   return shared <= c.shared_per_block && tensor_core_types(a) && a.kv.k.dtype == a.q.dtype &&
          a.width() == D && a.group() <= kGroup && a.tokens() * a.kv_heads() >= c.sm_count &&
-         a.tokens() <= kFewQueries * a.sequences.dim(0) && a.tokens() <= 65535 &&
+         a.tokens() <= kMaxMeanQueries * a.sequences.dim(0) && a.tokens() <= 65535 &&
          heads_aligned(a.out, a.q, a.kv.k, a.kv.v);
 }
 
 template <bool kHeads, class T>
 void launch_many(const Context& c, const AttentionCall& a, const NewHeads<T>& n) {
-  const ManyArgs<T> args{heads<T>(a.out),        log_sums(a.lse),
+  const ManyArgs<T> args{heads<T>(a.out),        lse_view(a.lse),
                          heads<const T>(a.q),    heads<const T>(a.kv.k),
                          heads<const T>(a.kv.v), sequences_of(a.sequences),
                          int(a.group()),         kLog2E / std::sqrt(float(D))};

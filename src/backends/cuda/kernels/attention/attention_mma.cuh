@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Tensor-core products of 16-bit tiles in shared memory: mma.sync m16n8k16 with its fragments,
-// copies that run behind the arithmetic, and a layout of tiles without bank conflicts.
+// Building blocks of attention with mma.sync m16n8k16: fragments, cp.async, swizzled tiles in
+// shared memory, the combine of warps.
 //
 // Fragments, for lane = 4 r + c: A holds rows r, r + 8, columns 2c, 2c + 1 (+ 8); B column r, rows
-// 2c, 2c + 1 (+ 8); the sums rows r, r + 8, columns 2c, 2c + 1. So the sums of one product, packed,
-// are the A of the next.
+// 2c, 2c + 1 (+ 8); D rows r, r + 8, columns 2c, 2c + 1. So the D of one product, packed to 16
+// bits, is the A of the next.
 #pragma once
-#include "backends/cuda/device/shared_words.cuh"
+#include "backends/cuda/device/shared_memory.cuh"
 #include "backends/cuda/kernels/attention/attention_common.cuh"
 #include "backends/cuda/kernels/attention/attention_paths.h"
 
@@ -62,28 +62,28 @@ __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint3
   }
 }
 
-// What kWarps warps have of one head and column after their keys, brought together in order: stats
-// (largest score, sum of weights) and sums lie `heads` entries apart, sums of `stride` elements.
-struct WarpsSum {
-  float largest, total, sum;
+// Combines the online softmax of kWarps warps for one head and column, in order: stats (row
+// maximum, row sum) and sums lie `heads` entries apart, sums of `stride` elements.
+struct CombinedWarps {
+  float row_max, row_sum, sum;
 };
 template <int kWarps>
-__device__ __forceinline__ WarpsSum sum_of_warps(const float2* stats, const float* sums, int heads,
-                                                 int stride) {
-  WarpsSum all{stats[0].x, 0, 0};
+__device__ __forceinline__ CombinedWarps combine_warps(const float2* stats, const float* sums,
+                                                       int heads, int stride) {
+  CombinedWarps all{stats[0].x, 0, 0};
 #pragma unroll
-  for (int w = 1; w < kWarps; ++w) all.largest = fmaxf(all.largest, stats[w * heads].x);
+  for (int w = 1; w < kWarps; ++w) all.row_max = fmaxf(all.row_max, stats[w * heads].x);
 #pragma unroll
   for (int w = 0; w < kWarps; ++w) {
     const float2 of_warp = stats[w * heads];
-    const float weight = exp2_fast(of_warp.x - all.largest);
-    all.total = fmaf(of_warp.y, weight, all.total);
+    const float weight = exp2_fast(of_warp.x - all.row_max);
+    all.row_sum = fmaf(of_warp.y, weight, all.row_sum);
     all.sum = fmaf(sums[w * heads * stride], weight, all.sum);
   }
   return all;
 }
 
-// Over the lanes of equal c, which hold different keys.
+// Reduction over the lanes of equal c, which hold different keys.
 template <class Op>
 __device__ __forceinline__ float across_keys(float v) {
 #pragma unroll
@@ -91,25 +91,25 @@ __device__ __forceinline__ float across_keys(float v) {
   return v;
 }
 
-// 16 bytes from global memory, or zeros, without waiting for them.
-__device__ __forceinline__ void copy_async(uint32_t to, const void* from, bool wanted) {
+// cp.async of 16 bytes, or zeros.
+__device__ __forceinline__ void cp_async16(uint32_t to, const void* from, bool wanted) {
   const int bytes = wanted ? 16 : 0;
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
                : "memory");
 }
-__device__ __forceinline__ void copy_async_word(uint32_t to, const float* from, bool wanted) {
+__device__ __forceinline__ void cp_async4(uint32_t to, const float* from, bool wanted) {
   const int bytes = wanted ? 4 : 0;
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(bytes)
                : "memory");
 }
-__device__ __forceinline__ void copies_done() {
+__device__ __forceinline__ void cp_async_wait_all() {
   asm volatile("cp.async.commit_group;\ncp.async.wait_group 0;" ::: "memory");
 }
 
-// A tile [rows][D] of 16-bit elements in shared memory, aligned to 256 bytes; the 16-byte chunks of
-// a row are permuted by the row's number, so that the eight rows ldmatrix reads at once lie in
+// A tile [rows][D] of 16-bit elements in shared memory, aligned to 256 bytes, XOR-swizzled: 16-byte
+// chunks of a row are permuted by the row's number, so that the eight rows of an ldmatrix lie in
 // different banks. Rows and steps given to the loads are constants, rows multiples of 16: an
-// address is then one exclusive or away from the lane's first.
+// address is then one XOR away from the lane's first.
 template <int D>
 struct SharedTile {
   static constexpr int kChunks = D / 8;
@@ -154,8 +154,8 @@ __device__ __forceinline__ uint32_t widen_pair(uint32_t two) {
   }
 }
 
-// Starts copying kRows rows of a tile; rows from `limit` on become zero and are not read. Cached
-// e4m3 is widened on the way, and then it is there on return.
+// Starts cp.async of kRows rows of a tile; rows from `limit` on become zero and are not read. An
+// f8_e4m3 cache is widened by the threads, synchronously.
 template <class T, class K, int D, int kThreads, int kRows>
 __device__ __forceinline__ void fetch_tile(const SharedTile<D>& tile, const K* from, int64_t stride,
                                            int limit) {
@@ -169,7 +169,7 @@ __device__ __forceinline__ void fetch_tile(const SharedTile<D>& tile, const K* f
     const bool wanted = row + i * kTogether < limit;
     const SharedTile<D> to = tile.from_row(i * kTogether);
     if constexpr (std::is_same_v<T, K>) {
-      copy_async(to.at(row, piece), wanted ? p : from, wanted);
+      cp_async16(to.at(row, piece), wanted ? p : from, wanted);
     } else {
       uint4 raw = {0, 0, 0, 0};
       if (wanted) raw = *reinterpret_cast<const uint4*>(p);
@@ -188,9 +188,9 @@ __device__ __forceinline__ void fetch_tile(const SharedTile<D>& tile, const K* f
   }
 }
 
-// Sums of 16 rows (a warp's own) as rows of T in `tile`, from `row` on, then to global memory in
-// chunks of 16 bytes; only the first `limit` rows exist there. The warp must be done with what the
-// tile held.
+// Epilogue of one warp: 16 rows of sums as T by way of `tile` (from `row` on) to global memory, in
+// 16-byte chunks; only the first `limit` rows exist there. The warp must be done reading its rows
+// of the tile.
 template <class T, int D>
 __device__ __forceinline__ void store_rows(const SharedTile<D>& tile, int row,
                                            const float (&sums)[D / 8][4], float low, float high,

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The kernels behind attention and attention_back. The fast ones say whether they take a call.
+// The kernels behind attention() and attention_back(), in the order of preference of the dispatch.
+// The fast ones return false where they do not apply.
 #pragma once
 #include "backends/cuda/kernels/kernels.h"
 
 namespace nibble::cuda {
 
-// What both directions have, and their sizes.
+// Inputs and sizes common to forward and backward.
 struct AttentionInputs {
   Tensor q;
   KvView kv;
@@ -23,11 +24,11 @@ struct AttentionBackCall : AttentionInputs {
   Tensor dq, dk, dv, dout, out, lse;
 };
 
-// attention_decode.cu: few queries a sequence, split over the keys.
+// attention_decode.cu: few queries a sequence, split-KV.
 bool attention_decode(const Context& c, const AttentionCall& a);
-// attention_decode_many.cu: the same for so many sequences that keys need not be split.
+// attention_decode_many.cu: the same for so many sequences that keys need no split.
 bool attention_decode_many(const Context& c, const AttentionCall& a);
-// attention_flash.cu: many queries a sequence, on tensor cores.
+// attention_flash.cu: many queries a sequence, mma.sync.
 bool attention_flash(const Context& c, const AttentionCall& a);
 // attention_wgmma.cu: the same on compute capability 9.0, bf16, heads of 128.
 bool attention_wgmma(const Context& c, const AttentionCall& a);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The pieces of attention for any type and head width: one query (or, in the gradient, one key)
-// per block, in exact fp32. The rows on the other side are taken in blocks of 32, one a lane, and
-// dealt out to the warps by their position alone, so a result never depends on the batch.
+// Building blocks of the fallback attention (any type and head width, fp32): one query (or,
+// backward, one key) per block. The rows of the other side are taken in blocks of 32, one a lane,
+// and assigned to warps by position alone, so a result never depends on the batch.
 #pragma once
 #include "backends/cuda/device/reduce.cuh"
 #include "backends/cuda/kernels/attention/attention_common.cuh"
@@ -14,8 +14,8 @@ constexpr int kPerLane = 8;                // sums a lane keeps: columns lane, l
 constexpr int kPassWidth = 32 * kPerLane;  // wider heads take several passes
 constexpr int64_t kMaxWidth = 4096;        // rows of this many floats are kept in shared memory
 
-// a . b for one lane. Four sums, so that the additions overlap; the order is that of the columns,
-// whatever W is.
+// Dot product by one lane. Four accumulators for instruction-level parallelism; the order is that
+// of the columns, whatever the vector width W.
 template <int W, class T>
 __device__ __forceinline__ float lane_dot(const float* a, const T* b, int width) {
   float sum[4] = {};

@@ -1,42 +1,45 @@
 // SPDX-License-Identifier: MIT
-// Attention for many queries a sequence with the warpgroup products of compute capability 9.0:
-// bf16, heads of 128. A block takes units of 128 queries of one head; one thread asks for tiles of
-// 128 keys and values (TMA), two groups of 64 queries each multiply. The scores of one tile become
-// weights (maxima, exponentials) while the values of the one before are multiplied.
+// FlashAttention-3 style forward with wgmma and TMA: many queries a sequence, compute capability
+// 9.0, bf16, heads of 128. Chosen for prefill and training after the two decode kernels have
+// declined.
+//
+// Persistent, warp-specialised: grid min(work tiles, SMs); a work tile is 128 queries of one head
+// (attention_scheduler.cuh). A producer warpgroup, of which one thread issues the TMA loads of
+// 128-key tiles into three stages (ragged last tiles by cp.async of all its threads); two consumer
+// warpgroups with 64 queries each. Within a warpgroup, the softmax of tile t + 1 overlaps P V of
+// tile t; between them, ping-pong named barriers order the wgmmas so that one's softmax runs beside
+// the other's products. The next work tile's loads are in flight while this one ends; queries are
+// held in registers, which frees their shared memory for the next ones.
 //
 // The arithmetic is that of attention_flash.cu, in tiles of 128 keys instead of 64 (a NaN among
-// values of keys a query may not see shows in the tile's earlier queries).
+// values of masked keys shows in the tile's earlier queries).
 //
-// The two groups' products take turns, so that one's softmax runs beside the other's products.
-// Blocks stay and claim one unit after the other, so that the next unit's tiles are on their way
-// while this one ends; queries are held in registers, which leaves their place to the next ones.
+// On an H200 2048 tokens take 60.6 us (567 TFLOP/s), 8192 870, 8 x 2048 481, 512 tokens 10.1. Not
+// persistent (one work tile a block): 69, 920, 563 and 11.2; with cp.async by a producer warpgroup
+// instead of TMA, whose instructions and L1 traffic stand in the consumers' way, 94, 1,270, 721 and
+// 12.9.
 //
-// On an H200 2048 tokens take 60.6 us (567 TFLOP/s), 8192 870, 8 x 2048 481, 512 tokens 10.1. With
-// a block a unit 69, 920, 563 and 11.2; with tiles copied by a group of warps (cp.async), whose
-// instructions and whose place in L1 stand in the others' way, 94, 1,270, 721 and 12.9.
-//
-// What bounds it: a group's tile is a chain of 2,700 clocks (products issued and waited for 1,200,
-// maxima 300, exponentials 900, the turn 200), in which the tensor cores work 2,048 for both
-// groups. Tried and dropped: the values' product waited for only after the exponentials (63.6; 8192
-// tokens 830), a quarter or a third of the exponentials as polynomials (65), factors of sums only
-// where a maximum moves by more than 8, maxima of both rows first (no gain). An FP8 cache, which
-// has to be widened by the warps that fill, was slower than in attention_flash.cu and is left to
-// it.
+// What bounds it: a tile of a warpgroup is a chain of 2,700 clocks (wgmma issue and wait 1,200,
+// maxima 300, exponentials 900, ping-pong 200), in which the tensor cores work 2,048 for both
+// warpgroups. Tried and dropped: waiting for P V only after the exponentials (63.6; 8192 tokens
+// 830), a quarter or a third of the exponentials as polynomials (65), rescaling only where a
+// maximum moves by more than 8, maxima of both rows first (no gain). An f8_e4m3 cache, which the
+// producer has to widen, was slower than in attention_flash.cu and is left to it.
 #include <cmath>
 
-#include "backends/cuda/device/dependency.cuh"
-#include "backends/cuda/device/tensor_copy.cuh"
-#include "backends/cuda/kernels/attention/attention_maps.h"
+#include "backends/cuda/device/dependent_launch.cuh"
+#include "backends/cuda/device/tma.cuh"
 #include "backends/cuda/kernels/attention/attention_paths.h"
-#include "backends/cuda/kernels/attention/attention_query_rows.cuh"
+#include "backends/cuda/kernels/attention/attention_softmax.cuh"
+#include "backends/cuda/kernels/attention/attention_tensor_maps.h"
 #include "backends/cuda/launch.h"
 
 namespace nibble::cuda {
 namespace {
 
-constexpr int kGroups = 2, kThreads = (1 + kGroups) * kGroupThreads;
-constexpr int kRows = QueryPart::kRows, kQueries = kGroups * kRows, kKeys = QueryPart::kKeys;
-// One stage is on its way, and one is given back only when the scores of the next are begun.
+constexpr int kConsumers = 2, kThreads = (1 + kConsumers) * kWarpgroupThreads;
+constexpr int kRows = QueryBlock::kRows, kQueries = kConsumers * kRows, kKeys = QueryBlock::kKeys;
+// Three stages: one in flight, and one is released only after the scores of the next were issued.
 constexpr int kStages = 3;
 using QueryTile = WgmmaTile<kQueries>;
 using KeyTile = WgmmaTile<kKeys>;
@@ -44,9 +47,9 @@ constexpr size_t kSharedBytes = QueryTile::kBytes + kStages * 2 * KeyTile::kByte
 
 struct WgmmaArgs {
   Heads<bf16> out;
-  LogSums lse;
+  LseView lse;
   Heads<const bf16> k, v;
-  UnitList units;
+  TileScheduler scheduler;
   int group;
   float scale;  // with log2 e
   CUtensorMap q_map, k_map, v_map;
@@ -54,36 +57,39 @@ struct WgmmaArgs {
 
 #if defined(NIBBLE_HAS_WGMMA)
 
-// What a group of queries needs to know of its place.
-struct Place {
-  QueryPart part;
-  int tiles, last;   // of the unit; the number of the last one that the group sees
-  int group, stage;  // the number of the unit's first stage
-  bool in_turns;     // both groups have queries, and about as many tiles
+// What a consumer warpgroup knows of its work tile.
+struct ConsumerState {
+  QueryBlock block;
+  int tiles, last;   // of the work tile; the last one that this warpgroup sees
+  int group, stage;  // stage counter of the work tile's first tile
+  bool ping_pong;    // both warpgroups have queries, and about as many tiles
 };
 
-// The groups' products take turns: one multiplies while the other's scores become weights. Both
-// take tiles - 1 turns, whether they see the last tile or not.
-__device__ __forceinline__ void begin_turn(const Place& at) {
-  if (at.in_turns) {
-    asm volatile("bar.sync %0, %1;" ::"r"(3 + at.group), "n"(kGroups * kGroupThreads) : "memory");
+// Ping-pong: one warpgroup issues wgmmas while the other does its softmax. Both take tiles - 1
+// turns, whether they see the last tile or not. Named barriers 3 and 4.
+__device__ __forceinline__ void ping_pong_wait(const ConsumerState& at) {
+  if (at.ping_pong) {
+    asm volatile("bar.sync %0, %1;" ::"r"(3 + at.group), "n"(kConsumers * kWarpgroupThreads)
+                 : "memory");
   }
 }
-__device__ __forceinline__ void end_turn(const Place& at) {
-  if (at.in_turns) {
-    asm volatile("bar.arrive %0, %1;" ::"r"(4 - at.group), "n"(kGroups * kGroupThreads) : "memory");
+__device__ __forceinline__ void ping_pong_signal(const ConsumerState& at) {
+  if (at.ping_pong) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(4 - at.group), "n"(kConsumers * kWarpgroupThreads)
+                 : "memory");
   }
 }
 
-// All tiles for one group of queries.
+// Mainloop of a consumer warpgroup over the key tiles of a work tile.
 template <class Stage>
-__device__ __forceinline__ void attend(QueryRows& rows, const HeldQueries& queries, const Place& at,
-                                       float scale, int warp, const Stage& stage,
-                                       const Barriers<kStages>& barriers) {
+__device__ __forceinline__ void attend(SoftmaxTile& rows, const QueryFragments& queries,
+                                       const ConsumerState& at, float scale, int warp,
+                                       const Stage& stage,
+                                       const PipelineBarriers<kStages>& barriers) {
 #pragma unroll
   for (int i = 0; i < 64; ++i) rows.sums[i] = 0;
-  rows.largest[0] = rows.largest[1] = -INFINITY;
-  rows.total[0] = rows.total[1] = 0;
+  rows.row_max[0] = rows.row_max[1] = -INFINITY;
+  rows.row_sum[0] = rows.row_sum[1] = 0;
   const auto wait_for = [&](int t) {
     barriers.full(at.stage + t).wait(unsigned((at.stage + t) / kStages));
   };
@@ -94,27 +100,27 @@ __device__ __forceinline__ void attend(QueryRows& rows, const HeldQueries& queri
 #pragma unroll 1
     for (int t = first; t < at.tiles; ++t) {
       wait_for(t);
-      __syncwarp();  // no lane is a phase behind the one that gives the stage back
+      __syncwarp();  // no lane is a phase behind the one that releases the stage
       release(t);
     }
   };
-  if (at.part.count == 0) return skip(0);
+  if (at.block.count == 0) return skip(0);
   float p[64];
   const auto score = [&](int t) {
     wait_for(t);
-    const uint64_t keys = stage(at.stage + t, 0).along_columns(0, 0);
+    const uint64_t keys = stage(at.stage + t, 0).desc_k_major(0, 0);
     wgmma_fence();
 #pragma unroll
     for (int s = 0; s < kWidth / 16; ++s) {
-      wgmma_64x128_held(p, queries.words[s], KeyTile::next_columns(keys, s), s > 0);
+      wgmma_64x128_rs(p, queries.words[s], KeyTile::advance_k_major(keys, s), s > 0);
     }
     wgmma_commit();
   };
   uint32_t weights[kKeys / 16][4];
-  const auto soften_tile = [&](int t, float(&factor)[2]) {
-    pin(p);
-    mask(p, at.part, t * kKeys, warp);
-    soften(p, rows, scale, factor);
+  const auto softmax_tile = [&](int t, float(&factor)[2]) {
+    warpgroup_fence_operand(p);
+    mask(p, at.block, t * kKeys, warp);
+    online_softmax(p, rows, scale, factor);
   };
   const auto pack = [&] {
 #pragma unroll
@@ -126,35 +132,35 @@ __device__ __forceinline__ void attend(QueryRows& rows, const HeldQueries& queri
       }
     }
   };
-  const auto end_turn_of = [&](int t) {  // the second group's last turn is followed by none
-    if (at.group == 0 || t + 2 < at.tiles) end_turn(at);
+  const auto signal_after = [&](int t) {  // none follows the second warpgroup's last turn
+    if (at.group == 0 || t + 2 < at.tiles) ping_pong_signal(at);
   };
-  if (at.group == 1 && at.tiles > 1) end_turn(at);  // the first group's turn
+  if (at.group == 1 && at.tiles > 1) ping_pong_signal(at);  // the first warpgroup's turn
   float factor[2];
   score(0);
   wgmma_wait<0>();
-  soften_tile(0, factor);
+  softmax_tile(0, factor);
   pack();
   const auto multiply = [&](int t) {
-    const uint64_t values = stage(at.stage + t, 1).along_rows(0);
+    const uint64_t values = stage(at.stage + t, 1).desc_mn_major(0);
     wgmma_fence();
 #pragma unroll
     for (int s = 0; s < kKeys / 16; ++s) {
-      wgmma_64x128_rows(rows.sums, weights[s], KeyTile::next_rows(values, s));
+      wgmma_64x128_rs_mn(rows.sums, weights[s], KeyTile::advance_mn_major(values, s));
     }
     wgmma_commit();
   };
 #pragma unroll 1
   for (int t = 0; t < at.last; ++t) {
-    begin_turn(at);
+    ping_pong_wait(at);
     score(t + 1);
     multiply(t);
-    end_turn_of(t);
-    wgmma_wait<1>();  // the scores are there; the values are multiplied meanwhile
-    soften_tile(t + 1, factor);
-    pin(p);
+    signal_after(t);
+    wgmma_wait<1>();  // scores are ready; P V still runs
+    softmax_tile(t + 1, factor);
+    warpgroup_fence_operand(p);
     wgmma_wait<0>();
-    pin(rows.sums);
+    warpgroup_fence_operand(rows.sums);
     release(t);
 #pragma unroll
     for (int i = 0; i < 64; ++i) rows.sums[i] *= factor[i / 2 % 2];
@@ -163,11 +169,11 @@ __device__ __forceinline__ void attend(QueryRows& rows, const HeldQueries& queri
   multiply(at.last);
 #pragma unroll 1
   for (int t = at.last; t + 1 < at.tiles; ++t) {
-    begin_turn(at);
-    end_turn_of(t);
+    ping_pong_wait(at);
+    signal_after(t);
   }
   wgmma_wait<0>();
-  pin(rows.sums);
+  warpgroup_fence_operand(rows.sums);
   release(at.last);
   skip(at.last + 1);
 }
@@ -176,108 +182,108 @@ __device__ __forceinline__ void attend(QueryRows& rows, const HeldQueries& queri
 
 __global__ void __launch_bounds__(kThreads, 1) wgmma_kernel(const __grid_constant__ WgmmaArgs a) {
 #if defined(NIBBLE_HAS_WGMMA)
-  enter();
+  pdl_enter();
   extern __shared__ unsigned char shared[];
   __shared__ __align__(8) uint64_t barrier_words[2 * kStages + 2];
-  __shared__ UnitWords words;
-  __shared__ int next_index[2];
-  const GroupPlace place;
+  __shared__ WorkTileMailbox mailbox;
+  __shared__ int next_tile[2];
+  const WarpgroupRole place;
   const int group = place.group, warp = place.warp;
   const uint32_t base = (shared_address(shared) + 1023) / 1024 * 1024;
   const QueryTile q_tile{base};
   const auto stage = [&](int n, int which) {
     return KeyTile{base + QueryTile::kBytes + uint32_t(n % kStages * 2 + which) * KeyTile::kBytes};
   };
-  const Barriers<kStages> barriers{shared_address(barrier_words)};
-  const Barriers<1> q_barriers{shared_address(barrier_words + 2 * kStages)};
+  const PipelineBarriers<kStages> barriers{shared_address(barrier_words)};
+  const PipelineBarriers<1> q_barriers{shared_address(barrier_words + 2 * kStages)};
   if (threadIdx.x == 0) {
     for (int i = 0; i < kStages; ++i) {
       barriers.full(i).init(1);
-      barriers.empty(i).init(4 * kGroups);
+      barriers.empty(i).init(4 * kConsumers);
     }
     q_barriers.full(0).init(1);
-    q_barriers.empty(0).init(4 * kGroups);
-    publish_barriers();
+    q_barriers.empty(0).init(4 * kConsumers);
+    mbarrier_init_fence();
   }
   __syncthreads();
 
-  int first_stage = 0;  // of the unit
+  int first_stage = 0;  // of the work tile
   if (group < 0) {
-    give_registers<40>();
-    const auto is_free = [&](int n) {
+    warpgroup_reg_dealloc<40>();
+    const auto wait_empty = [&](int n) {
       if (n >= kStages) barriers.empty(n).wait(unsigned(n / kStages - 1));
     };
-    const auto together = [] {
+    const auto producer_sync = [] {
       __syncwarp();
-      asm volatile("bar.sync 5, %0;" ::"n"(kGroupThreads) : "memory");
+      asm volatile("bar.sync 5, %0;" ::"n"(kWarpgroupThreads) : "memory");
     };
     int index = int(blockIdx.x);
     for (int k = 0;; ++k) {
-      QueryUnit u = {};
-      const bool more = a.units.find(index, u);
+      WorkTile u = {};
+      const bool more = a.scheduler.find(index, u);
       const int kv_head = u.head / a.group, whole = u.keys / kKeys;
       if (threadIdx.x == 0) {
         const uint32_t there = q_barriers.full(0).address;
         if (k > 0) q_barriers.empty(0).wait(unsigned(k - 1));
-        words.leave(k, u);
+        mailbox.put(k, u);
         if (!more) {
-          arrive(there);
-          a.units.end();
+          mbarrier_arrive(there);
+          a.scheduler.finish_block();
           return;
         }
-        const int groups = u.parts[1].count > 0 ? 2 : 1;
-        arrive_expecting(there, QueryTile::kBytes / kGroups * uint32_t(groups));
+        const int groups = u.blocks[1].count > 0 ? 2 : 1;
+        mbarrier_arrive_expect_tx(there, QueryTile::kBytes / kConsumers * uint32_t(groups));
         for (int g = 0; g < groups; ++g) {
-          tensor_load_rows(q_tile.at(g * kRows, 0), QueryTile::kHalfBytes, a.q_map, u.head,
-                           u.parts[g].row, there);
+          tma_load_head_rows(q_tile.at(g * kRows, 0), QueryTile::kHalfBytes, a.q_map, u.head,
+                             u.blocks[g].row, there);
         }
 #pragma unroll 1
         for (int t = 0; t < whole; ++t) {
           const int n = first_stage + t, row = u.kv_begin + t * kKeys;
-          is_free(n);
+          wait_empty(n);
           const uint32_t full = barriers.full(n).address;
-          arrive_expecting(full, 2 * KeyTile::kBytes);
-          tensor_load_rows(stage(n, 0).base, KeyTile::kHalfBytes, a.k_map, kv_head, row, full);
-          tensor_load_rows(stage(n, 1).base, KeyTile::kHalfBytes, a.v_map, kv_head, row, full);
+          mbarrier_arrive_expect_tx(full, 2 * KeyTile::kBytes);
+          tma_load_head_rows(stage(n, 0).base, KeyTile::kHalfBytes, a.k_map, kv_head, row, full);
+          tma_load_head_rows(stage(n, 1).base, KeyTile::kHalfBytes, a.v_map, kv_head, row, full);
         }
-        next_index[k % 2] = a.units.claim();
+        next_tile[k % 2] = a.scheduler.claim();
       }
       if (!more) return;
-      together();
-      index = next_index[k % 2];
+      producer_sync();
+      index = next_tile[k % 2];
       const int last = first_stage + whole, row = whole * kKeys;
       first_stage += u.tiles;
       if (whole == u.tiles) continue;
-      // Keys that nobody sees are zero, whatever lies in their place.
-      is_free(last);
-      fill(stage(last, 0), a.k.at(int64_t(u.kv_begin) + row, kv_head, kWidth), a.k.stride,
-           u.keys - row);
-      fill(stage(last, 1), a.v.at(int64_t(u.kv_begin) + row, kv_head, kWidth), a.v.stride,
-           u.keys - row);
+      // The ragged last tile: keys behind the end are zero, whatever lies in their memory.
+      wait_empty(last);
+      load_rows_async(stage(last, 0), a.k.at(int64_t(u.kv_begin) + row, kv_head, kWidth),
+                      a.k.stride, u.keys - row);
+      load_rows_async(stage(last, 1), a.v.at(int64_t(u.kv_begin) + row, kv_head, kWidth),
+                      a.v.stride, u.keys - row);
       asm volatile("cp.async.wait_all;" ::: "memory");
-      fence_for_wgmma();
-      together();
+      fence_proxy_async();
+      producer_sync();
       if (threadIdx.x == 0) barriers.full(last).arrive();
     }
   }
-  take_registers<232>();
+  warpgroup_reg_alloc<232>();
 #pragma unroll 1
   for (int k = 0;; ++k) {
     q_barriers.full(0).wait(unsigned(k));
-    const QueryUnit u = words.take(k);
-    HeldQueries queries;
-    if (u.tiles > 0) hold(queries, q_tile, group, warp);
+    const WorkTile u = mailbox.get(k);
+    QueryFragments queries;
+    if (u.tiles > 0) load_query_fragments(queries, q_tile, group, warp);
     __syncwarp();
     if (threadIdx.x % 32 == 0) q_barriers.empty(0).arrive();
     if (u.tiles == 0) return;
-    Place at;
-    at.part = group == 0 ? u.parts[0] : u.parts[1];
-    at.tiles = u.tiles, at.last = at.part.tiles() - 1;
+    ConsumerState at;
+    at.block = group == 0 ? u.blocks[0] : u.blocks[1];
+    at.tiles = u.tiles, at.last = at.block.tiles() - 1;
     at.group = group, at.stage = first_stage;
-    at.in_turns = u.parts[1].count > 0 && abs(u.parts[0].tiles() - u.parts[1].tiles()) < 2;
-    QueryRows rows;
+    at.ping_pong = u.blocks[1].count > 0 && abs(u.blocks[0].tiles() - u.blocks[1].tiles()) < 2;
+    SoftmaxTile rows;
     attend(rows, queries, at, a.scale, warp, stage, barriers);
-    if (at.part.count > 0) write(a.out, a.lse, rows, at.part, u.head, warp);
+    if (at.block.count > 0) write(a.out, a.lse, rows, at.block, u.head, warp);
     first_stage += u.tiles;
   }
 #endif
@@ -288,12 +294,12 @@ bool run(const Context& c, const AttentionCall& call) {
   const int64_t tokens = call.tokens(), sequences = call.sequences.dim(0);
   const int64_t units = call.q_heads() * (sequences == 1 ? (tokens + kQueries - 1) / kQueries
                                                          : tile_limit(tokens, sequences, kQueries));
-  const int blocks = int(std::min<int64_t>(units, c.sm_count));
+  const int grid = int(std::min<int64_t>(units, c.sm_count));
   WgmmaArgs args{heads<bf16>(call.out),
-                 log_sums(call.lse),
+                 lse_view(call.lse),
                  heads<const bf16>(call.kv.k),
                  heads<const bf16>(call.kv.v),
-                 {sequences_of(call.sequences), int(call.q_heads()), units <= blocks, c.counters()},
+                 {sequences_of(call.sequences), int(call.q_heads()), units <= grid, c.counters()},
                  int(call.group()),
                  kLog2E / std::sqrt(float(kWidth)),
                  {},
@@ -303,7 +309,7 @@ bool run(const Context& c, const AttentionCall& call) {
       !map_heads(args.v_map, call.kv.v, kKeys)) {
     return false;
   }
-  launch(c, {dim3(unsigned(blocks)), dim3(kThreads), kSharedBytes}, wgmma_kernel, args);
+  launch(c, {dim3(unsigned(grid)), dim3(kThreads), kSharedBytes}, wgmma_kernel, args);
   return true;
 }
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// QK-norm, rotation and the way into the cache, each on its own; split_heads.cu has them in one.
+// RoPE table, RoPE, QK-norm with RoPE, and the append to the KV cache, as ops of their own;
+// split_heads.cu fuses the last three. One warp per head (at most kHeadWidth wide where
+// normalised), eight warps a block.
 #include <cmath>
 
-#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/head_of_128.cuh"
 #include "backends/cuda/kernels/kernels.h"
 #include "backends/cuda/launch.h"
@@ -20,7 +22,7 @@ __device__ __forceinline__ int64_t warp_index() {
 // cos and sin in double: at position 100,000 float angles are off by 0.006 rad.
 __global__ void rope_table_kernel(AnyFloats table, const int32_t* positions, int64_t n,
                                   int64_t half, double log_theta) {
-  enter();
+  pdl_enter();
   for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < n * half;
        i += int64_t(gridDim.x) * blockDim.x) {
     const int64_t row = i / half, k = i % half;
@@ -38,7 +40,7 @@ struct HeadArgs {
   float eps, sign;
 };
 
-// A head of 128, with the bits of split_heads.cu; both halves of the warp do the same.
+// A head of 128, with the bits of split_heads.cu; both half-warps do the same.
 template <class T>
 __device__ __forceinline__ void head_of_128(T* out, int64_t index, const T* x, int64_t token,
                                             const HeadArgs& h) {
@@ -102,7 +104,7 @@ __device__ __forceinline__ void one_head(T* out, int64_t index, const T* x, int6
 template <class T>
 __global__ void norm_rope_kernel(T* out, int64_t out_stride, const T* x, int64_t x_stride,
                                  int64_t n, int64_t heads, HeadArgs h) {
-  enter();
+  pdl_enter();
   const int64_t i = warp_index();
   if (i >= n * heads) return;
   const int64_t token = i / heads, head = i % heads;
@@ -114,7 +116,7 @@ template <class T, class K>
 __global__ void kv_append_kernel(K* k_out, int64_t k_out_stride, K* v_out, int64_t v_out_stride,
                                  const T* k, int64_t k_stride, const T* v, int64_t v_stride,
                                  const int32_t* slots, int64_t n, int64_t inner) {
-  enter();
+  pdl_enter();
   for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < n * inner;
        i += int64_t(gridDim.x) * blockDim.x) {
     const int64_t token = i / inner, e = i % inner, slot = slots[token];

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
-// What happens to queries, keys and values between projection and attention, in one launch:
-// QK-norm, rotation, the way into the cache. Heads of 128, two a warp; others take the ops one by
-// one.
+// Between the qkv projection and attention, fused: QK-norm and RoPE of queries and keys, keys and
+// values into the cache. From qkv [N, (Hq + 2 Hkv) 128]. Heads of 128 with fp32 weights and even
+// head counts; anything else falls back to the separate ops of heads.cu.
+//
+// Grid (tokens, groups of heads), eight warps; two heads a warp at a time (one per half-warp), up
+// to kTurns pairs, all loaded before the first is worked on.
 //
 // Bound by memory: 2048 tokens of 32 + 16 heads take 15.5 us for 54 MB, of which the projection has
-// left much in the cache; one head a warp, its factors loaded one by one, took 44.
-#include "backends/cuda/device/dependency.cuh"
+// left much in the L2 cache; one head a warp, its factors loaded one by one, took 44.
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/head_of_128.cuh"
 #include "backends/cuda/kernels/kernels.h"
 #include "backends/cuda/launch.h"
@@ -14,7 +17,7 @@ namespace nibble::cuda {
 namespace {
 
 constexpr int kWarps = 8;
-constexpr int kTurns = 3;  // of a warp, two heads each
+constexpr int kTurns = 3;  // pairs of heads a warp, at most
 
 template <class T, class K>
 struct SplitArgs {
@@ -24,14 +27,12 @@ struct SplitArgs {
   const T* qkv;
   int64_t qkv_stride;
   const int32_t* slots;
-  int q_heads, kv_heads, heads;  // heads: of a row of qkv that go anywhere
+  int q_heads, kv_heads, heads;  // heads: of a row of qkv that are written anywhere
   AnyFloats q_rstd, k_rstd;      // or null
   const float *q_weight, *k_weight, *table;
   float eps;
 };
 
-// A block has a token, or a part of its heads. A warp asks for all of its heads before it works on
-// the first.
 template <class T, class K>
 __global__ void __launch_bounds__(32 * kWarps, 4) split_heads_kernel(SplitArgs<T, K> a) {
   const int64_t token = blockIdx.x;
@@ -45,7 +46,7 @@ __global__ void __launch_bounds__(32 * kWarps, 4) split_heads_kernel(SplitArgs<T
     load_f32<4>(w + 64, weight[1]);
   };
   load_weight(first);
-  enter();
+  pdl_enter();
   load_f32<4>(a.table + token * 128 + at, cosine);
   load_f32<4>(a.table + token * 128 + 64 + at, sine);
   const int64_t slot = a.cache_k || a.cache_v ? a.slots[token] : 0;
@@ -137,7 +138,7 @@ void split_heads(const Context& c, const HeadSlots& out, KvView kv, Tensor qkv,
       a.q_rstd = AnyFloats(out.q_rstd), a.k_rstd = AnyFloats(out.k_rstd);
       a.q_weight = ptr<const float>(norms.q), a.k_weight = ptr<const float>(norms.k);
       a.table = ptr<const float>(table), a.eps = float(eps);
-      // Few tokens: all pairs at once, so that more multiprocessors take part.
+      // Few tokens: one pair a warp, so that more SMs take part.
       const int turns = n < c.sm_count ? 1 : kTurns;
       launch(c, {dim3(unsigned(n), blocks_for(a.heads, 2 * kWarps * turns)), dim3(32 * kWarps)},
              split_heads_kernel<T, K>, a);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "backends/cuda/context.h"
-#include "backends/cuda/kernels/linear/gemm_trials.h"
+#include "backends/cuda/kernels/linear/gemm_autotune.h"
 #include "core/error.h"
 
 namespace nibble::cuda {
@@ -20,7 +20,7 @@ constexpr uint32_t kAlignment = 16;
 
 }  // namespace
 
-// Here, where GemmTrials is known.
+// Here, where GemmAutotuner is known.
 GemmPlans::Plan::Plan() = default;
 GemmPlans::Plan::Plan(Plan&&) = default;
 GemmPlans::Plan& GemmPlans::Plan::operator=(Plan&&) = default;
@@ -91,8 +91,8 @@ int GemmPlans::ask(const Plan& p, size_t workspace_bytes,
 
 // Kernels that do not split K add a result's products in one order, whatever their tiles: the same
 // bits (a test holds that; seen for all of 520 on an H200).
-GemmTrials* GemmPlans::trials_of(Plan& p, size_t workspace_bytes) {
-  if (p.calls == kCallsBeforeTrials || ++p.calls < kCallsBeforeTrials) return p.trials.get();
+GemmAutotuner* GemmPlans::autotuner_of(Plan& p, size_t workspace_bytes) {
+  if (p.calls == kCallsBeforeAutotune || ++p.calls < kCallsBeforeAutotune) return p.autotuner.get();
   const auto one_sum = [&](const cublasLtMatmulAlgo_t& a) {
     const auto attribute = [&](cublasLtMatmulAlgoConfigAttributes_t which) {
       uint32_t value = 0;
@@ -113,8 +113,8 @@ GemmTrials* GemmPlans::trials_of(Plan& p, size_t workspace_bytes) {
       candidates.push_back(r.algo);
     }
   }
-  if (candidates.size() > 1) p.trials = std::make_unique<GemmTrials>(std::move(candidates));
-  return p.trials.get();
+  if (candidates.size() > 1) p.autotuner = std::make_unique<GemmAutotuner>(std::move(candidates));
+  return p.autotuner.get();
 }
 
 void GemmPlans::destroy(Plan& p) {
@@ -147,10 +147,10 @@ void product(const Context& c, const GemmShape& shape, Tensor out, Tensor a, Ten
                          Context::kBlasBytes, c.stream);
   };
   // Only where it is known that the bits stay, and where events tell times.
-  GemmTrials* const trials = c.device_capability == 90 && !c.capturing
-                                 ? c.gemm_plans->trials_of(p, Context::kBlasBytes)
-                                 : nullptr;
-  NIBBLE_CUDA(trials ? trials->run(c.stream, p.algorithm, multiply) : multiply(p.algorithm));
+  GemmAutotuner* const autotuner = c.device_capability == 90 && !c.capturing
+                                       ? c.gemm_plans->autotuner_of(p, Context::kBlasBytes)
+                                       : nullptr;
+  NIBBLE_CUDA(autotuner ? autotuner->run(c.stream, p.algorithm, multiply) : multiply(p.algorithm));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Products of 16-bit floats by cuBLASLt with fp32 accumulation, and the plans it made for them: its
-// heuristics are asked once a shape, and again for others to try where a shape is used often.
+// GEMMs of 16-bit floats by cuBLASLt with fp32 accumulation, and the cache of its plans: heuristics
+// are asked once a shape, and again for autotuning where a shape is used often.
 #pragma once
 #include <map>
 #include <memory>
@@ -14,7 +14,7 @@
 namespace nibble::cuda {
 
 struct Context;
-class GemmTrials;
+class GemmAutotuner;
 
 enum class Order { plain, transposed };
 
@@ -47,17 +47,18 @@ class GemmPlans {
     cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
     cublasLtMatmulAlgo_t algorithm = {};
     int calls = 0;
-    std::unique_ptr<GemmTrials> trials;
+    std::unique_ptr<GemmAutotuner> autotuner;
   };
   // DeviceError where cuBLASLt has no kernel.
   Plan& plan_for(const GemmShape& shape, size_t workspace_bytes);
-  // Counts a call of a plan; the trials that choose its kernel, once it is used often.
-  GemmTrials* trials_of(Plan& plan, size_t workspace_bytes);
+  // Counts a call of a plan; the autotuner of its algorithm, once it is used often.
+  GemmAutotuner* autotuner_of(Plan& plan, size_t workspace_bytes);
 
  private:
   static constexpr size_t kMost = 1024;  // prompts of every length, and it would grow for ever
-  // More than the layers of a prompt: one that does not come again is not slowed down by trials.
-  static constexpr int kCallsBeforeTrials = 80;
+  // More than the layers of a prompt: a shape that does not come again is not slowed down by
+  // tuning.
+  static constexpr int kCallsBeforeAutotune = 80;
   // The heuristics' answers, best first; how many there are.
   int ask(const Plan& plan, size_t workspace_bytes,
           std::span<cublasLtMatmulHeuristicResult_t> answers) const;

@@ -92,7 +92,7 @@ bool native_fp4_device(const Context& c) { return c.device_capability >= 100; }
 
 bool native_fp4_fits(const Context& c, const Tensor& out, const Tensor& x, const LinearWeight& w) {
   return native_fp4_device(c) && w.is_packed() &&
-         (c.require_native_fp4 || x.dim(0) > kBatchTokens) && w.in % 32 == 0 && w.out % 8 == 0 &&
+         (c.require_native_fp4 || x.dim(0) > kSkinnyTokens) && w.in % 32 == 0 && w.out % 8 == 0 &&
          (x.dtype == DType::bf16 || x.dtype == DType::f16) && blas_aligned(out) &&
          fp4_rows_within(kActivationBytes, w.in) > 0;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Operands of FP4 tensor cores: canonical codes and swizzled scales.
-#include "backends/cuda/device/dependency.cuh"
+// Operands of native FP4 GEMMs (cuBLASLt, compute capability 10.0 and later): canonical E2M1 codes
+// and E4M3 scales in the hardware's swizzled order, from packed weights or from activations
+// (quantised by rule absmax). One thread per block of 16.
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/packed_layout.cuh"
 #include "backends/cuda/device/types.cuh"
 #include "backends/cuda/kernels/linear/fp4_native.h"
@@ -13,9 +15,8 @@ namespace {
 
 constexpr int kThreads = 128;
 
-// A thread a block of 16 columns.
 __global__ void weight_operand_kernel(Fp4Operand to, const uint8_t* packed, int64_t in) {
-  enter();
+  pdl_enter();
   const int64_t blocks = in / 16, i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= to.rows * blocks) return;
   uint8_t scale;
@@ -26,7 +27,7 @@ __global__ void weight_operand_kernel(Fp4Operand to, const uint8_t* packed, int6
 
 template <class T>
 __global__ void activation_operand_kernel(Fp4Operand to, const T* x, int64_t stride, int64_t in) {
-  enter();
+  pdl_enter();
   const int64_t blocks = in / 16, i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= to.rows * blocks) return;
   float v[16];
@@ -41,7 +42,7 @@ __global__ void activation_operand_kernel(Fp4Operand to, const T* x, int64_t str
   to.scales[swizzled_scale_index(i / blocks, i % blocks, blocks)] = scale;
 }
 
-// Scales of rows and columns that do not exist.
+// Zero scales for padding rows and columns.
 void clear_scales(const Context& c, const Fp4Operand& to, int64_t in) {
   NIBBLE_CUDA(cudaMemsetAsync(to.scales, 0, swizzled_scale_bytes(to.rows, in / 16), c.stream));
 }

@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: MIT
-// Packed NVFP4 weights times one token (device/token_units.cuh), one product a launch.
+// GEMV, y [rows] = W x with packed NVFP4 weights and one token, bf16 or f16, one product a launch
+// (device/gemv_units.cuh); with SwiGLU fused for gate_up. Chosen by linear() for one token.
 //
-// A block owns 16 rows (with swiglu 16 of the gate and 16 of the up half); its warps share the
-// columns, and their sums are added in order. There are two kernels because sums have an order: on
-// compute capability 9.0, where a recorded token may be one launch, a product alone must have the
-// bits of that launch (gemv_parts_kernel); everywhere else gemv_kernel cuts the columns for as many
-// warps as are best. On an H200 a graph of launches decodes 680 tokens a second with the latter,
-// 633 with the former.
+// Grid: one block a strip of 16 rows (with SwiGLU 16 of gate and 16 of up); its warps split K,
+// partial sums are added in order in shared memory. Weights go straight to registers, five units in
+// flight a warp, the first of them before pdl_wait. Bound by the latency of a launch's start and
+// end: the products of a Qwen3-4B layer take 27 us on an H200 for bytes that need 14 at the rate of
+// a copy (docs/adr/0012).
+//
+// Two kernels because sums have an order: on compute capability 9.0, where a recorded token may be
+// one launch (decode/token_kernel.cu), a product alone must have the bits of that launch
+// (gemv_split_k_kernel); everywhere else gemv_kernel splits K over as many warps as are best. On an
+// H200 a graph of launches decodes 680 tokens a second with the latter, 633 with the former.
 #include <algorithm>
 
-#include "backends/cuda/device/dependency.cuh"
-#include "backends/cuda/device/token_units.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
+#include "backends/cuda/device/gemv_units.cuh"
 #include "backends/cuda/kernels/linear/linear.h"
 #include "backends/cuda/launch.h"
 
 namespace nibble::cuda {
 namespace {
 
-// Of a strip that is taken in parts; warps of its block, and of two that share a multiprocessor.
+// Split-K parts of a strip; warps of a block; warps of two resident blocks.
 constexpr int kMaxParts = 64, kMaxWarps = 10, kResidentWarps = 2 * kMaxWarps;
 
 struct Job {
@@ -30,16 +35,18 @@ struct Job {
   bool aligned;  // x may be read 16 bytes at a time
 };
 
-// The cut into parts comes with it: to divide takes long, and weights would be asked for late.
-struct PartsJob : Job {
-  int tasks;                      // parts of a block's one or two strips
+// The split-K table travels with the arguments: divisions on the device would delay the first
+// weight loads.
+struct SplitKJob : Job {
+  int tasks;                      // parts of the block's one or two strips
   uint16_t begin[kMaxParts + 1];  // of the parts of a strip, in units
 };
 
-// One row of a strip; value(half) is its sum, scale its row's and, with swiglu, the up row's.
+// Epilogue of one row; value(half) is its sum, scale that of its row and, with SwiGLU, of the up
+// row.
 template <class T, bool kSwiglu, class Value>
-__device__ __forceinline__ void finish(const Job& j, int row, const float (&scale)[2],
-                                       Value&& value) {
+__device__ __forceinline__ void epilogue(const Job& j, int row, const float (&scale)[2],
+                                         Value&& value) {
   const auto scaled = [&](int half) {
     const float v = value(half);
     return j.row_scale ? v * scale[half] : v;
@@ -55,7 +62,7 @@ __device__ __forceinline__ void finish(const Job& j, int row, const float (&scal
   }
 }
 
-// The scales of the row that a thread will finish.
+// Prefetches the row scales of the row that this thread will store.
 template <bool kSwiglu>
 __device__ __forceinline__ void load_scales(const Job& j, int row, int t, float (&scale)[2]) {
   if (j.row_scale && t < int(kUnitRows) && row < j.rows) {
@@ -75,16 +82,16 @@ __global__ void __launch_bounds__(kWarps*(kSwiglu ? 64 : 32)) gemv_kernel(Job j)
   const int first = j.units * warp / kWarps, last = j.units * (warp + 1) / kWarps;
   const int weight_strip = strip + half * (j.rows / 2 / int(kUnitRows));
   const uint8_t* w = j.packed + int64_t(weight_strip) * j.units * kUnitBytes;
-  // Weights may be read ahead of the kernel before; the token may not.
+  // Prologue: weights may be prefetched before pdl_wait; x may not.
   Unit units[kUnitsInFlight];
 #pragma unroll
   for (int i = 0; i < kUnitsInFlight; ++i) {
     if (first + i < last) units[i].load(w + int64_t(first + i) * kUnitBytes, lane);
   }
-  const int row = strip * int(kUnitRows) + t;  // of the thread that will finish it
+  const int row = strip * int(kUnitRows) + t;  // that this thread will store
   float scale[2] = {1, 1};
   load_scales<kSwiglu>(j, row, t, scale);
-  enter();
+  pdl_enter();
   stage_token(reinterpret_cast<T*>(shared), static_cast<const T*>(j.x), j.in, j.units, j.aligned,
               kHalves * kWarps * 32);
   if (t < 2) zeros[t] = make_uint4(0, 0, 0, 0);
@@ -103,10 +110,10 @@ __global__ void __launch_bounds__(kWarps*(kSwiglu ? 64 : 32)) gemv_kernel(Job j)
       }
     }
   }
-  store_rows(acc0, acc1, lane, sums + (half * kWarps + warp) * int(kUnitRows));
+  store_strip_sums(acc0, acc1, lane, sums + (half * kWarps + warp) * int(kUnitRows));
   __syncthreads();
   if (t < int(kUnitRows)) {
-    finish<T, kSwiglu>(j, row, scale, [&](int h) {
+    epilogue<T, kSwiglu>(j, row, scale, [&](int h) {
       float v = 0;
 #pragma unroll
       for (int w = 0; w < kWarps; ++w) v += sums[(h * kWarps + w) * int(kUnitRows) + t];
@@ -115,10 +122,11 @@ __global__ void __launch_bounds__(kWarps*(kSwiglu ? 64 : 32)) gemv_kernel(Job j)
   }
 }
 
-// The same with the parts, and so the sums, of decode/token_kernel.cu; warps take parts in turn.
-// Task `task` of a block: with swiglu the parts of the gate strip, then those of the up strip.
+// gemv_split_k_kernel: the split-K parts, hence the order of sums, of decode/token_kernel.cu; warps
+// take parts in turn. Task `task` of a block: with SwiGLU the parts of the gate strip, then those
+// of the up strip.
 template <bool kSwiglu>
-__device__ __forceinline__ UnitRange task_of(const PartsJob& j, int task) {
+__device__ __forceinline__ UnitRange task_of(const SplitKJob& j, int task) {
   UnitRange r;
   if (task >= j.tasks) return r;
   const int half = kSwiglu && 2 * task >= j.tasks, part = task - (half ? j.tasks / 2 : 0);
@@ -130,19 +138,19 @@ __device__ __forceinline__ UnitRange task_of(const PartsJob& j, int task) {
 }
 
 template <class T, bool kSwiglu>
-__global__ void __launch_bounds__(32 * kMaxWarps, 2) gemv_parts_kernel(PartsJob j) {
+__global__ void __launch_bounds__(32 * kMaxWarps, 2) gemv_split_k_kernel(SplitKJob j) {
   constexpr int kHalves = kSwiglu ? 2 : 1;
-  extern __shared__ uint4 shared[];  // the token, then the sums
+  extern __shared__ uint4 shared[];  // x, then the partial sums
   __shared__ uint4 zeros[2];
   const int t = int(threadIdx.x), lane = t % 32, warp = t / 32, warps = int(blockDim.x) / 32;
-  // Weights may be read ahead of the kernel before; the token may not.
+  // Prologue: weights may be prefetched before pdl_wait; x may not.
   Unit units[kUnitsInFlight];
   UnitRange part = task_of<kSwiglu>(j, warp);
-  request(units, part, lane);
-  const int row = int(blockIdx.x) * int(kUnitRows) + t;  // of the thread that will finish it
+  load_units(units, part, lane);
+  const int row = int(blockIdx.x) * int(kUnitRows) + t;  // that this thread will store
   float scale[2] = {1, 1};
   load_scales<kSwiglu>(j, row, t, scale);
-  enter();
+  pdl_enter();
   stage_token(reinterpret_cast<T*>(shared), static_cast<const T*>(j.x), j.in, j.units, j.aligned,
               int(blockDim.x));
   if (t < 2) zeros[t] = make_uint4(0, 0, 0, 0);
@@ -152,36 +160,38 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 2) gemv_parts_kernel(PartsJob 
   const TokenLane x(shared, zeros, lane);
   for (int task = warp; task < j.tasks; task += warps) {
     const UnitRange next = task_of<kSwiglu>(j, task + warps);
-    sum_part<T>(units, part, next, x, lane, sums + task * int(kUnitRows));
+    accumulate_part<T>(units, part, next, x, lane, sums + task * int(kUnitRows));
     part = next;
   }
   __syncthreads();
   if (t < int(kUnitRows)) {
     const int parts = j.tasks / kHalves;  // of a strip
-    finish<T, kSwiglu>(j, row, scale, [&](int half) {
-      return add_parts<T>(sums + half * parts * int(kUnitRows), parts / StripCut::kQuarters, t);
+    epilogue<T, kSwiglu>(j, row, scale, [&](int half) {
+      return reduce_parts<T>(sums + half * parts * int(kUnitRows), parts / StripSplitK::kQuarters,
+                             t);
     });
   }
 }
 
-// So many warps that all blocks run at once, where few enough do, with about equal work.
+// As many warps as keep all blocks resident in one wave, where few enough do, with about equal
+// work.
 template <class T, bool kSwiglu>
-void run_parts(const Context& c, const Job& job, int64_t strips, size_t shared) {
-  PartsJob j = {job, 0, {}};
-  const StripCut cut(j.units);
-  j.tasks = (kSwiglu ? 2 : 1) * cut.all_parts();
-  for (int part = 0; part <= cut.all_parts(); ++part) j.begin[part] = uint16_t(cut.begin(part));
+void run_split_k(const Context& c, const Job& job, int64_t strips, size_t shared) {
+  SplitKJob j = {job, 0, {}};
+  const StripSplitK cut(j.units);
+  j.tasks = (kSwiglu ? 2 : 1) * cut.part_count();
+  for (int part = 0; part <= cut.part_count(); ++part) j.begin[part] = uint16_t(cut.begin(part));
   const int64_t per_sm = (strips + c.sm_count - 1) / c.sm_count;
   const int limit = int(std::clamp<int64_t>(kResidentWarps / per_sm, 4, kMaxWarps));
   const int turns = (j.tasks + limit - 1) / limit, warps = (j.tasks + turns - 1) / turns;
-  const auto kernel = gemv_parts_kernel<T, kSwiglu>;
+  const auto kernel = gemv_split_k_kernel<T, kSwiglu>;
   allow_shared(c, kernel);
   launch(c, {dim3(unsigned(strips)), dim3(unsigned(32 * warps)), shared}, kernel, j);
 }
 
-// The token, and behind it the sums of parts.
+// Shared memory: x, and behind it the partial sums.
 size_t shared_bytes(const Context& c, int64_t units, int halves) {
-  const int tasks = c.token_kernel ? halves * StripCut(int(units)).all_parts() : 0;
+  const int tasks = c.token_kernel ? halves * StripSplitK(int(units)).part_count() : 0;
   return size_t(units * kUnitCols) * 2 + size_t(tasks * kUnitRows) * sizeof(float);
 }
 
@@ -202,14 +212,14 @@ void run(const Context& c, Tensor out, Tensor act, Tensor x, const LinearWeight&
     allow_shared(c, kernel);
     launch(c, {dim3(unsigned(strips)), dim3(unsigned(32 * warps)), shared}, kernel, j);
   };
-  // Few strips get more warps each, so that enough bytes are on their way; where fewer let all
-  // blocks of the fused product (five a multiprocessor) run at once, it gets two. It has the bits
-  // of the other: the same warps along K.
+  // Few strips get more warps each, so that enough bytes are in flight; where two warps let all
+  // blocks of the fused product (five an SM) be resident, it gets two. The bits are those of the
+  // plain product: the same warps along K.
   const int64_t per_sm = (strips_of(w.out) + c.sm_count - 1) / c.sm_count;
   const int warps = per_sm <= 2 ? 8 : per_sm > 5 && per_sm <= 10 ? 2 : 4;
   const auto with_warps = [&](auto t) {
     using T = decltype(t);
-    if (c.token_kernel) return run_parts<T, kSwiglu>(c, j, strips, shared);
+    if (c.token_kernel) return run_split_k<T, kSwiglu>(c, j, strips, shared);
     switch (warps) {
       case 8: return go(gemv_kernel<T, kSwiglu, 8>, 8 * kHalves);
       case 4: return go(gemv_kernel<T, kSwiglu, 4>, 4 * kHalves);
@@ -226,7 +236,7 @@ void run(const Context& c, Tensor out, Tensor act, Tensor x, const LinearWeight&
 }  // namespace
 
 bool gemv_fits(const Context& c, const LinearWeight& w) {
-  return StripCut(int(units_across(w.in))).all_parts() <= kMaxParts &&
+  return StripSplitK(int(units_across(w.in))).part_count() <= kMaxParts &&
          shared_bytes(c, units_across(w.in), 2) + (8 << 10) <= c.shared_per_block &&
          w.out < (int64_t(1) << 28);
 }

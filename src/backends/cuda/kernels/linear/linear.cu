@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The linear layer: rounds the activations where W4A4 is asked for, then chooses the product.
+// The linear layer: rounds activations where W4A4 is asked for, then dispatches by number of tokens
+// n (docs/cuda.md has the table): 1 gemv.cu; 2-64 skinny_gemm_wgmma.cu or skinny_gemm_mma.cu;
+// 65-256 mixed_gemm.cu on compute capability 9.0; more: panels of weights dequantised into scratch
+// memory and cuBLASLt; anything else linear_general.cu.
 #include "backends/cuda/kernels/linear/linear.h"
 
 #include <algorithm>
@@ -10,7 +13,7 @@
 namespace nibble::cuda {
 namespace {
 
-// Rows and columns that begin at multiples of `multiple`, in equal parts of at most `most`.
+// `total` in equal parts of at most `most`, rounded up to `multiple`.
 int64_t equal_parts(int64_t total, int64_t most, int64_t multiple) {
   const int64_t parts = (total + most - 1) / most;
   return ((total + parts - 1) / parts + multiple - 1) / multiple * multiple;
@@ -22,7 +25,7 @@ bool blas_fits(const Tensor& out, const Tensor& x, const LinearWeight& w) {
          (w.is_packed() || (w.dense.dtype == x.dtype && blas_aligned(w.dense)));
 }
 
-// One panel of the weight's rows, 16 bits an element, times all tokens.
+// One panel (rows of the weight as 16-bit floats) times all tokens.
 void panel_product(const Context& c, Tensor out, Tensor x, Tensor panel, const float* row_scale) {
   if (!row_scale) {
     blas_gemm(c, out, x, panel);
@@ -61,24 +64,23 @@ void blas_product(const Context& c, Tensor out, Tensor x, const LinearWeight& w)
   }
 }
 
-// Packed weights that are read straight from their own layout: 16 bits, few tokens or a kernel for
-// many.
-enum class Streamed { no, one, few, few_by_groups, many };
-Streamed streamed(const Context& c, const Tensor& out, const Tensor& x, const LinearWeight& w) {
-  if (!w.is_packed() || !is_half(x)) return Streamed::no;
-  if (x.dim(0) == 1 && gemv_fits(c, w)) return Streamed::one;
-  if (gemv_wgmma_fits(c, x.dim(0), w)) return Streamed::few_by_groups;
-  if (gemv_batch_fits(c, x.dim(0), w)) return Streamed::few;
-  return linear_fused_fits(c, out, x, w) ? Streamed::many : Streamed::no;
+// The kernel for a product; all but the first read the packed layout directly.
+enum class Path { blas_or_general, gemv, skinny_mma, skinny_wgmma, mixed_gemm };
+Path path_for(const Context& c, const Tensor& out, const Tensor& x, const LinearWeight& w) {
+  if (!w.is_packed() || !is_half(x)) return Path::blas_or_general;
+  if (x.dim(0) == 1 && gemv_fits(c, w)) return Path::gemv;
+  if (skinny_gemm_wgmma_fits(c, x.dim(0), w)) return Path::skinny_wgmma;
+  if (skinny_gemm_mma_fits(c, x.dim(0), w)) return Path::skinny_mma;
+  return mixed_gemm_fits(c, out, x, w) ? Path::mixed_gemm : Path::blas_or_general;
 }
 
 void product(const Context& c, Tensor out, Tensor x, const LinearWeight& w) {
-  switch (streamed(c, out, x, w)) {
-    case Streamed::one: gemv(c, out, x, w); return;
-    case Streamed::few: gemv_batch(c, out, x, w); return;
-    case Streamed::few_by_groups: gemv_wgmma(c, out, x, w); return;
-    case Streamed::many: linear_fused(c, out, x, w); return;
-    case Streamed::no: break;
+  switch (path_for(c, out, x, w)) {
+    case Path::gemv: gemv(c, out, x, w); return;
+    case Path::skinny_mma: skinny_gemm_mma(c, out, x, w); return;
+    case Path::skinny_wgmma: skinny_gemm_wgmma(c, out, x, w); return;
+    case Path::mixed_gemm: mixed_gemm(c, out, x, w); return;
+    case Path::blas_or_general: break;
   }
   if (blas_fits(out, x, w) && size_t(2 * w.in * kRowPanel) <= kPanelBytes) {
     blas_product(c, out, x, w);
@@ -127,12 +129,12 @@ void linear_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x, const
   const int64_t width = act.dim(1);
   if (activations == Activations::none && x.dtype == DType::bf16 && x.dim(0) > 0 && w.out > 0 &&
       w.out % 32 == 0) {
-    switch (streamed(c, gate_up, x, w)) {
-      case Streamed::one: gemv_swiglu(c, act, gate_up, x, w); return;
-      case Streamed::few: gemv_batch_swiglu(c, act, gate_up, x, w); return;
-      case Streamed::few_by_groups: gemv_wgmma_swiglu(c, act, gate_up, x, w); return;
-      case Streamed::many:
-      case Streamed::no: break;
+    switch (path_for(c, gate_up, x, w)) {
+      case Path::gemv: gemv_swiglu(c, act, gate_up, x, w); return;
+      case Path::skinny_mma: skinny_gemm_mma_swiglu(c, act, gate_up, x, w); return;
+      case Path::skinny_wgmma: skinny_gemm_wgmma_swiglu(c, act, gate_up, x, w); return;
+      case Path::mixed_gemm:
+      case Path::blas_or_general: break;
     }
   }
   linear(c, gate_up, x, w, activations);
@@ -141,11 +143,11 @@ void linear_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x, const
 
 std::string linear_kernel_name(const Context& c, Activations activations, int64_t n) {
   const bool w4a4 = activations == Activations::nvfp4;
-  if (w4a4 && native_fp4_device(c) && (c.require_native_fp4 || n > kBatchTokens))
+  if (w4a4 && native_fp4_device(c) && (c.require_native_fp4 || n > kSkinnyTokens))
     return "native NVFP4 by cuBLASLt";
-  std::string name = n == 1              ? "tensor-core matrix-vector kernel on packed NVFP4"
-                     : n <= kBatchTokens ? "tensor-core kernel for few tokens on packed NVFP4"
-                     : c.capability == 90 && n <= kFusedTokens
+  std::string name = n == 1               ? "tensor-core matrix-vector kernel on packed NVFP4"
+                     : n <= kSkinnyTokens ? "tensor-core kernel for few tokens on packed NVFP4"
+                     : c.capability == 90 && n <= kMixedGemmTokens
                          ? "tensor-core kernel for many tokens on packed NVFP4"
                          : "NVFP4 dequantised in panels, then cuBLASLt";
   if (w4a4) name += " (W4A4 emulated exactly: activations rounded to NVFP4)";

@@ -32,38 +32,40 @@ void scale_columns(const Context& c, Tensor out, Tensor sums, const float* row_s
 // same order whatever N is.
 void linear_general(const Context& c, Tensor out, Tensor x, const LinearWeight& w);
 
-// gemv.cu: packed weights times one token, bf16 or f16; gemv_batch.cu: times 2 .. kBatchTokens;
-// gemv_wgmma.cu: the same with instructions that only compute capability 9.0 has.
-constexpr int64_t kBatchTokens = 64;
+// gemv.cu: packed weights times one token, bf16 or f16; skinny_gemm_mma.cu: times 2 ..
+// kSkinnyTokens; skinny_gemm_wgmma.cu: the same with instructions that only compute capability 9.0
+// has.
+constexpr int64_t kSkinnyTokens = 64;
 bool gemv_fits(const Context& c, const LinearWeight& w);
 void gemv(const Context& c, Tensor out, Tensor x, const LinearWeight& w);
-bool gemv_batch_fits(const Context& c, int64_t n, const LinearWeight& w);
-void gemv_batch(const Context& c, Tensor out, Tensor x, const LinearWeight& w);
-bool gemv_wgmma_fits(const Context& c, int64_t n, const LinearWeight& w);
-void gemv_wgmma(const Context& c, Tensor out, Tensor x, const LinearWeight& w);
+bool skinny_gemm_mma_fits(const Context& c, int64_t n, const LinearWeight& w);
+void skinny_gemm_mma(const Context& c, Tensor out, Tensor x, const LinearWeight& w);
+bool skinny_gemm_wgmma_fits(const Context& c, int64_t n, const LinearWeight& w);
+void skinny_gemm_wgmma(const Context& c, Tensor out, Tensor x, const LinearWeight& w);
 // gate_up, and silu(gate) * up of its rounded values: the bits of linear, swiglu. w.out % 32 == 0.
 void gemv_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x, const LinearWeight& w);
-void gemv_batch_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x,
-                       const LinearWeight& w);
-void gemv_wgmma_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x,
-                       const LinearWeight& w);
+void skinny_gemm_mma_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x,
+                            const LinearWeight& w);
+void skinny_gemm_wgmma_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x,
+                              const LinearWeight& w);
 
-// linear_fused.cu: packed weights times kBatchTokens + 1 .. kFusedTokens tokens in bf16, compute
+// mixed_gemm.cu: packed weights times kSkinnyTokens + 1 .. kMixedGemmTokens tokens in bf16, compute
 // capability 9.0. From about 400 tokens on, dequantised weights and cuBLASLt are faster.
-constexpr int64_t kFusedTokens = 256;
-bool linear_fused_fits(const Context& c, const Tensor& out, const Tensor& x, const LinearWeight& w);
-void linear_fused(const Context& c, Tensor out, Tensor x, const LinearWeight& w);
-// linear_back_fused.cu: dx = dy w, likewise.
-bool dgrad_fused_fits(const Context& c, const Tensor& dx, const Tensor& dy, const LinearWeight& w);
-void dgrad_fused(const Context& c, Tensor dx, Tensor dy, const LinearWeight& w);
+constexpr int64_t kMixedGemmTokens = 256;
+bool mixed_gemm_fits(const Context& c, const Tensor& out, const Tensor& x, const LinearWeight& w);
+void mixed_gemm(const Context& c, Tensor out, Tensor x, const LinearWeight& w);
+// mixed_gemm_dgrad.cu: dx = dy w, likewise.
+bool mixed_gemm_dgrad_fits(const Context& c, const Tensor& dx, const Tensor& dy,
+                           const LinearWeight& w);
+void mixed_gemm_dgrad(const Context& c, Tensor dx, Tensor dy, const LinearWeight& w);
 
-// wgrad_few.cu: dw = dy^T x of at most kWgradFewTokens tokens in bf16, written once, compute
+// skinny_wgrad.cu: dw = dy^T x of at most kSkinnyWgradTokens tokens in bf16, written once, compute
 // capability 9.0; everything as cuBLASLt wants it, which is faster with more tokens.
 // squares f64 [multiprocessors .. kMostSquareParts]: parts of the sum of squares of what was
 // written; or empty.
-constexpr int64_t kWgradFewTokens = 128, kMostSquareParts = 256;
-bool wgrad_few_fits(const Context& c, const Tensor& dw, const Tensor& x, const GradWrite& write);
-void wgrad_few(const Context& c, Tensor dw, Tensor squares, Tensor dy, Tensor x);
+constexpr int64_t kSkinnyWgradTokens = 128, kMostSquareParts = 256;
+bool skinny_wgrad_fits(const Context& c, const Tensor& dw, const Tensor& x, const GradWrite& write);
+void skinny_wgrad(const Context& c, Tensor dw, Tensor squares, Tensor dy, Tensor x);
 
 // The kernel of a product of packed weights with n tokens, for the log.
 std::string linear_kernel_name(const Context& c, Activations activations, int64_t n);

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Gradients of the linear layer: through cuBLASLt in 16 bits, by a plain fp32 kernel otherwise.
+// Gradients of the linear layer, dispatch: dx = dy W by mixed_gemm_dgrad.cu (65-256 tokens), panels
+// with cuBLASLt, or the fp32 fallback; dw = dy^T x by skinny_wgrad.cu (up to 128 tokens), cuBLASLt,
+// or the fallback. The fallback is here: 64 x 64 tiles, 256 threads, fp32 FMA along K in chunks of
+// 256 added in order.
 #include <algorithm>
 
-#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/grad_write.cuh"
 #include "backends/cuda/device/packed_layout.cuh"
 #include "backends/cuda/device/types.cuh"
@@ -13,8 +16,7 @@
 namespace nibble::cuda {
 namespace {
 
-// --- The plain kernel: out [I, J] = sum over k of left(i, k) * right(k, j), in fp32 ---
-// Fused multiply-adds along K in chunks of kChunk, the chunks added in order.
+// --- The fallback: out [I, J] = sum over k of left(i, k) * right(k, j), in fp32 ---
 constexpr int kTile = 64, kTileK = 16, kThreads = 256, kChunk = 256;
 
 // left is dy: [I, K] for the gradient of x, [K, I] for that of the weight.
@@ -42,7 +44,7 @@ __device__ __forceinline__ float right_element(const Product& p, int64_t k, int6
 }
 
 __global__ void __launch_bounds__(kThreads) product_kernel(Product p) {
-  enter();
+  pdl_enter();
   __shared__ float left[kTileK][kTile + 1], right[kTileK][kTile];
   const int t = int(threadIdx.x), ti = t / 16 * 4, tj = t % 16 * 4;
   const int64_t i0 = int64_t(blockIdx.y) * kTile, j0 = int64_t(blockIdx.x) * kTile;
@@ -115,14 +117,14 @@ void plain_product(const Context& c, const Product& p) {
 // --- Gradients that wait in fp32 for their rounding ---
 template <class D>
 __global__ void write_gradient_kernel(D* dw, const float* sums, int64_t n, GradWrite write) {
-  enter();
+  pdl_enter();
   const int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   if (i < n) write_gradient(dw, i, sums[i], write);
 }
 
 constexpr int64_t kManyRows = 32768;
 
-// Types and places of a weight's gradient that cuBLASLt and wgrad_few.cu take.
+// Types and alignment of a weight's gradient that cuBLASLt and skinny_wgrad.cu take.
 bool blas_takes(const Tensor& dw, const Tensor& dy, const Tensor& x) {
   return is_half(x) && x.dim(0) > 0 && dw.dim(1) % 8 == 0 && dw.dim(0) % 8 == 0 &&
          blas_aligned(x) && blas_aligned(dy) && blas_aligned(dw) && dw.contiguous();
@@ -140,8 +142,8 @@ bool blas_writes(const Tensor& dw, const Tensor& x, const GradWrite& write) {
 void linear_dgrad(const Context& c, Tensor dx, Tensor dy, const LinearWeight& w,
                   Accumulate accumulate) {
   if (dx.numel() == 0) return;
-  if (accumulate == Accumulate::no && dgrad_fused_fits(c, dx, dy, w)) {
-    dgrad_fused(c, dx, dy, w);
+  if (accumulate == Accumulate::no && mixed_gemm_dgrad_fits(c, dx, dy, w)) {
+    mixed_gemm_dgrad(c, dx, dy, w);
     return;
   }
   const bool fits = is_half(dy) && (dx.dtype == dy.dtype || dx.dtype == DType::f32) &&
@@ -186,11 +188,11 @@ void linear_dgrad(const Context& c, Tensor dx, Tensor dy, const LinearWeight& w,
 
 bool linear_wgrad_squares(const Context& c, Tensor dw, Tensor parts, Tensor dy, Tensor x,
                           const GradWrite& write) {
-  if (dw.numel() == 0 || !blas_takes(dw, dy, x) || !wgrad_few_fits(c, dw, x, write) ||
+  if (dw.numel() == 0 || !blas_takes(dw, dy, x) || !skinny_wgrad_fits(c, dw, x, write) ||
       parts.numel() < c.sm_count || parts.numel() > kMostSquareParts) {
     return false;
   }
-  wgrad_few(c, dw, parts, dy, x);
+  skinny_wgrad(c, dw, parts, dy, x);
   return true;
 }
 
@@ -201,8 +203,8 @@ void linear_wgrad(const Context& c, Tensor dw, Tensor dy, Tensor x, const GradWr
         c, {dw, dy, x, nullptr, nullptr, true, dw.dim(0), dw.dim(1), x.dim(0), write, false});
     return;
   }
-  if (wgrad_few_fits(c, dw, x, write)) {
-    wgrad_few(c, dw, {}, dy, x);
+  if (skinny_wgrad_fits(c, dw, x, write)) {
+    skinny_wgrad(c, dw, {}, dy, x);
     return;
   }
   if (blas_writes(dw, x, write)) {

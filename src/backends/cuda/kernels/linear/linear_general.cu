@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// The product for every case without a faster kernel: fp32 arithmetic on values of any type. An
-// output is fused multiply-adds along K in chunks of kChunk, the chunks added in order, so it does
-// not depend on N, on the tile or on where it lies.
-#include "backends/cuda/device/dependency.cuh"
+// Fallback GEMM, out [n, rows] = x W^T in fp32 FMA for any types, shapes and packed weights: for
+// correctness, not speed. Tiles of 64 outputs x 16 or 64 tokens, 256 threads, K steps of 16 through
+// shared memory. An output is FMAs along K in chunks of kChunk, the chunks added in order, so it
+// does not depend on n, the tile or the position (batch invariant).
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/packed_layout.cuh"
 #include "backends/cuda/device/types.cuh"
 #include "backends/cuda/kernels/linear/linear.h"
@@ -14,8 +15,7 @@ namespace {
 constexpr int kTileOut = 64, kTileK = 16, kThreads = 256;
 constexpr int kChunk = 256;
 
-// A matrix whose type is known at run time: this kernel is for correctness, not for speed, and one
-// body serves all types.
+// A matrix whose type is known at run time: one body serves all types.
 struct View {
   AnyFloats values;
   int64_t stride = 0;
@@ -65,7 +65,7 @@ __device__ __forceinline__ void load_weights(const Problem& p, int64_t row, int6
 // kTokens x 64 outputs a block; a thread kTokens / 16 x 4 of them.
 template <bool kPacked, int kTokens>
 __global__ void __launch_bounds__(kThreads) general_kernel(Problem p) {
-  enter();
+  pdl_enter();
   constexpr int kPer = kTokens / 16;
   __shared__ float xs[kTileK][kTokens + 1], ws[kTileK][kTileOut + 4];
   const int t = int(threadIdx.x);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// The optimizer's kernels on masters and moments that lie anywhere.
+// AdamW on masters and moments that lie anywhere (host_updates.cpp: windows of host memory).
 #pragma once
 #include "backend/backend.h"
 #include "backends/cuda/context.h"
-#include "quant/moments.h"
+#include "optim/moments.h"
 
 namespace nibble::cuda {
 
-// Where element 0 of a parameter would be; only the elements that are updated need to exist.
+// Address of element 0 of a parameter; only the elements that are updated need to exist.
 struct AdamwPlaces {
   void* master;
   MomentView m, v;

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Packed NVFP4 to 16-bit floats, for products by cuBLASLt, and the row scales after them.
+// Panels of packed NVFP4 weights to 16-bit floats [rows, cols] for cuBLASLt, and the row scales
+// applied to its fp32 output. One warp a unit (16 x 128), 16 lanes store 256 consecutive bytes.
 //
 // Bound by memory: 2.6 bytes a weight, most of them written, at 4.2 TB/s on an H200 (60 us for the
-// weights of a Qwen3-4B layer). Smaller panels, which stay in the L2 cache, cost the products more
-// than they spare. Tried and dropped: dequantising the next panel on the four multiprocessors that
-// the tiles of a product of 2048 tokens leave free; one can write 32 bytes a clock, so four of them
-// take 1.3 times as long as all products of a layer.
+// weights of a Qwen3-4B layer). Smaller panels, which stay in the L2 cache, cost the GEMMs more
+// than they spare. Tried and dropped: dequantising the next panel on the four SMs that the tiles of
+// a GEMM of 2048 tokens leave free; an SM can write 32 bytes a clock, so four of them take 1.3
+// times as long as all GEMMs of a layer.
 #include "backends/cuda/device/dequantize.cuh"
 
-#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/types.cuh"
 #include "backends/cuda/kernels/linear/linear.h"
 #include "backends/cuda/launch.h"
@@ -18,8 +19,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// A warp a unit of 16 rows by 128 columns; a lane one word (8 columns) of every second row: 16
-// lanes write 256 consecutive bytes.
+// A lane's part of a unit: one word (8 columns) of every second row.
 struct UnitOfLane {
   uint32_t codes[8];
   uint32_t scales[4];  // of rows r = 2 i + odd, i < 4, in byte 0, and r + 8 in byte 2
@@ -54,7 +54,7 @@ struct PanelOut {
     const int row0 = i / across * int(kUnitRows), col = i % across * int(kUnitCols) + 8 * word;
     if (col >= cols) return;
     T* const out = data + int64_t(row0 + odd) * cols + col;
-    // Most strips are whole, and need no question a row.
+    // Fast path without row checks: most strips are whole.
     if (row0 + int(kUnitRows) <= rows) {
       write_rows<true>(out, l, 0);
     } else {
@@ -69,7 +69,7 @@ struct PanelOut {
     T* further = out + 4 * two_rows;
 #pragma unroll
     for (int k = 0; k < 4; ++k, out += two_rows, further += two_rows) {
-      const float2 scale = scales_of(__byte_perm(l.scales[k], 0, 0x20));
+      const float2 scale = e4m3x2_to_float2(__byte_perm(l.scales[k], 0, 0x20));
       if (kWhole || 2 * k < rows_left) {
         *reinterpret_cast<uint4*>(out) = dequantize8<T>(l.codes[k], scale.x);
       }
@@ -86,8 +86,8 @@ __global__ void __launch_bounds__(kThreads) dequantize_kernel(PanelOut<T> p, int
   if (unit >= units) return;
   const int lane = int(threadIdx.x) % 32, word = lane % 16, odd = lane / 16;
   const UnitOfLane l = load_unit(p.unit(unit), word, odd);
-  // Only weights have been read so far; `out` is scratch that the kernel before may still read.
-  enter();
+  // Only weights were read so far; `out` is scratch that the preceding kernel may still read.
+  pdl_enter();
   p.write(unit, l, word, odd);
 }
 
@@ -106,7 +106,7 @@ PanelOut<T> panel_out(Tensor out, const void* packed, int64_t in, int64_t row_be
 template <class T>
 __global__ void scale_columns_kernel(T* out, int64_t stride, const float* sums, int64_t sums_stride,
                                      const float* row_scale, int64_t n, int64_t cols) {
-  enter();
+  pdl_enter();
   const int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= n * cols) return;
   out[i / cols * stride + i % cols] =

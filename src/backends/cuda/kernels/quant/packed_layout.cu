@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Weights between the canonical layout in host memory and the packed one of the device, through
-// scratch memory.
+// Packs and unpacks weights between the canonical layout in host memory and the device layout
+// (device/packed_layout.cuh), staged through scratch memory. One thread per block of 16; the copies over the bus dominate.
 #include "backends/cuda/device/packed_layout.cuh"
 
 #include <algorithm>
 
-#include "backends/cuda/device/dependency.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/kernels/kernels.h"
 #include "backends/cuda/launch.h"
 
@@ -16,10 +16,9 @@ constexpr int kThreads = 256;
 // Enough for the copy engine to run at full speed.
 constexpr size_t kStageBytes = size_t(32) << 20;
 
-// A thread a block of 16 columns.
 __global__ void pack_kernel(uint8_t* packed, int64_t in, int64_t row_begin, int64_t rows,
                             const uint64_t* codes, const uint8_t* scales) {
-  wait_for_previous();
+  pdl_wait();
   const int64_t blocks = in / 16, i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= rows * blocks) return;
   write_block(packed, block_place(in, row_begin + i / blocks, i % blocks), codes[i], scales[i]);
@@ -27,7 +26,7 @@ __global__ void pack_kernel(uint8_t* packed, int64_t in, int64_t row_begin, int6
 
 __global__ void unpack_kernel(const uint8_t* packed, int64_t in, int64_t row_begin, int64_t rows,
                               uint64_t* codes, uint8_t* scales) {
-  enter();
+  pdl_enter();
   const int64_t blocks = in / 16, i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= rows * blocks) return;
   codes[i] = read_block(packed, block_place(in, row_begin + i / blocks, i % blocks), scales + i);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Floats on the device to NVFP4: weights into the packed layout, activations through NVFP4 and back
-// for W4A4 without FP4 tensor cores.
-#include "backends/cuda/device/dependency.cuh"
+// Quantises floats on the device to NVFP4: weights into the packed layout, and activations through
+// NVFP4 and back (W4A4 emulated, without FP4 tensor cores). One thread per block of 16.
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/packed_layout.cuh"
 #include "backends/cuda/device/types.cuh"
 #include "backends/cuda/kernels/kernels.h"
@@ -30,11 +30,11 @@ __device__ __forceinline__ uint64_t quantize_block(const float (&v)[16], float g
   return codes;
 }
 
-// A thread a block. Writes weights: the next kernel may not start early.
+// Writes weights: never launches dependents early.
 template <ScaleRule kRule, class T>
 __global__ void quantize_rows_kernel(uint8_t* packed, int64_t in, int64_t row_begin, int64_t rows,
                                      const T* src, const float* row_scale) {
-  wait_for_previous();
+  pdl_wait();
   const int64_t blocks = in / 16, i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= rows * blocks) return;
   const int64_t row = row_begin + i / blocks;
@@ -49,7 +49,7 @@ __global__ void quantize_rows_kernel(uint8_t* packed, int64_t in, int64_t row_be
 template <class T>
 __global__ void round_activations_kernel(T* out, const T* x, int64_t stride, int64_t n,
                                          int64_t in) {
-  enter();
+  pdl_enter();
   const int64_t blocks = in / 16, i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= n * blocks) return;
   float v[16];

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+// Flags of text generation, the same in every command that generates.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "apps/options/options.h"
+#include "generate/generator.h"
+
+namespace nibble {
+
+// How the next token is drawn.
+inline void visit_sampling(Fields& f, SampleOptions& sample) {
+  f.add(sample.temperature, {.flag = "--temp",
+                             .help = "Temperature; 0 or less is greedy",
+                             .value = "T",
+                             .aliases = {"--temperature"}});
+  f.add(sample.top_k, {.flag = "--top-k",
+                       .help = "Draw from the K likeliest tokens; 0: all",
+                       .value = "K",
+                       .least = 0});
+  f.add(sample.top_p,
+        {.flag = "--top-p",
+         .help =
+             "Draw from the likeliest tokens that together reach P; the one that crosses it stays",
+         .value = "P",
+         .aliases = {"--topp"},
+         .most = 1,
+         .above = 0});
+  f.add(sample.min_p, {.flag = "--min-p",
+                       .help = "Drop tokens less likely than P times the likeliest",
+                       .value = "P",
+                       .least = 0,
+                       .most = 1});
+  f.add(sample.repetition_penalty,
+        {.flag = "--repetition-penalty",
+         .help = "Above 1, tokens already in the context become less likely",
+         .value = "X",
+         .above = 0});
+  f.add(sample.seed, {.flag = "--seed", .help = "Seed of the draws (64 bits)", .value = "N"});
+}
+
+struct GenerateFlags {
+  int64_t max_tokens = 256;
+  SampleOptions sample;
+  bool ignore_eos = false;
+  bool stop_on_repetition = false;
+  int64_t timeout_ms = 0;
+
+  void visit_fields(Fields& f) {
+    f.section("Generation");
+    f.add(max_tokens, {.flag = "--max-tokens",
+                       .help = "Tokens a reply may have",
+                       .value = "N",
+                       .least = 1,
+                       .most = 1 << 30});
+    visit_sampling(f, sample);
+    f.add(ignore_eos, {.flag = "--ignore-eos", .help = "Do not stop at end tokens"});
+    f.add(stop_on_repetition, {.flag = "--stop-on-repetition",
+                               .help = "Stop when the reply only repeats its own tail"});
+    f.add(timeout_ms, {.flag = "--timeout-ms",
+                       .help = "End a reply after this time; 0: no limit",
+                       .value = "MS",
+                       .least = 0,
+                       .most = 1 << 30});
+  }
+
+  GenerateOptions options(const std::vector<int32_t>& stop_ids, bool use_cache) const {
+    GenerateOptions o;
+    o.max_tokens = max_tokens;
+    if (!ignore_eos) o.stop_ids = stop_ids;
+    o.sample = sample;
+    o.replay = !use_cache;
+    o.timeout_s = double(timeout_ms) / 1000;
+    o.stop_on_repetition = stop_on_repetition;
+    return o;
+  }
+};
+
+}  // namespace nibble

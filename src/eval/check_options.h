@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+// What is to be checked about a model, and how.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "eval/needle.h"
+#include "eval/probe.h"
+#include "generate/sampler.h"
+#include "runtime/runtime.h"
+
+namespace nibble {
+
+enum class ProbeShow { failures, all, none };
+
+struct CheckProbes {
+  std::filesystem::path file, report, baseline, data;
+  WhichRules rules = WhichRules::target;
+  int64_t most = 0;  // of each group; 0: all
+  std::string min_score;
+  ProbeShow show = ProbeShow::failures;
+};
+
+struct CheckOptions {
+  RuntimeOptions runtime;
+  CacheOptions cache;
+  bool finite = false, kv = false, paths = false, needle = false, replies = false;
+  std::string prompt = "你是誰";
+  std::optional<std::vector<int32_t>> input_ids;
+  std::optional<int64_t> max_tokens;
+  SampleOptions sample;  // of --replies and --kv; its seed also draws random ids
+  int64_t iterations = 3;
+  std::vector<int32_t> kv_chunks = {3, 7};
+  double max_logit_diff = 0;
+  std::optional<double> max_rel, min_cosine;
+  NeedleOptions needle_options;
+  CacheUse needle_mode = CacheUse::persistent;
+  std::filesystem::path haystack, json;
+  CheckProbes probes;
+};
+
+}  // namespace nibble

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+// The checks of `nibble check`; each adds its verdict to the report.
+#pragma once
+#include <span>
+#include <string>
+#include <vector>
+
+#include "eval/check_options.h"
+#include "eval/check_prompts.h"
+#include "eval/check_report.h"
+
+namespace nibble {
+
+// What is wrong with the NVFP4 scales of a file: NaN, negative, or far above the others of the
+// same tensor. A file with NaN scales cannot be loaded, so this comes before loading.
+std::vector<std::string> find_bad_scales(const TensorSource& source);
+
+// The context an engine needs for one prompt and its reply, unless --context says more.
+EngineOptions check_engine_options(const CheckOptions& options, const Runtime& runtime,
+                                   int64_t needed);
+
+void check_finite(const CheckOptions& options, const Runtime& runtime,
+                  const std::vector<CheckPrompt>& prompts, CheckReport& report);
+void check_replies(const CheckOptions& options, const Runtime& runtime,
+                   const std::vector<CheckPrompt>& prompts, CheckReport& report);
+void check_kv(const CheckOptions& options, const Runtime& runtime,
+              const std::vector<CheckPrompt>& prompts, CheckReport& report);
+void check_paths(const CheckOptions& options, const Runtime& runtime,
+                 const std::vector<CheckPrompt>& prompts, CheckReport& report);
+void check_needle(const CheckOptions& options, const Runtime& runtime, CheckReport& report);
+void check_probes(const CheckOptions& options, const Runtime& runtime, CheckReport& report);
+
+}  // namespace nibble

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+#include "job/export_model.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/file.h"
+#include "core/log.h"
+#include "core/thread_pool.h"
+
+namespace nibble {
+namespace fs = std::filesystem;
+namespace {
+
+fs::path directory_of(const fs::path& file) {
+  return file.has_parent_path() ? file.parent_path() : fs::path(".");
+}
+
+// config.json and the tokenizer's files beside the weights.
+void write_companions(const TrainInputs& in, const Destination& d, bool untied) {
+  std::string config = read_text_file(in.paths.config);
+  const bool changed = untied && in.config.tied && d.container != Container::dat;
+  if (changed) {
+    auto json = nlohmann::ordered_json::parse(config);
+    json["tie_word_embeddings"] = false;
+    config = json.dump(2) + "\n";
+  }
+  const fs::path target = d.directory / "config.json";
+  if (!same_file(target, in.paths.config)) {
+    write_companion(config, target, d.overwrite);
+  } else if (changed) {
+    log_warning("{} is the input's and is kept: set tie_word_embeddings to false for the output",
+                target.string());
+  }
+  // The tokenizer of this run, whatever its name; another one may lie beside config.json.
+  const fs::path tokenizer = d.directory / "tokenizer.json";
+  if (!same_file(in.paths.tokenizer, tokenizer)) {
+    write_companion(read_text_file(in.paths.tokenizer), tokenizer, d.overwrite);
+  }
+  copy_companions(directory_of(in.paths.tokenizer), d.directory, d.overwrite, {"tokenizer.json"});
+  const fs::path generation = directory_of(in.paths.config) / "generation_config.json";
+  if (fs::is_regular_file(generation)) copy_companion(generation, d.directory, d.overwrite);
+}
+
+}  // namespace
+
+Destination check_destination(const fs::path& out, Overwrite overwrite, const TrainInputs& in,
+                              const std::vector<fs::path>& also_read) {
+  Destination d;
+  d.path = out;
+  d.container = container_for(out);
+  d.overwrite = overwrite;
+  refuse_replacing_weights(*in.source, out, d.container);
+  refuse_replacing_input(out, in.paths, also_read);
+  d.directory = check_output(out, d.container, d.overwrite).directory;
+  check_writable(d.directory);
+  return d;
+}
+
+bool file_is_coarser(const TensorSource& source, const TrainSettings& s, Container container) {
+  if (s.recipe == Recipe::nvfp4 && s.head() == Recipe::nvfp4) return false;
+  if ((container == Container::dat) != (source.format() == "dat")) return false;
+  const WeightIndex index(source);
+  return std::ranges::any_of(index.tensors(), [](const LogicalTensor& t) { return t.packed(); });
+}
+
+ExportSummary export_model(const TrainInputs& in, TrainState& state, const Destination& d,
+                           int32_t threads) {
+  fs::create_directories(d.directory);
+  ThreadPool pool(threads > 0 ? threads : default_thread_count());
+  const ExportSummary done = export_weights(*in.source, state, in.config, d.path, pool);
+  if (d.container == Container::directory) remove_stale_weights(d.path);
+  write_companions(in, d, !state.config().tied);
+  return done;
+}
+
+}  // namespace nibble

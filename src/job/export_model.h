@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+// Where a trained model goes, and how it gets there: weights in the form of the input, its
+// config.json and tokenizer beside them.
+#pragma once
+#include <filesystem>
+#include <vector>
+
+#include "job/train_inputs.h"
+#include "runtime/output_files.h"
+#include "train/trained_source.h"
+
+namespace nibble {
+
+struct Destination {
+  std::filesystem::path path;
+  Container container = Container::directory;
+  Overwrite overwrite = Overwrite::refuse;
+  std::filesystem::path directory;  // of the weights and their companions
+};
+
+// Asked before the training: what may not be written then is known then. `also_read`: files of the
+// run that are not the model's and may not be replaced either.
+Destination check_destination(const std::filesystem::path& out, Overwrite overwrite,
+                              const TrainInputs& inputs,
+                              const std::vector<std::filesystem::path>& also_read);
+
+// Whether the file will be of 4 bits where the run computed with the master itself: then its loss
+// is another one, and rightly so.
+bool file_is_coarser(const TensorSource& source, const TrainSettings& settings,
+                     Container container);
+
+// Writes weights and companions.
+ExportSummary export_model(const TrainInputs& inputs, TrainState& state,
+                           const Destination& destination, int32_t threads);
+
+}  // namespace nibble

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+#include "job/profile_job.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "core/thread_pool.h"
+#include "job/batch_source.h"
+#include "job/memory_choice.h"
+#include "job/slow_paths.h"
+#include "measure/bench_random.h"
+
+namespace nibble {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+std::vector<PackedBatch> batches_of(const ProfileJob& job, const ModelPaths& paths,
+                                    const Config& config) {
+  std::vector<PackedBatch> micro(static_cast<size_t>(job.batch.accumulate));
+  if (job.train_data.empty()) {
+    RandomBatches random(config.V, job.batch.seq_len, job.batch.batch_size, job.train.seed);
+    uint64_t position = 0;
+    for (PackedBatch& b : micro) position = random.next(b, position);
+    return micro;
+  }
+  const Tokenizer tokenizer = Tokenizer::load(paths.tokenizer);
+  check_tokenizer_fits(tokenizer, config, paths.tokenizer.string());
+  DataSettings data_settings;
+  data_settings.truncate = true;
+  const Dataset data = load_dataset(job.train_data, tokenizer,
+                                    data_settings.dataset(DataUse::fine_tune, job.batch.seq_len));
+  SampleOrder order(SampleMode::sequential, data.size(), 0);
+  uint64_t position = uint64_t(job.sample_index);
+  for (PackedBatch& b : micro) {
+    position = pack_next(b, data, order, position, {job.batch.batch_size, 0});
+  }
+  return micro;
+}
+
+RepeatedSteps repeat_step(Trainer& trainer, std::span<const PackedBatch> micro, int64_t times) {
+  RepeatedSteps steps;
+  trainer.phase = trainer.part = {};
+  for (int64_t i = 0; i < times; ++i) {
+    const auto start = Clock::now();
+    const StepResult r = trainer.step(micro);
+    trainer.state().backend().sync();
+    steps.ms.push_back(ms_since(start));
+    steps.losses.push_back(r.loss);
+    steps.not_finite += r.skipped || r.bad_tensors > 0 || !std::isfinite(r.loss);
+  }
+  return steps;
+}
+
+}  // namespace
+
+ModelPaths ProfileJob::paths() const {
+  if (!random_weights) {
+    return resolve_model(model,
+                         train_data.empty() ? TokenizerNeed::optional : TokenizerNeed::required);
+  }
+  if (model.named()) throw_usage("--random-weights takes no --model: nothing is read");
+  if (!train_data.empty()) throw_usage("--random-weights has no tokenizer for --train-data");
+  ModelPaths paths;
+  paths.config = model.config;
+  return paths;
+}
+
+void run_profile_job(const ProfileJob& job, const ModelPaths& paths, ProfileWatch& watch) {
+  watch.reached("start");
+  const Config config = load_config(paths.config);
+  const auto source =
+      job.random_weights
+          ? make_random_source(config, job.train.seed, default_thread_count(), TiedHead::left_out)
+          : open_tensor_source(paths.weights);
+  const auto backend = make_backend(job.train.device, job.train.threads);
+  const std::vector<PackedBatch> micro = batches_of(job, paths, config);
+  TrainSettings s = job.train.settings();
+  for (const PackedBatch& b : micro) {
+    for (const Sequence& q : b.sequences) check_window(config, q.q_len);
+    s.max_tokens = std::max(s.max_tokens, b.tokens());
+    s.max_outputs = std::max(s.max_outputs, b.outputs());
+    s.max_sequences = std::max(s.max_sequences, int64_t(b.sequences.size()));
+  }
+  s.schedule.steps = job.warmup + 1 + job.repeat;
+  const Config as_trained = training_config(config, *source, s.untie);
+  choose_memory(s, job.train, *backend, as_trained, has_global_scales(*source),
+                job.batch.accumulate);
+  warn_of_slow_kernels(s, *backend);
+  TrainState state(*backend, config, *source, s, as_trained);
+  watch.loaded(state);
+  watch.reached("model_loaded");
+  Trainer trainer(state);
+  watch.reached("state_initialized");
+  watch.warming_up(true);
+  for (int64_t i = 0; i < job.warmup; ++i) trainer.step(micro);
+  backend->sync();
+  watch.warming_up(false);
+  watch.reached("batch_ready");
+  watch.reached("zero_grad_done");  // gradients are overwritten, never cleared
+  trainer.phase = [&](const char* name) {
+    backend->sync();
+    watch.reached(name);
+  };
+  trainer.part = [&](const char* name) {
+    backend->sync();
+    watch.part(name);
+  };
+  const auto start = Clock::now();
+  const StepResult r = trainer.step(micro);
+  watch.stepped(state, r, ms_since(start));
+  if (job.repeat > 0) watch.repeated(trainer, micro, repeat_step(trainer, micro, job.repeat));
+}
+
+}  // namespace nibble

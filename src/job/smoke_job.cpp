@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+#include "job/smoke_job.h"
+
+#include "convert/init.h"
+#include "core/log.h"
+#include "job/memory_choice.h"
+#include "job/slow_paths.h"
+#include "runtime/output_files.h"
+
+namespace nibble {
+namespace fs = std::filesystem;
+namespace {
+
+// Heads of 64, a quarter of them for keys and values where that comes out even.
+Config synthetic_config(const SmokeJob& job) {
+  Config c;
+  c.C = job.in_features.value_or(1024);
+  c.F = job.out_features.value_or(1024);
+  c.L = job.max_layers.value_or(2);
+  if (c.C % 64 != 0 || c.F % 32 != 0) {
+    throw_usage("--in-features must be a multiple of 64 and --out-features of 32, not {} and {}",
+                c.C, c.F);
+  }
+  c.D = 64;
+  c.Hq = c.C / 64;
+  c.Hkv = c.Hq % 4 == 0 ? c.Hq / 4 : c.Hq;
+  c.V = job.vocabulary.value_or(4096);
+  c.tied = true;
+  c.max_positions = 1 << 20;
+  return c;
+}
+
+}  // namespace
+
+void SmokeJob::check() const {
+  if (!synthetic && !model.named()) {
+    throw_usage("--synthetic false needs --model: which model to train");
+  }
+  if (synthetic && model.named()) {
+    throw_usage("--model is only read with --synthetic false");
+  }
+  if (!synthetic && (in_features || out_features || max_layers || vocabulary)) {
+    throw_usage(
+        "--in-features, --out-features, --max-layers and --vocabulary are the sizes of a synthetic "
+        "model; with --synthetic false they are those of --model");
+  }
+  constexpr int64_t kMostSteps = int64_t(1) << 50;
+  if (epochs > kMostSteps / steps_per_epoch) {
+    throw_usage("--epochs {} of --steps-per-epoch {} are too many steps", epochs, steps_per_epoch);
+  }
+  run.check();
+}
+
+JobResult run_smoke_job(const SmokeJob& job, JobEvents& events) {
+  job.check();
+  ModelPaths paths;
+  if (!job.synthetic) paths = resolve_model(job.model, TokenizerNeed::optional);
+  refuse_replacing_input(job.run.vram_report, paths);
+  const auto backend = make_backend(job.train.device, job.train.threads);
+  RunRecorder recorder(create_run_folder(job.run.folder, "smoke"), "smoke", job.config,
+                       job.epochs * job.steps_per_epoch, memory_source(*backend));
+  recorder.set_steps_per_epoch(job.steps_per_epoch);
+  if (!job.run.vram_report.empty()) recorder.also_report_memory_to(job.run.vram_report);
+  recorder.phase("start", 0);
+  Config config;
+  fs::path weights;
+  if (job.synthetic) {
+    config = synthetic_config(job);
+    weights = recorder.directory() / "synthetic.safetensors";
+    ThreadPool pool(job.train.threads > 0 ? job.train.threads : default_thread_count());
+    init_weights(config, weights, Container::safetensors, DType::bf16, job.train.seed, pool);
+  } else {
+    config = load_config(paths.config);
+    weights = paths.weights;
+  }
+  const auto source = open_tensor_source(weights);
+  recorder.device(backend->name());
+  for (const InputFile& f : source->files()) recorder.input("weights", f.path());
+  check_window(config, job.batch.seq_len);
+  RandomBatches batches(config.V, job.batch.seq_len, job.batch.batch_size, job.train.seed);
+  TrainSettings settings = job.train.settings();
+  const PackBounds bounds = batches.bounds();
+  settings.max_tokens = bounds.tokens;
+  settings.max_outputs = bounds.outputs;
+  settings.max_sequences = bounds.sequences;
+  settings.schedule.steps = job.epochs * job.steps_per_epoch;
+  const Config as_trained = training_config(config, *source, settings.untie);
+  choose_memory(settings, job.train, *backend, as_trained, has_global_scales(*source),
+                job.batch.accumulate);
+  warn_of_slow_kernels(settings, *backend);
+  TrainState state(*backend, config, *source, settings, as_trained);
+  recorder.phase("model_loaded", 0);
+  recorder.arenas(state.arenas().all());
+  log_info("{}: {}", backend->name(), state.groups().describe());
+  Trainer trainer(state);
+  RunIdentity identity = run_identity(config, *source, settings);
+  batches.add_identity(identity);
+  identity["accumulate"] = fmt::format("{}", job.batch.accumulate);
+  const RunPlan plan{settings.schedule.steps, job.batch.accumulate, 0};
+  RunSettings run_settings = job.run;
+  if (run_settings.save_every == 0 && !run_settings.checkpoint_dir.empty()) {
+    run_settings.save_every = job.steps_per_epoch;
+  }
+  TrainRun run(trainer, batches, plan, run_settings, recorder, std::move(identity), events);
+  run.resume();
+  if (trainer.progress.step >= plan.steps) {
+    events.text(fmt::format("no step to do: the checkpoint is at step {} of {}\n",
+                            trainer.progress.step, plan.steps));
+  }
+  const RunEnd end = run.run(nullptr);
+  recorder.arenas(state.arenas().all());  // their peaks, now that they are known
+  if (end == RunEnd::interrupted) {
+    events.text(
+        fmt::format("interrupted; go on with the same command and --resume --checkpoint-dir {}\n",
+                    run.checkpoint_directory().string()));
+  }
+  recorder.finish(end == RunEnd::finished ? RunState::finished : RunState::interrupted);
+  events.text(fmt::format("{} steps, loss {:.6f}, {} skipped\nrun folder {}\n",
+                          trainer.progress.step, run.last_loss(), trainer.progress.skipped,
+                          recorder.directory().string()));
+  JobResult result;
+  result.end = end == RunEnd::finished ? JobEnd::finished : JobEnd::interrupted;
+  result.steps = trainer.progress.step;
+  result.folder = recorder.directory();
+  return result;
+}
+
+}  // namespace nibble

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+#include "job/train_job.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/log.h"
+#include "job/memory_choice.h"
+#include "job/slow_paths.h"
+#include "job/train_session.h"
+
+namespace nibble {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr double kMostSteps = 1e15;
+
+Destination destination(const TrainJob& job, const TrainInputs& in, const fs::path& out) {
+  return check_destination(out, job.force ? Overwrite::allow : Overwrite::refuse, in,
+                           job.other_inputs());
+}
+
+// Everything that can be known before a weight is read, memory included.
+TrainSettings settle(const TrainJob& job, const TrainInputs& in, const Config& as_trained,
+                     const Backend& backend, int64_t samples, const PackBounds& bounds,
+                     const Gates* gates) {
+  TrainSettings s = job.train.settings();
+  s.schedule.steps = steps_of(job, samples);
+  s.max_tokens = bounds.tokens;
+  s.max_outputs = bounds.outputs;
+  s.max_sequences = bounds.sequences;
+  if (gates) s.gate_bytes = gates->bytes(backend, as_trained, s);
+  choose_memory(s, job.train, backend, as_trained, has_global_scales(*in.source),
+                job.batch.accumulate);
+  warn_of_slow_kernels(s, backend);
+  return s;
+}
+
+void record_inputs(RunRecorder& recorder, const TrainJob& job, const TrainInputs& in,
+                   const Backend& backend) {
+  if (!job.run.vram_report.empty()) recorder.also_report_memory_to(job.run.vram_report);
+  recorder.device(backend.name());
+  for (const InputFile& f : in.source->files()) recorder.input("weights", f.path());
+  recorder.input("config", in.paths.config);
+  recorder.input("tokenizer", in.paths.tokenizer);
+  recorder.input("train-data", job.data.train_data);
+  recorder.input("eval-data", job.data.eval_data);
+  recorder.input("probes", job.gates.probes);
+  recorder.phase("start", 0);
+}
+
+bool test_export(const TrainJob& job, const TrainSettings& settings, const Destination& d,
+                 const SelfTestReference& reference, JobEvents& events) {
+  RuntimeOptions exported;
+  exported.model.model = d.path;
+  exported.device = job.train.device;
+  exported.threads = job.train.threads;
+  exported.compute = job.train.compute;
+  exported.activations = ActivationsChoice::bf16;
+  if (settings.recipe == Recipe::nvfp4) exported.recipe = RecipeChoice::nvfp4;
+  if (settings.head() != settings.recipe) {
+    exported.head_recipe =
+        settings.head() == Recipe::nvfp4 ? RecipeChoice::nvfp4 : RecipeChoice::bf16;
+  }
+  exported.scale_rule = settings.rule;
+  return self_test(job.test, exported, reference, job.data.style, events);
+}
+
+// After the training: the file tries itself, and the probes say how it stands.
+void judge(TrainSession& s) {
+  std::vector<std::string>& wrong = s.result.problems;
+  if (s.target && s.job.test.enabled &&
+      !test_export(s.job, s.settings, *s.target, s.reference, s.events)) {
+    wrong.push_back("the self-test of the exported model failed");
+  }
+  if (s.gates) {
+    s.events.text(s.gates->table());
+    for (const std::string& low : s.gates->low()) {
+      wrong.push_back("probes: too low, " + low);
+      s.events.text(wrong.back() + "\n");
+    }
+  }
+  s.result.end = wrong.empty() ? JobEnd::finished : JobEnd::failed;
+  s.recorder.finish(wrong.empty() ? RunState::finished : RunState::failed,
+                    fmt::format("{}", fmt::join(wrong, "; ")));
+  s.events.text(fmt::format("run folder {}\n", s.recorder.directory().string()));
+}
+
+}  // namespace
+
+std::vector<fs::path> TrainJob::other_inputs() const {
+  return {data.train_data, data.eval_data, gates.probes};
+}
+
+void TrainJob::check() const {
+  if (steps && epochs) throw_usage("--steps and --epochs both say how long: give one");
+  if (!write_output && !output.empty()) {
+    throw_usage("--output says where to write, and --export false that nothing is written");
+  }
+  if ((!write_output || !test.enabled) && !(test.prompt.empty() && test.expect.empty())) {
+    throw_usage("--test-prompt and --test-expect belong to the self-test, which {} switches off",
+                write_output ? "--self-test false" : "--export false");
+  }
+  run.check();
+  gates.check(run.save_every);
+  refuse_same_output({{"--output", output}, {"--vram-report", run.vram_report}});
+  if (!output.empty()) {
+    check_output(output, container_for(output), force ? Overwrite::allow : Overwrite::refuse);
+  }
+}
+
+int64_t steps_of(const TrainJob& job, int64_t samples) {
+  if (job.steps) return *job.steps;
+  const double per_step = double(job.batch.batch_size * job.batch.accumulate);
+  const double steps = std::ceil(job.epochs.value_or(1) * double(samples) / per_step);
+  if (steps > kMostSteps) throw_usage("--epochs {:g} would be {:.3g} steps", *job.epochs, steps);
+  return std::max<int64_t>(1, int64_t(steps));
+}
+
+JobResult run_train_job(const TrainJob& job, TrainInputs in, JobEvents& events) {
+  job.check();
+  refuse_replacing_input(job.run.vram_report, in.paths, job.other_inputs());
+  std::optional<Destination> target;
+  if (!job.output.empty()) target = destination(job, in, job.output);
+  log_info("{}", in.source->describe());
+  const JobSamples samples = load_samples(job, in);
+  const auto backend = make_backend(job.train.device, job.train.threads);
+  std::optional<Gates> gates;
+  if (job.gates.used()) gates.emplace(job.gates, in.tokenizer, job.data.style);
+  JobBatches batches(job, samples);
+  const Config as_trained = training_config(in.config, *in.source, job.train.untie);
+  const TrainSettings settings = settle(job, in, as_trained, *backend, samples.train.size(),
+                                        batches.bounds, gates ? &*gates : nullptr);
+
+  RunRecorder recorder(create_run_folder(job.run.folder, job.name), job.name, job.config,
+                       settings.schedule.steps, memory_source(*backend));
+  if (job.write_output && !target) {
+    target = destination(
+        job, in, recorder.directory() / (in.source->format() == "dat" ? "model.dat" : "model"));
+  }
+  record_inputs(recorder, job, in, *backend);
+
+  TrainSession session{job,
+                       in,
+                       *backend,
+                       settings,
+                       as_trained,
+                       samples,
+                       batches,
+                       gates ? &*gates : nullptr,
+                       target ? &*target : nullptr,
+                       recorder,
+                       events};
+  session.result.folder = recorder.directory();
+  for (double lr_factor = 1;;) {
+    const RunEnd end = session.attempt(lr_factor);
+    if (end == RunEnd::collapsed && session.result.end != JobEnd::collapsed) {
+      gates->next_attempt("");
+      continue;
+    }
+    if (end == RunEnd::finished || end == RunEnd::passed) judge(session);
+    return session.result;
+  }
+}
+
+}  // namespace nibble

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+#include "job/train_plan.h"
+
+#include <algorithm>
+
+#include "train/state.h"
+
+namespace nibble {
+
+bool TrainPlan::fits() const { return std::ranges::any_of(plans, &MemoryPlan::fits); }
+
+TrainPlan plan_training(const PlanRequest& r) {
+  Config config;
+  bool global_scales = false;
+  if (r.model.named()) {
+    const ModelPaths paths = resolve_model(r.model, TokenizerNeed::optional);
+    const auto source = open_tensor_source(paths.weights);
+    config = training_config(load_config(paths.config), *source, r.train.untie);
+    global_scales = has_global_scales(*source);
+  } else {
+    if (r.model.config.empty()) throw_usage("plan needs --model, or --config for a model to be");
+    config = load_config(r.model.config);
+    if (r.train.untie) config.tied = false;
+  }
+  const auto backend = make_backend(r.train.device, r.train.threads);
+  TrainSettings s = r.train.settings();
+  s.max_tokens = r.tokens.value_or(r.batch.batch_size * r.batch.seq_len);
+  s.max_outputs = r.outputs.value_or(s.max_tokens);
+  s.max_sequences = r.sequences.value_or(r.batch.batch_size);
+  TrainPlan plan;
+  plan.plans = memory_plans(s, r.train, *backend, config, global_scales, r.batch.accumulate);
+  plan.available = memory_budget(*backend);
+  plan.backend = backend->name();
+  plan.parameters = config.parameter_count();
+  return plan;
+}
+
+}  // namespace nibble

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: MIT
+#include "job/train_run.h"
+
+#include <chrono>
+#include <cmath>
+
+#include "core/log.h"
+#include "core/memory_info.h"
+#include "core/utc_time.h"
+#include "runtime/output_files.h"
+
+namespace nibble {
+namespace fs = std::filesystem;
+namespace {
+
+double seconds_between(std::chrono::steady_clock::time_point a,
+                       std::chrono::steady_clock::time_point b) {
+  return std::chrono::duration<double>(b - a).count();
+}
+
+// A stop may be requested while it lives.
+class StepsScope {
+ public:
+  explicit StepsScope(JobEvents& events) : events_(events) { events_.steps_begin(); }
+  ~StepsScope() { events_.steps_end(); }
+  StepsScope(const StepsScope&) = delete;
+  StepsScope& operator=(const StepsScope&) = delete;
+
+ private:
+  JobEvents& events_;
+};
+
+}  // namespace
+
+void RunSettings::check() const {
+  if (resume && checkpoint_dir.empty()) {
+    throw_usage("--resume needs --checkpoint-dir: where the checkpoints of the run are");
+  }
+}
+
+TrainRun::TrainRun(Trainer& trainer, BatchSource& batches, const RunPlan& plan,
+                   const RunSettings& settings, RunRecorder& recorder, RunIdentity identity,
+                   JobEvents& events)
+    : trainer_(trainer),
+      batches_(batches),
+      plan_(plan),
+      settings_(settings),
+      recorder_(recorder),
+      identity_(std::move(identity)),
+      events_(events),
+      checkpoints_(settings.checkpoint_dir.empty() ? recorder.directory() / "checkpoints"
+                                                   : settings.checkpoint_dir),
+      micro_(size_t(plan.accumulate)) {
+  if (settings.save_every > 0) {  // better now than after the steps that were to be saved
+    try {
+      check_writable(checkpoints_);
+    } catch (const FormatError& e) {
+      throw_format("checkpoints cannot be kept in {}: {}", checkpoints_.string(), e.what());
+    }
+  }
+  for (PackedBatch& b : micro_) reserve(b, batches.bounds());
+  trainer_.phase = [this](const char* name) { recorder_.phase(name, at_step_); };
+}
+
+void TrainRun::resume() {
+  const std::vector<CheckpointFile> found = list_checkpoints(checkpoints_);
+  if (!settings_.resume) {
+    if (!found.empty()) {
+      throw_usage(
+          "{} holds checkpoints of an earlier run: go on with --resume, or name another "
+          "--checkpoint-dir",
+          checkpoints_.string());
+    }
+    remove_checkpoints_after(good_directory(), -1);  // of a run that kept no others
+    return;
+  }
+  if (found.empty()) {
+    remove_checkpoints_after(good_directory(), -1);
+    log_info("--resume: no checkpoint in {} yet, starting at step 1", checkpoints_.string());
+    return;
+  }
+  position_ = load_checkpoint(found.back().path, trainer_.state(), identity_);
+  trainer_.progress = position_.trainer;
+  if (gates_) gates_->restore(position_.note);
+  remove_checkpoints_after(good_directory(), position_.trainer.step);  // they will come again
+  log_info("resumed from {} at step {}", found.back().path.string(), position_.trainer.step);
+}
+
+// Whatever was to come after this point is not to be resumed from.
+void TrainRun::went_back() {
+  remove_checkpoints_after(checkpoints_, trainer_.progress.step);
+  smoothed_ = 0;
+  done_ = 0;
+  seconds_ = 0;
+  if (settings_.save_every > 0) save();
+}
+
+void TrainRun::begin_again(double lr_factor) {
+  position_ = {};
+  trainer_.progress.lr_factor = lr_factor;
+  went_back();
+}
+
+std::optional<CheckpointFile> TrainRun::good_gate() const {
+  std::vector<CheckpointFile> good = list_checkpoints(good_directory());
+  std::erase_if(good, [&](const CheckpointFile& c) { return c.step >= trainer_.progress.step; });
+  if (good.empty()) return std::nullopt;
+  return good.back();
+}
+
+void TrainRun::roll_back(const CheckpointFile& to, double lr_factor) {
+  position_ = load_checkpoint(to.path, trainer_.state(), identity_);
+  trainer_.progress = position_.trainer;
+  trainer_.progress.lr_factor = lr_factor;
+  if (gates_) gates_->next_attempt(position_.note);
+  went_back();
+}
+
+void TrainRun::save_good() {
+  position_.trainer = trainer_.progress;
+  if (gates_) position_.note = gates_->note();
+  save_checkpoint(good_directory(), trainer_.state(), position_, identity_, 1);
+}
+
+void TrainRun::save() {
+  position_.trainer = trainer_.progress;
+  if (gates_) position_.note = gates_->note();
+  const fs::path path =
+      save_checkpoint(checkpoints_, trainer_.state(), position_, identity_, settings_.keep);
+  recorder_.checkpoint(path);
+  events_.checkpoint_saved(path);
+  log_info("checkpoint {}", path.string());
+}
+
+double TrainRun::held_out_loss(BatchSource& held_out) {
+  PackedBatch batch;
+  reserve(batch, held_out.bounds());
+  double sum = 0;
+  int64_t scored = 0;
+  for (uint64_t at = 0; held_out.epoch(at) < 1;) {
+    at = held_out.next(batch, at);
+    sum += trainer_.evaluate(batch) * double(batch.outputs());
+    scored += batch.outputs();
+  }
+  return sum / double(std::max<int64_t>(1, scored));
+}
+
+std::string TrainRun::log_line(const StepResult& r, double seconds) const {
+  const double left = seconds_ / double(std::max<int64_t>(1, done_)) * double(plan_.steps - r.step);
+  std::string line = fmt::format(
+      "step {}/{}  loss {:.4f} (avg {:.4f})  lr {:.2e}  |g| {:.3g}{}  {:.0f} tok/s  {:.0f} ms  {}",
+      r.step, plan_.steps, r.loss, smoothed_, r.lr, r.grad_norm,
+      r.clip < 1 ? fmt::format(" clipped to {:.3g}", r.grad_norm * r.clip) : "",
+      double(r.tokens) / seconds, seconds * 1e3, format_bytes(process_resident_bytes()));
+  if (r.step < plan_.steps) line += "  " + duration_text(left) + " left";
+  if (trainer_.progress.skipped > 0) line += fmt::format("  skipped {}", trainer_.progress.skipped);
+  return line;
+}
+
+void TrainRun::record(const StepResult& r, double seconds) {
+  last_loss_ = r.loss;
+  if (std::isfinite(r.loss)) {
+    // The mean of about the last twenty steps.
+    const double weight = std::max(0.05, 1.0 / double(done_));
+    smoothed_ = done_ == 1 ? r.loss : smoothed_ + weight * (r.loss - smoothed_);
+  }
+  StepRecord s;
+  s.step = r.step;
+  s.loss = r.loss;
+  s.smoothed_loss = smoothed_;
+  s.lr = r.lr;
+  s.grad_norm = r.grad_norm;
+  s.tokens = r.tokens;
+  s.response_tokens = r.scored;
+  s.seconds = seconds;
+  s.tokens_per_second = double(r.tokens) / seconds;
+  s.skipped = r.skipped;
+  s.loss_scale = r.loss_scale;
+  s.rss_bytes = process_resident_bytes();
+  recorder_.step(s);
+  events_.step_done(s);
+  if (r.skipped) {
+    log_warning("step {} skipped: {} (skipped {} so far)", r.step, r.problem,
+                trainer_.progress.skipped);
+  } else if (r.bad_tensors > 0) {
+    log_warning("step {}: {} tensors not updated: {}", r.step, r.bad_tensors, r.problem);
+  }
+  if (r.step == 1 || r.step == plan_.steps || r.step % settings_.log_every == 0) {
+    log_info("{}", log_line(r, seconds));
+  }
+}
+
+RunEnd TrainRun::run(BatchSource* held_out) {
+  const StepsScope scope(events_);
+  if (gates_ && gates_->has_passed()) return RunEnd::passed;  // when it was saved
+  while (trainer_.progress.step < plan_.steps) {
+    const auto start = std::chrono::steady_clock::now();
+    for (PackedBatch& b : micro_) {
+      position_.data_position = batches_.next(b, position_.data_position);
+    }
+    at_step_ = trainer_.progress.step + 1;
+    recorder_.phase("batch_ready", at_step_);
+    recorder_.phase("zero_grad_done", at_step_);  // gradients are overwritten, never cleared
+    const StepResult r = trainer_.step(micro_);
+    const double seconds = seconds_between(start, std::chrono::steady_clock::now());
+    seconds_ += seconds;
+    ++done_;
+    record(r, seconds);
+    const bool last = r.step == plan_.steps;
+    GateVerdict gate;
+    if (gates_) {
+      gate = gates_->after_step(r, last);
+      if (const ProbeScores* scores = gates_->scores_at(r.step)) events_.gate_done(r.step, *scores);
+    }
+    if (gate.kind == GateVerdict::Kind::collapsed) {
+      collapse_ = gate.reason;
+      return RunEnd::collapsed;
+    }
+    const bool passed = gate.kind == GateVerdict::Kind::passed;
+    const bool saving =
+        settings_.save_every > 0 && (r.step % settings_.save_every == 0 || last || passed);
+    if (held_out && (last || (plan_.eval_every > 0 && r.step % plan_.eval_every == 0))) {
+      const double loss = held_out_loss(*held_out);
+      recorder_.held_out(r.step, loss);
+      events_.held_out_done(r.step, loss);
+      log_info("step {}: held-out loss {:.4f}", r.step, loss);
+    }
+    // Without gates in between the losses alone say what is good, and a checkpoint when.
+    if (gates_ && gates_->settings().on_collapse == OnCollapse::rollback && gate.good &&
+        (gates_->settings().every > 0 || saving)) {
+      save_good();
+    }
+    if (saving) save();
+    if (passed && !last) return RunEnd::passed;
+    if (events_.stop_requested() && !last) {
+      if (!saving) save();
+      return RunEnd::interrupted;
+    }
+  }
+  return RunEnd::finished;
+}
+
+}  // namespace nibble

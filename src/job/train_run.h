@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+// A training run from its first step to its last: batches, log lines, checkpoints, held-out loss,
+// the run's folder. What comes before (model, data) and after (export, self-test) is the job's.
+#pragma once
+#include <filesystem>
+#include <optional>
+
+#include "job/batch_source.h"
+#include "job/gates.h"
+#include "job/job_events.h"
+#include "runlog/run_folder.h"
+#include "runlog/run_recorder.h"
+#include "train/checkpoint.h"
+#include "train/trainer.h"
+
+namespace nibble {
+
+struct RunSettings {
+  int64_t log_every = 10;
+  RunFolderOptions folder;
+  std::filesystem::path checkpoint_dir;  // empty: in the run's folder
+  int64_t save_every = 0;
+  int64_t keep = 2;
+  bool resume = false;
+  std::filesystem::path vram_report;
+
+  void check() const;  // throws UsageError for what does not go together
+};
+
+struct RunPlan {
+  int64_t steps = 1;
+  int64_t accumulate = 1;
+  int64_t eval_every = 0;  // 0: at the end only
+};
+
+enum class RunEnd {
+  finished,
+  interrupted,
+  passed,     // every probe is what it is to be, before the last step
+  collapsed,  // collapse() says why; nothing of this step is saved
+};
+
+class TrainRun {
+ public:
+  TrainRun(Trainer& trainer, BatchSource& batches, const RunPlan& plan, const RunSettings& settings,
+           RunRecorder& recorder, RunIdentity identity, JobEvents& events);
+
+  // Gates of the run; must outlive it. Before resume().
+  void set_gates(Gates* gates) { gates_ = gates; }
+
+  // Continues from the newest checkpoint when the settings say so; says what it does.
+  void resume();
+  // Begins at step 1 with a share of the rate: another attempt, whose state is the original. Older
+  // checkpoints go, and where checkpoints are kept this beginning becomes one.
+  void begin_again(double lr_factor);
+  // The last good gate before this step (without gates in between: the last good checkpoint), if
+  // there is one, and the way back to it, with a share of the rate.
+  std::optional<CheckpointFile> good_gate() const;
+  void roll_back(const CheckpointFile& to, double lr_factor);
+  // Until the last step, or until a stop is requested: then the step is finished and saved.
+  RunEnd run(BatchSource* held_out);
+  // Mean loss of every held-out token.
+  double held_out_loss(BatchSource& held_out);
+  void save();
+
+  const RunPosition& position() const { return position_; }
+  std::filesystem::path checkpoint_directory() const { return checkpoints_; }
+  double last_loss() const { return last_loss_; }
+  const std::string& collapse() const { return collapse_; }
+
+ private:
+  void record(const StepResult& r, double seconds);
+  std::string log_line(const StepResult& r, double seconds) const;
+  void save_good();
+  void went_back();
+  std::filesystem::path good_directory() const { return checkpoints_ / "good"; }
+
+  Trainer& trainer_;
+  BatchSource& batches_;
+  RunPlan plan_;
+  RunSettings settings_;
+  RunRecorder& recorder_;
+  RunIdentity identity_;
+  JobEvents& events_;
+  RunPosition position_;
+  std::filesystem::path checkpoints_;
+  Gates* gates_ = nullptr;
+  std::string collapse_;
+  double smoothed_ = 0, last_loss_ = 0;
+  double seconds_ = 0;   // of the steps of this process
+  int64_t done_ = 0;     // steps of this process
+  int64_t at_step_ = 0;  // the one that runs
+  std::vector<PackedBatch> micro_;
+};
+
+}  // namespace nibble

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+// A job's attempts: one with the weights in memory, and after a collapse perhaps another.
+#pragma once
+#include "job/export_model.h"
+#include "job/job_data.h"
+
+namespace nibble {
+
+// A job that is ready to train. An attempt has the weights in memory and gives them back.
+struct TrainSession {
+  const TrainJob& job;
+  const TrainInputs& in;
+  Backend& backend;
+  const TrainSettings& settings;
+  const Config& as_trained;  // of in.config, see training_config
+  const JobSamples& samples;
+  JobBatches& batches;
+  Gates* gates;
+  const Destination* target;  // null: nothing is exported
+  RunRecorder& recorder;
+  JobEvents& events;
+  JobResult result = {};
+  SelfTestReference reference = {};
+
+  // `lr_factor`: of the learning rate; after a collapse that of the next attempt.
+  RunEnd attempt(double& lr_factor);
+
+ private:
+  void start(TrainRun& run, Trainer& trainer, double lr_factor);
+  void interrupted(const TrainRun& run);
+  void collapsed(const TrainRun& run);
+  void export_trained(Trainer& trainer);
+};
+
+}  // namespace nibble

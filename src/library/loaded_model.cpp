@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT
+#include "library/loaded_model.h"
+
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "convert/convert.h"
+#include "core/file.h"
+#include "core/thread_pool.h"
+#include "data/records.h"
+#include "job/train_job.h"
+#include "runtime/output_files.h"
+#include "tokenizer/stream_decoder.h"
+
+namespace nibble {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path new_scratch_folder() {
+  std::string name = (fs::temp_directory_path() / "nibble-XXXXXX").string();
+  if (!::mkdtemp(name.data())) {
+    throw_format("no folder can be made in {}; TMPDIR says where temporary files go",
+                 fs::temp_directory_path().string());
+  }
+  return name;
+}
+
+// Hands the job's steps to a callback, and the callback's wish back to the job.
+class CallbackEvents final : public JobEvents {
+ public:
+  CallbackEvents(const LoadedModel::OnStep& on_step, int64_t steps)
+      : on_step_(on_step), steps_(steps) {}
+  bool stop_requested() override { return stop_; }
+  void step_done(const StepRecord& r) override {
+    if (on_step_ && !on_step_(r.step, steps_, r.loss)) stop_ = true;
+  }
+
+ private:
+  const LoadedModel::OnStep& on_step_;
+  int64_t steps_;
+  bool stop_ = false;
+};
+
+}  // namespace
+
+LoadedModel::LoadedModel(const RuntimeOptions& options, const CacheOptions& cache)
+    : options_(options), cache_(cache) {
+  open(options.model.model);
+}
+
+LoadedModel::~LoadedModel() {
+  std::error_code ignored;
+  if (!scratch_.empty()) fs::remove_all(scratch_, ignored);
+}
+
+void LoadedModel::open(const fs::path& model) {
+  RuntimeOptions options = options_;
+  options.model.model = model;
+  auto runtime = std::make_unique<Runtime>(open_runtime(options, TokenizerNeed::required, &cache_));
+  auto engine =
+      std::make_unique<Engine>(*runtime->backend, runtime->model, runtime->engine_options(cache_));
+  engine_ = std::move(engine);  // before the runtime it belongs to goes
+  runtime_ = std::move(runtime);
+}
+
+bool LoadedModel::reply(const std::vector<Message>& messages, const GenerateOptions& options,
+                        const std::function<bool(std::string_view)>& on_text) {
+  const Tokenizer& tokenizer = runtime_->require_tokenizer();
+  const std::vector<int32_t> prompt = encode_chat(
+      tokenizer, messages, {}, {TemplateStyle::qwen3, GenerationPrompt::yes}, SpecialTokens::plain);
+  GenerateOptions o = options;
+  o.stop_ids = runtime_->stop_ids();
+  engine_->reset();
+  StreamDecoder decoder(tokenizer, DecodeSpecial::skip);
+  bool wanted = true;
+  const auto emit = [&](const std::string& piece) {
+    if (wanted && !piece.empty()) wanted = on_text(piece);
+    return wanted;
+  };
+  const GenerateResult r =
+      generate(*engine_, prompt, o, [&](int32_t id) { return emit(decoder.push(id)); });
+  emit(decoder.flush());
+  if (is_unhealthy(r.reason)) {
+    throw CheckFailed(
+        fmt::format("the model is broken: generation ended as {}", finish_reason_name(r.reason)));
+  }
+  return wanted;
+}
+
+bool LoadedModel::teach(const std::vector<TaughtRow>& rows, const TeachSettings& settings,
+                        const OnStep& on_step) {
+  if (rows.empty()) throw_usage("there is nothing to teach: no rows were given");
+  const fs::path scratch = new_scratch_folder();
+  const auto remove = [&] {
+    std::error_code ignored;
+    fs::remove_all(scratch, ignored);
+  };
+  try {
+    std::string lines;
+    for (const TaughtRow& r : rows) lines += chat_line({r.prompt, r.response}) + "\n";
+    write_new_file(scratch / "rows.jsonl", lines);
+
+    TrainJob job;
+    job.model = options_.model;
+    job.model.model = scratch_.empty() ? options_.model.model : scratch_ / "model.dat";
+    job.data.train_data = scratch / "rows.jsonl";
+    job.batch.batch_size = settings.batch_size;
+    job.batch.seq_len = settings.seq_len;
+    job.train.device = options_.device;
+    job.train.threads = options_.threads;
+    job.train.lr = settings.lr;
+    job.train.seed = settings.seed;
+    job.run.folder.runs_dir = settings.runs_dir;
+    job.output = scratch / "model.dat";
+    if (settings.steps > 0) job.steps = settings.steps;
+    job.check();
+    CallbackEvents events(on_step, steps_of(job, int64_t(rows.size())));
+    // The memory of the model that is loaded is the training's until it is done.
+    engine_.reset();
+    runtime_.reset();
+    const JobResult result = run_train_job(job, open_train_inputs(job.model), events);
+    if (result.end == JobEnd::interrupted) {
+      open(job.model.model);
+      remove();
+      return false;
+    }
+    if (!result.ok()) {
+      throw CheckFailed(fmt::format("the training did not come out well: {}; its record is in {}",
+                                    fmt::join(result.problems, "; "), result.folder.string()));
+    }
+    open(job.output);
+  } catch (...) {
+    remove();
+    if (!runtime_) open(scratch_.empty() ? options_.model.model : scratch_ / "model.dat");
+    throw;
+  }
+  std::error_code ignored;
+  if (!scratch_.empty()) fs::remove_all(scratch_, ignored);
+  scratch_ = scratch;
+  return true;
+}
+
+void LoadedModel::save(const fs::path& out) {
+  ConvertSettings settings;
+  settings.container = container_for(out);
+  settings.packing = any_packed(runtime_->model.weights) ? Packing::nvfp4 : Packing::none;
+  const OutputPlace place = check_output(out, settings.container, Overwrite::refuse);
+  refuse_replacing_weights(*runtime_->source, out, settings.container);
+  fs::create_directories(place.directory);
+  ThreadPool pool(options_.threads > 0 ? options_.threads : default_thread_count());
+  convert_weights(*runtime_->source, &runtime_->model.config, out, settings, pool);
+  copy_companion(runtime_->paths.config, place.directory / "config.json", Overwrite::refuse);
+  copy_companions(runtime_->paths.tokenizer.parent_path(), place.directory, Overwrite::refuse);
+}
+
+}  // namespace nibble

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+#include "runtime/device.h"
+
+#include <charconv>
+#include <string_view>
+
+#include "backends/cuda/cuda_backend.h"
+#include "core/log.h"
+
+namespace nibble {
+
+std::string parse_device(const std::string& text, Device& out) {
+  constexpr int kMostDevices = 64;
+  if (text == "auto") return out = Device::automatic, "";
+  if (text == "cpu") return out = Device::cpu, "";
+  if (text == "cuda") return out = Device::cuda, "";
+  constexpr std::string_view kPrefix = "cuda:";
+  if (!text.starts_with(kPrefix)) return "is not one of the choices";
+  int index = -1;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data() + kPrefix.size(), end, index);
+  if (error != std::errc() || stop != end || index < 0 || index >= kMostDevices) {
+    return "names no GPU: cuda:0 is the first";
+  }
+  out = Device(Device::cuda, index);
+  return "";
+}
+namespace {
+
+constexpr bool kBuiltWithCuda = NIBBLE_HAS_CUDA;
+
+}  // namespace
+
+Device resolve_device(const Device& wanted) {
+  if (wanted.kind != Device::automatic) return wanted;  // what is wrong with it, the backend says
+  const CudaSupport support = cuda_support();
+  return support.usable() ? Device(Device::cuda, support.devices.front().index) : Device::cpu;
+}
+
+Device choose_device(const Device& wanted) {
+  const Device chosen = resolve_device(wanted);
+  if (kBuiltWithCuda && wanted.kind == Device::automatic && chosen.kind == Device::cpu) {
+    log_info("on the CPU: {}", cuda_support().problem);
+  }
+  return chosen;
+}
+
+}  // namespace nibble

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+// Where a model runs, as it is asked for and as it is found.
+#pragma once
+#include <string>
+
+namespace nibble {
+
+struct Device {
+  enum Kind { automatic, cpu, cuda };
+  Device() = default;
+  Device(Kind k, int i = 0) : kind(k), index(i) {}  // Device::cpu reads like an enumerator
+  bool operator==(const Device&) const = default;
+
+  Kind kind = automatic;
+  int index = 0;  // of the GPU
+};
+
+// "auto", "cpu", "cuda" or "cuda:1". Returns "" or what is wrong with the text.
+std::string parse_device(const std::string& text, Device& out);
+
+// What `wanted` stands for on this machine, never automatic.
+Device resolve_device(const Device& wanted);
+// The same, and where a GPU could have been taken but was not the log says why.
+Device choose_device(const Device& wanted);
+
+}  // namespace nibble

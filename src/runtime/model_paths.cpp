@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+#include "runtime/model_paths.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "core/error.h"
+#include "core/shipped_files.h"
+
+namespace nibble {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Located {
+  fs::path weights;    // file or directory
+  fs::path directory;  // where config and tokenizer are looked for
+};
+
+std::vector<std::string> dat_files(const fs::path& directory) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    if (entry.is_regular_file() && entry.path().extension() == ".dat") {
+      names.push_back(entry.path().filename().string());
+    }
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+fs::path weights_in(const fs::path& directory) {
+  const std::vector<std::string> dats = dat_files(directory);
+  for (const char* name : {"model.safetensors", "model.safetensors.index.json"}) {
+    if (!fs::exists(directory / name)) continue;
+    if (dats.empty()) return directory;
+    throw_usage("{} holds {} and .dat files ({}): name one of them, e.g. --model {} or --model {}",
+                directory.string(), name, fmt::join(dats, ", "), (directory / name).string(),
+                (directory / dats[0]).string());
+  }
+  if (dats.size() == 1) return directory / dats[0];
+  if (dats.size() > 1) {
+    throw_usage("{} holds several .dat files ({}): name one of them, e.g. --model {}",
+                directory.string(), fmt::join(dats, ", "), (directory / dats[0]).string());
+  }
+  throw_format(
+      "{}: no weights there; looked for model.safetensors, model.safetensors.index.json "
+      "and *.dat",
+      directory.string());
+}
+
+fs::path beside(const fs::path& file) {
+  return file.has_parent_path() ? file.parent_path() : fs::path(".");
+}
+
+Located locate_one(const fs::path& named) {
+  if (fs::is_directory(named)) return {weights_in(named), named};
+  if (!fs::exists(named)) {
+    const fs::path shipped = find_shipped_model(named);
+    if (!shipped.empty()) return {weights_in(shipped), shipped};
+    throw_format("{}: no such file or directory (the model){}", named.string(),
+                 named == named.filename() ? ", nor a model that comes with nibble" : "");
+  }
+  return {named, beside(named)};
+}
+
+Located locate(const ModelOptions& o) {
+  if (!o.named()) throw_usage("no model given: use --model DIR or --model FILE");
+  if (!o.model.empty()) {
+    if (!o.weight.empty() || !o.model_dir.empty()) {
+      throw_usage("--model names the model already: {} is one too many",
+                  o.weight.empty() ? "--model-dir" : "--weight");
+    }
+    return locate_one(o.model);
+  }
+  if (o.weight.empty()) return locate_one(o.model_dir);
+  if (o.model_dir.empty()) return locate_one(o.weight);
+  // Both: the predecessor's way. The weight file is looked for in the directory first.
+  if (!fs::is_directory(o.model_dir)) {
+    throw_format("{}: --model-dir is not a directory", o.model_dir.string());
+  }
+  for (const fs::path& candidate : {o.model_dir / o.weight, o.weight}) {
+    if (fs::exists(candidate)) return {candidate, o.model_dir};
+  }
+  throw_format("--weight {}: no such file; looked for {} and {}", o.weight.string(),
+               (o.model_dir / o.weight).string(), o.weight.string());
+}
+
+fs::path companion(const fs::path& given, const fs::path& directory, const char* name,
+                   const char* flag, TokenizerNeed need) {
+  if (!given.empty()) {
+    // A directory is a common slip, and unambiguous.
+    const fs::path file = fs::is_directory(given) ? given / name : given;
+    if (!fs::exists(file)) throw_format("{} {}: no such file", flag, file.string());
+    return file;
+  }
+  const fs::path file = directory / name;
+  if (fs::exists(file)) return file;
+  if (need == TokenizerNeed::optional) return {};
+  throw_format("no {} beside the weights: looked for {}; give it with {} FILE", name, file.string(),
+               flag);
+}
+
+}  // namespace
+
+ModelPaths resolve_model(const ModelOptions& o, TokenizerNeed need) {
+  const Located at = locate(o);
+  ModelPaths paths;
+  paths.weights = at.weights;
+  paths.config =
+      companion(o.config, at.directory, "config.json", "--config", TokenizerNeed::required);
+  paths.tokenizer = companion(o.tokenizer, at.directory, "tokenizer.json", "--tokenizer", need);
+  return paths;
+}
+
+fs::path resolve_tokenizer(const ModelOptions& o) {
+  if (o.tokenizer.empty() && !o.named()) {
+    throw_usage("no tokenizer given: use --tokenizer FILE or --model DIR");
+  }
+  // The tokenizer of a directory needs no decision on which weights in it are meant.
+  const fs::path directory = fs::is_directory(o.model) ? o.model
+                             : o.named()               ? locate(o).directory
+                                                       : fs::path();
+  return companion(o.tokenizer, directory, "tokenizer.json", "--tokenizer",
+                   TokenizerNeed::required);
+}
+
+}  // namespace nibble

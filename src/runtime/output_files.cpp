@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+#include "runtime/output_files.h"
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/log.h"
+
+namespace nibble {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kCompanions[] = {"generation_config.json",
+                                       "tokenizer.json",
+                                       "tokenizer_config.json",
+                                       "vocab.json",
+                                       "merges.txt",
+                                       "added_tokens.json",
+                                       "special_tokens_map.json",
+                                       "chat_template.jinja"};
+
+bool is_empty_directory(const fs::path& p) { return fs::is_directory(p) && fs::is_empty(p); }
+
+constexpr const char* kIndex = "model.safetensors.index.json";
+
+// Whether `file`, which lies in the model directory, belongs to its weights.
+bool is_weights_name(const fs::path& directory, const std::string& name) {
+  if (name == kIndex || name.ends_with(".dat")) return true;
+  if (!name.ends_with(".safetensors")) return false;
+  if (name.starts_with("model")) return true;
+  // Shards may have any name: the index has it.
+  return fs::is_regular_file(directory / kIndex) &&
+         read_text_file(directory / kIndex).find("\"" + name + "\"") != std::string::npos;
+}
+
+fs::path parent_of(const fs::path& file) {
+  return file.has_parent_path() ? file.parent_path() : fs::path(".");
+}
+
+// Every file the model may be read from, whether this command reads it or not.
+std::vector<fs::path> files_of(const ModelPaths& model) {
+  std::vector<fs::path> files = {model.weights, model.config, model.tokenizer};
+  std::set<fs::path> directories;
+  for (const fs::path& f : files) {
+    if (!f.empty()) directories.insert(fs::is_directory(f) ? f : parent_of(f));
+  }
+  for (const fs::path& d : directories) {
+    files.push_back(d / "config.json");
+    for (const char* name : kCompanions) files.push_back(d / name);
+  }
+  const bool sharded = model.weights.string().ends_with(".index.json");
+  if (!sharded && !fs::is_directory(model.weights)) return files;
+  // Shards may have any name: all that lie beside their index are taken for them.
+  const fs::path directory = sharded ? parent_of(model.weights) : model.weights;
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    const std::string name = entry.path().filename().string();
+    if (is_weights_name(directory, name) || (sharded && name.ends_with(".safetensors"))) {
+      files.push_back(entry.path());
+    }
+  }
+  return files;
+}
+
+}  // namespace
+
+void refuse_replacing_weights(const TensorSource& source, const fs::path& out,
+                              Container container) {
+  refuse_overwrite_of_input(source, out);
+  if (container != Container::directory || !fs::exists(out)) return;
+  for (const InputFile& f : source.files()) {
+    if (f.path().extension() == ".safetensors" && fs::equivalent(parent_of(f.path()), out)) {
+      throw_usage("the output directory {} holds the input {}: choose another name", out.string(),
+                  f.path().string());
+    }
+  }
+}
+
+void refuse_replacing_input(const fs::path& output, const ModelPaths& model,
+                            const std::vector<fs::path>& others) {
+  if (output.empty() || !fs::exists(output)) return;
+  std::vector<fs::path> inputs = files_of(model);
+  inputs.insert(inputs.end(), others.begin(), others.end());
+  for (const fs::path& input : inputs) {
+    if (!input.empty() && fs::is_regular_file(input) && same_file(input, output)) {
+      throw_usage("the output {} is an input ({}): choose another name", output.string(),
+                  input.string());
+    }
+  }
+}
+
+void refuse_same_output(const std::vector<std::pair<std::string, fs::path>>& outputs) {
+  // Neither need exist yet, and one may be named through a link.
+  const auto whole = [](const fs::path& p) { return fs::weakly_canonical(fs::absolute(p)); };
+  for (auto a = outputs.begin(); a != outputs.end(); ++a) {
+    for (auto b = a + 1; b != outputs.end(); ++b) {
+      if (a->second.empty() || b->second.empty()) continue;
+      if (same_file(a->second, b->second) || whole(a->second) == whole(b->second)) {
+        throw_usage("{} and {} are the same file, {}: choose another name for one", a->first,
+                    b->first, b->second.string());
+      }
+    }
+  }
+}
+
+OutputPlace check_output(const fs::path& out, Container container, Overwrite overwrite) {
+  if (container == Container::directory) {
+    const bool fresh = !fs::exists(out) || is_empty_directory(out);
+    if (fs::exists(out) && !fs::is_directory(out)) {
+      throw_usage("{} is a file, and the output is a directory: choose another name", out.string());
+    }
+    if (!fresh && overwrite == Overwrite::refuse) {
+      throw_usage("{} is not empty: choose another name, or use --force", out.string());
+    }
+    return {out, fresh};
+  }
+  if (fs::is_directory(out)) {
+    throw_usage("{} is a directory, and the output is a file: choose another name", out.string());
+  }
+  if (fs::exists(out) && overwrite == Overwrite::refuse) {
+    throw_usage("{} exists: choose another name, or use --force", out.string());
+  }
+  const fs::path parent = out.has_parent_path() ? out.parent_path() : fs::path(".");
+  return {parent, !fs::exists(parent) || is_empty_directory(parent)};
+}
+
+void check_writable(const fs::path& directory) {
+  fs::path existing = fs::absolute(directory);
+  while (!fs::exists(existing) && existing.has_relative_path()) existing = existing.parent_path();
+  const AtomicFile probe(existing / ".nibble-can-write");
+}
+
+void write_companion(const std::string& text, const fs::path& target, Overwrite overwrite) {
+  if (fs::exists(target)) {
+    if (read_text_file(target) == text) return;
+    if (overwrite == Overwrite::refuse) {
+      log_warning("{} exists, differs from what the output needs and is kept; --force replaces it",
+                  target.string());
+      return;
+    }
+  }
+  write_text_file_atomic(target, text);
+}
+
+void copy_companion(const fs::path& file, const fs::path& to, Overwrite overwrite) {
+  const fs::path target = to / file.filename();
+  if (!same_file(file, target)) write_companion(read_text_file(file), target, overwrite);
+}
+
+void copy_companions(const fs::path& from, const fs::path& to, Overwrite overwrite,
+                     const std::set<std::string>& except) {
+  for (const char* name : kCompanions) {
+    if (except.contains(name) || !fs::is_regular_file(from / name)) continue;
+    copy_companion(from / name, to, overwrite);
+  }
+}
+
+void remove_stale_weights(const fs::path& directory) {
+  // The writer has just made either model.safetensors or the index with its shards: the younger
+  // of the two is the one that counts.
+  const fs::path single = directory / "model.safetensors";
+  const fs::path index = directory / "model.safetensors.index.json";
+  std::set<std::string> keep;
+  const bool is_single =
+      fs::exists(single) &&
+      (!fs::exists(index) || fs::last_write_time(single) >= fs::last_write_time(index));
+  if (is_single) {
+    keep.insert(single.filename().string());
+  } else {
+    keep.insert(index.filename().string());
+    const auto json = nlohmann::json::parse(read_text_file(index));
+    for (const auto& [name, shard] : json.at("weight_map").items()) {
+      keep.insert(shard.get<std::string>());
+    }
+  }
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    const std::string name = entry.path().filename().string();
+    const bool weights = name == "model.safetensors.index.json" ||
+                         (name.starts_with("model") && name.ends_with(".safetensors"));
+    if (weights && !keep.contains(name)) {
+      log_info("removing {} of an earlier model", entry.path().string());
+      fs::remove(entry.path());
+    }
+  }
+}
+
+}  // namespace nibble

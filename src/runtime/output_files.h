@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+// Where a command writes a model: nothing existing is replaced without --force.
+#pragma once
+#include <filesystem>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "formats/container.h"
+#include "formats/tensor_source.h"
+#include "runtime/model_paths.h"
+
+namespace nibble {
+
+enum class Overwrite { refuse, allow };
+
+struct OutputPlace {
+  std::filesystem::path directory;  // that will hold the weights and their companions
+  bool fresh = false;               // it did not exist or was empty
+};
+
+// Throws UsageError when `out` exists (a directory: holds anything) and may not be replaced.
+// Creates nothing yet.
+OutputPlace check_output(const std::filesystem::path& out, Container container,
+                         Overwrite overwrite);
+
+// Throws UsageError when writing `out` would replace a file the weights are read from; a directory
+// is replaced file by file, so they may not lie in it.
+void refuse_replacing_weights(const TensorSource& source, const std::filesystem::path& out,
+                              Container container);
+
+// Throws UsageError when `output` is a file of the model (weights, config.json, the tokenizer's
+// files; also through a link) or one of `others`. Paths of both may be empty.
+void refuse_replacing_input(const std::filesystem::path& output, const ModelPaths& model,
+                            const std::vector<std::filesystem::path>& others = {});
+
+// Throws UsageError when two of these outputs, each with its flag, are one file. Paths may be
+// empty.
+void refuse_same_output(const std::vector<std::pair<std::string, std::filesystem::path>>& outputs);
+
+// Throws FormatError when no file can be made in `directory`, which need not exist yet: to be asked
+// before hours of work, not after them. Leaves nothing behind.
+void check_writable(const std::filesystem::path& directory);
+
+// A file beside the weights. One that is there already is replaced with Overwrite::allow and
+// otherwise kept, which a warning says when it differs.
+void write_companion(const std::string& text, const std::filesystem::path& target,
+                     Overwrite overwrite);
+void copy_companion(const std::filesystem::path& file, const std::filesystem::path& to,
+                    Overwrite overwrite);
+// Copies what `from` has of the tokenizer's files and generation_config.json, `except` some.
+void copy_companions(const std::filesystem::path& from, const std::filesystem::path& to,
+                     Overwrite overwrite, const std::set<std::string>& except = {});
+
+// Weight files of an earlier model in `directory` that the one just written does not have.
+void remove_stale_weights(const std::filesystem::path& directory);
+
+}  // namespace nibble
