@@ -139,7 +139,5 @@ class WriteOpCoverage final : public ::testing::Environment {
     EXPECT_TRUE(written) << "NIBBLE_OPS_COVERAGE: cannot write " << file;
   }
 };
-inline const auto* const op_coverage_writer =
-    ::testing::AddGlobalTestEnvironment(new WriteOpCoverage);
 
 }  // namespace nibble::test
