@@ -38,7 +38,6 @@ ALLOWED = {
             "backends/cpu", "backend", "optim", "quant", "formats", "data", "tokenizer"],
     "library": ["job", "runtime", "generate", "convert", "model", "backend", "formats", "data",
                 "tokenizer"],
-    "serve": ["generate", "tokenizer"],
     "apps": ["*"],
 }
 MOST_FILES = 40
