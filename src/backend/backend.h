@@ -86,7 +86,11 @@ class Backend {
   virtual uint64_t available_memory() const { return UINT64_MAX; }
   virtual uint64_t available_host_memory() const { return available_memory(); }
   virtual bool memory_is_host() const { return true; }  // false: a device has memory of its own
-  virtual DeviceMemory device_memory() const { return {}; }
+  DeviceMemory device_memory() const { return device_memory_reader()(); }
+  // Asks the same, and may do so when the backend is gone: what is left then is said, too.
+  virtual ReadDeviceMemory device_memory_reader() const {
+    return [] { return DeviceMemory(); };
+  }
   // What updates of masters in Place::host take of the device's memory, once there is such memory.
   virtual uint64_t host_update_bytes() const { return 0; }
   void upload(Tensor dst, const void* host);  // dst contiguous

@@ -13,6 +13,17 @@ class ForwardingBackend : public Backend {
   uint64_t available_memory() const override { return inner_.available_memory(); }
   uint64_t available_host_memory() const override { return inner_.available_host_memory(); }
   bool memory_is_host() const override { return inner_.memory_is_host(); }
+  // A decorator sees the plain ops, one by one.
+  BackendTraits traits() const override {
+    BackendTraits t = inner_.traits();
+    t.one_launch_decode = t.hand_over = t.records = false;
+    return t;
+  }
+  std::string linear_kernels(DType compute, Activations activations) const override {
+    return inner_.linear_kernels(compute, activations);
+  }
+  ReadDeviceMemory device_memory_reader() const override { return inner_.device_memory_reader(); }
+  uint64_t host_update_bytes() const override { return inner_.host_update_bytes(); }
 
  protected:
   Backend& inner_;

@@ -2,6 +2,7 @@
 // What is known of a backend before anything runs on it: callers ask these instead of its type.
 #pragma once
 #include <cstdint>
+#include <functional>
 
 #include "core/dtype.h"
 
@@ -30,5 +31,7 @@ struct DeviceMemory {
   uint64_t allocations = 0;            // so far
   uint64_t used_by_all = 0;            // on the device, by all processes
 };
+
+using ReadDeviceMemory = std::function<DeviceMemory()>;
 
 }  // namespace nibble

@@ -18,11 +18,11 @@ namespace nibble {
 // there, and what is in use in all), or RAM where no GPU takes part.
 struct MemorySource {
   bool gpu = false;
-  std::function<DeviceMemory()> device;  // asked at every sample; empty: there is none
+  ReadDeviceMemory device;  // asked at every sample; empty: there is none
 };
-// The backend must live as long as samples are taken.
+// May be asked when the backend is gone.
 inline MemorySource memory_source(const Backend& backend) {
-  return {!backend.memory_is_host(), [&backend] { return backend.device_memory(); }};
+  return {!backend.memory_is_host(), backend.device_memory_reader()};
 }
 
 struct MemorySample {

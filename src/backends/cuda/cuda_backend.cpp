@@ -39,16 +39,8 @@ class CudaBackend final : public Backend {
     t.batch_invariant_16_bit = false;
     return t;
   }
-  DeviceMemory device_memory() const override {
-    c_.make_current();
-    DeviceMemory m = c_.memory->counts();
-    size_t free = 0, total = 0;
-    if (cudaMemGetInfo(&free, &total) == cudaSuccess) {
-      m.used_by_all = total - free;
-    } else {
-      cudaGetLastError();
-    }
-    return m;
+  ReadDeviceMemory device_memory_reader() const override {
+    return [account = c_.memory] { return account->read(); };
   }
   uint64_t host_update_bytes() const override { return cuda::HostUpdates::kDeviceBytes; }
   bool memory_is_host() const override { return device_.unified_memory; }

@@ -23,9 +23,20 @@ void MemoryAccount::count(int64_t n_bytes) {
   held_.allocations += n_bytes > 0;
 }
 
-DeviceMemory MemoryAccount::counts() const {
-  const std::lock_guard lock(mutex_);
-  return held_;
+DeviceMemory MemoryAccount::read() const {
+  DeviceMemory memory;
+  {
+    const std::lock_guard lock(mutex_);
+    memory = held_;
+  }
+  make_current(device_);
+  size_t free = 0, total = 0;
+  if (cudaMemGetInfo(&free, &total) == cudaSuccess) {
+    memory.used_by_all = total - free;
+  } else {
+    cudaGetLastError();
+  }
+  return memory;
 }
 
 Buffer MemoryAccount::allocate_device(size_t n_bytes, std::string_view what) {
@@ -41,7 +52,7 @@ Buffer MemoryAccount::allocate_device(size_t n_bytes, std::string_view what) {
         "out of GPU memory: {} wanted for {}, {} of {} free, {} held by this process. A smaller "
         "model, context or batch needs less; --device cpu uses the machine's memory.",
         format_bytes(n_bytes), what, format_bytes(free), format_bytes(total),
-        format_bytes(counts().bytes));
+        format_bytes(read().bytes));
   }
   check(error, "cudaMalloc", __FILE__, __LINE__);
   count(int64_t(n_bytes));

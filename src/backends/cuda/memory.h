@@ -24,7 +24,7 @@ class MemoryAccount : public std::enable_shared_from_this<MemoryAccount> {
   // Memory of the host that the device reaches, too, under the same address. Zeroed.
   Buffer allocate_pinned(size_t n_bytes, std::string_view what);
   bool is_pinned(const void* p) const;  // made by allocate_pinned
-  DeviceMemory counts() const;          // without used_by_all
+  DeviceMemory read() const;
 
  private:
   void count(int64_t n_bytes);
