@@ -20,6 +20,9 @@ struct nibble_model {
 namespace nibble {
 namespace {
 
+// A library says nothing on its own but warnings, until its user wants to hear more.
+[[maybe_unused]] const bool quiet_at_first = (set_log_level(LogLevel::quiet), true);
+
 thread_local std::string last_error;
 thread_local int32_t last_code = NIBBLE_OK;
 

@@ -152,7 +152,7 @@ void LoadedModel::save(const fs::path& out) {
   fs::create_directories(place.directory);
   ThreadPool pool(options_.threads > 0 ? options_.threads : default_thread_count());
   convert_weights(*runtime_->source, &runtime_->model.config, out, settings, pool);
-  copy_companion(runtime_->paths.config, place.directory / "config.json", Overwrite::refuse);
+  copy_companion(runtime_->paths.config, place.directory, Overwrite::refuse);
   copy_companions(runtime_->paths.tokenizer.parent_path(), place.directory, Overwrite::refuse);
 }
 

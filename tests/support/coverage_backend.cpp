@@ -18,7 +18,6 @@ class CoverageBackend final : public ForwardingBackend {
   std::string linear_kernels(DType compute, Activations activations) const override {
     return inner_.linear_kernels(compute, activations);
   }
-  DeviceMemory device_memory() const override { return inner_.device_memory(); }
   uint64_t host_update_bytes() const override { return inner_.host_update_bytes(); }
   std::unique_ptr<HandOver> make_hand_over() override { return inner_.make_hand_over(); }
 
