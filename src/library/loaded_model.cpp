@@ -100,7 +100,8 @@ bool LoadedModel::teach(const std::vector<TaughtRow>& rows, const TeachSettings&
   };
   try {
     std::string lines;
-    for (const TaughtRow& r : rows) lines += chat_line(std::vector<std::string>{r.prompt, r.response}) + "\n";
+    for (const TaughtRow& r : rows)
+      lines += chat_line(std::vector<std::string>{r.prompt, r.response}) + "\n";
     write_new_file(scratch / "rows.jsonl", lines);
 
     TrainJob job;
