@@ -36,7 +36,8 @@ if(NOT CMAKE_CROSSCOMPILING OR CMAKE_CROSSCOMPILING_EMULATOR)
     DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT program)
 endif()
 
-set_target_properties(libnibble PROPERTIES INSTALL_RPATH "$ORIGIN/nibble;$ORIGIN/../${nibble_libraries}")
+# From PREFIX/lib, or from PREFIX/lib/ARCHITECTURE.
+set_target_properties(libnibble PROPERTIES INSTALL_RPATH "$ORIGIN/nibble;$ORIGIN/../nibble")
 install(TARGETS libnibble EXPORT nibbleTargets LIBRARY COMPONENT development)
 install(DIRECTORY include/nibble DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
 install(FILES examples/CMakeLists.txt examples/teach.cpp

@@ -61,6 +61,17 @@ try() {
   echo "reply: $reply"
   grep -q Nibble <<<"$reply" || { echo "that is not the mini model's answer"; exit 1; }
 }
+# teach PREFIX: the example, compiled outside against what the package has in PREFIX, run inside.
+teach() {
+  local library
+  library=$(dirname "$(cd "$root" && find ".$1" -name libnibble.so | head -n 1)")
+  rm -rf "$roots/example"
+  cmake -S "$here/examples" -B "$roots/example" -DCMAKE_PREFIX_PATH="$root$1" >"$roots/example.log" &&
+    cmake --build "$roots/example" >>"$roots/example.log" || { tail "$roots/example.log"; exit 1; }
+  cp "$roots/example/teach" "$root/root/teach"
+  in_root env LD_LIBRARY_PATH="${library#.}" /root/teach mini /root/taught/model.dat | tail -n 4
+  in_root test -s /root/taught/model.dat
+}
 in_root() { chroot "$root" env -i PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 "$@"; }
 
 echo "==> $(basename "$deb")"
@@ -71,6 +82,7 @@ in_root apt-get -qq update
 in_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends \
   /root/nibble.deb >"$roots/apt.log" 2>&1 || { tail -n 20 "$roots/apt.log"; exit 1; }
 try nibble
+teach /usr
 in_root test -s /usr/share/man/man1/nibble-train.1 ||  # minbase may leave manual pages out
   in_root dpkg -L nibble | grep -q man1/nibble-train.1
 in_root dpkg --remove nibble >/dev/null
@@ -86,5 +98,6 @@ try "/opt/some folder/$name/bin/nibble"
 # Through a link, as people put programs into their PATH.
 in_root ln -s "/opt/some folder/$name/bin/nibble" /usr/local/bin/nibble
 try nibble
+teach "/opt/some folder/$name"
 leave
 echo "==> Both packages work"
