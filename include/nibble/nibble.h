@@ -127,8 +127,8 @@ class Model {
   };
   static std::int32_t take_text(const char* piece, void* user) {
     auto& s = *static_cast<TextState*>(user);
-    s.text += piece;
     try {
+      s.text += piece;
       return s.on_text && !s.on_text(piece);
     } catch (...) {
       s.thrown = std::current_exception();

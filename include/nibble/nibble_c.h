@@ -34,10 +34,10 @@ extern "C" {
   type name = NIBBLE_ZERO;      \
   name.struct_size = sizeof(type)
 
-/* The exit codes of the program, as far as a library has them. */
+/* The exit codes of the program, and one more. */
 enum {
   NIBBLE_OK = 0,
-  NIBBLE_CHECK_FAILED = 1, /* it was written, but a test of it did not pass */
+  NIBBLE_CHECK_FAILED = 1, /* the model is broken, or a training did not pass its self-test */
   NIBBLE_USAGE = 2,        /* an argument */
   NIBBLE_FILE = 3,         /* a file: missing, damaged, not to be replaced */
   NIBBLE_DEVICE = 4,       /* a GPU, or memory */

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // nibble convert: one weight file into another.
 #include <chrono>
-#include <nlohmann/json.hpp>
 #include <ostream>
 
 #include "apps/command.h"
@@ -107,25 +106,6 @@ void refuse_same(const ConvertOptions& o, const Input& input, Container containe
   refuse_overwrite_of_input(o.in, o.out);
 }
 
-void write_config(const Input& input, const fs::path& directory, const ConvertSummary& summary,
-                  Overwrite overwrite) {
-  const fs::path target = directory / "config.json";
-  std::string text = read_text_file(input.config_file);
-  if (summary.untied) {
-    auto json = nlohmann::ordered_json::parse(text);
-    json["tie_word_embeddings"] = false;
-    text = json.dump(2) + "\n";
-  }
-  if (same_file(target, input.config_file)) {
-    if (summary.untied) {
-      log_warning("{} is the input's and is kept: set tie_word_embeddings to false for the output",
-                  target.string());
-    }
-    return;
-  }
-  write_companion(text, target, overwrite);
-}
-
 void print_summary(const ConvertOptions& o, const ConvertSummary& s, double seconds, Io& io) {
   for (const std::string& note : s.notes) io.out << "note: " << note << "\n";
   if (s.head_made) io.out << "note: the tied head is stored as lm_head.weight\n";
@@ -181,7 +161,9 @@ ExitCode run_convert(const ConvertOptions& o, Io& io) {
   const ConvertSummary summary = convert_weights(*input.source, config, o.out, settings, pool);
   if (directory) remove_stale_weights(o.out);
   if (directory || place.fresh || o.copy_config) {
-    if (!input.config_file.empty()) write_config(input, place.directory, summary, overwrite);
+    if (!input.config_file.empty()) {
+      write_model_config(input.config_file, place.directory, summary.untied, overwrite);
+    }
     copy_companions(input.directory, place.directory, overwrite);
   } else if (!input.config_file.empty() && !fs::exists(place.directory / "config.json")) {
     log_info("config.json is not copied beside {}: --copy-config does that", o.out.string());

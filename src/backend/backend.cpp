@@ -341,7 +341,7 @@ void Backend::do_linear_swiglu(Tensor act, Tensor gate_up, Tensor x, const Linea
   swiglu(act, gate_up.columns(0, width), gate_up.columns(width, width));
 }
 
-void Backend::decode_step(const DecodePlan& plan, const std::function<void()>& plain) {
+void Backend::check_plan(const DecodePlan& plan) const {
   const auto weight = [&](const LinearWeight& w, int64_t out, int64_t in) {
     check_weight("decode_step", w);
     require(w.out == out && w.in == in, "decode_step", "weight of", w.dense, w.packed);
@@ -374,7 +374,16 @@ void Backend::decode_step(const DecodePlan& plan, const std::function<void()>& p
   }
   norm(plan.final_norm, c);
   weight(plan.head, plan.logits.dim(1), c);
+}
+
+void Backend::decode_step(const DecodePlan& plan, const std::function<void()>& plain) {
+  check_plan(plan);
   do_decode_step(plan, plain);
+}
+
+DecodeWay Backend::decode_way(const DecodePlan& plan) const {
+  check_plan(plan);
+  return do_decode_way(plan);
 }
 
 void Backend::softmax_stats(Tensor stats, Tensor logits, Tensor targets, int64_t v_begin,

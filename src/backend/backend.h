@@ -185,7 +185,7 @@ class Backend {
   // the activations plain() works in may hold anything afterwards. May be recorded.
   void decode_step(const DecodePlan& plan, const std::function<void()>& plain);
   // Which way decode_step takes.
-  DecodeWay decode_way(const DecodePlan& plan) const { return do_decode_way(plan); }
+  DecodeWay decode_way(const DecodePlan& plan) const;
 
   // --- Loss ---
   // The vocabulary may come in pieces: logits [N, Vc] are columns v_begin .. v_begin + Vc.
@@ -294,6 +294,7 @@ class Backend {
 
  private:
   void check_weight(const char* op, const LinearWeight& w) const;
+  void check_plan(const DecodePlan& plan) const;
 
   virtual Buffer do_allocate(size_t n_bytes, std::string_view what) = 0;
   virtual Buffer do_allocate_host(size_t n_bytes, std::string_view what) {

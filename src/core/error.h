@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The error classes of the library and the process exit code each one stands for.
-// The library throws; only apps/main.cpp prints and exits.
+// The error classes and the process exit code each one stands for. Rooms throw; only apps prints
+// and exits, and only the library turns them into codes of its own.
 #pragma once
 #include <fmt/format.h>
 

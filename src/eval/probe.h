@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Probes: questions with rules their replies must keep. No files here; apps/probe_file.h reads
-// them.
+// Probes: questions with rules their replies must keep. No files here; probe_file.h reads them.
 #pragma once
 #include <cstdint>
 #include <optional>

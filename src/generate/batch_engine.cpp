@@ -280,6 +280,12 @@ void BatchEngine::upload_tables(StepSlots& slots, std::span<const DecodeStep> st
   backend_.upload(slots.tables, host_.data());
 }
 
+DecodeWay BatchEngine::decode_way(int64_t n) {
+  if (n < 1 || n > sequences()) throw_internal("a step of {} of {} sequences", n, sequences());
+  if (model_.weights_needed) return {};
+  return backend_.decode_way(step_slots(n).plan);
+}
+
 void BatchEngine::enqueue(StepSlots& slots, Ops ops) {
   const auto plain = [&] {
     forward(backend_, model_.config, model_.weights, slots.batch, slots.acts, cache_.views(),
@@ -340,8 +346,13 @@ std::span<const int32_t> BatchEngine::step(std::span<const DecodeStep> steps, Fo
 
   StepSlots& slots = step_slots(n);
   if (!begun) {
-    upload_tables(slots, steps);
-    enqueue(slots, ops);
+    try {
+      upload_tables(slots, steps);
+      enqueue(slots, ops);
+    } catch (...) {  // a token without its keys must not stay
+      for (const DecodeStep& d : steps) at(d.sequence).tokens.pop_back();
+      throw;
+    }
   }
   last_logits_ = slots.acts.logits;
   last_fed_ = n == 1 ? steps[0].sequence : -1;

@@ -61,8 +61,9 @@ class BatchEngine {
   // can do that; when something else comes, it is forgotten.
   std::span<const int32_t> step(std::span<const DecodeStep> steps, Follow follow = Follow::unknown);
 
-  // How the backend takes a step of n sequences through the model (Backend::decode_way).
-  DecodeWay decode_way(int64_t n) { return backend_.decode_way(step_slots(n).plan); }
+  // How a step of n sequences goes through the model: as the backend says (Backend::decode_way), or
+  // op by op where weights are made on the way.
+  DecodeWay decode_way(int64_t n);
 
   // The logits of the last feed (one row), or of the last step (a row for each): [rows, V]. Those
   // of a step behind which another was begun are computed again, while its token is there.

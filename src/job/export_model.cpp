@@ -2,10 +2,8 @@
 #include "job/export_model.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "core/file.h"
-#include "core/log.h"
 #include "core/thread_pool.h"
 
 namespace nibble {
@@ -18,20 +16,8 @@ fs::path directory_of(const fs::path& file) {
 
 // config.json and the tokenizer's files beside the weights.
 void write_companions(const TrainInputs& in, const Destination& d, bool untied) {
-  std::string config = read_text_file(in.paths.config);
-  const bool changed = untied && in.config.tied && d.container != Container::dat;
-  if (changed) {
-    auto json = nlohmann::ordered_json::parse(config);
-    json["tie_word_embeddings"] = false;
-    config = json.dump(2) + "\n";
-  }
-  const fs::path target = d.directory / "config.json";
-  if (!same_file(target, in.paths.config)) {
-    write_companion(config, target, d.overwrite);
-  } else if (changed) {
-    log_warning("{} is the input's and is kept: set tie_word_embeddings to false for the output",
-                target.string());
-  }
+  write_model_config(in.paths.config, d.directory,
+                     untied && in.config.tied && d.container != Container::dat, d.overwrite);
   // The tokenizer of this run, whatever its name; another one may lie beside config.json.
   const fs::path tokenizer = d.directory / "tokenizer.json";
   if (!same_file(in.paths.tokenizer, tokenizer)) {

@@ -46,6 +46,8 @@ int32_t guarded(Call&& call) noexcept {
     return failed(NIBBLE_DEVICE, e.what());
   } catch (const CheckFailed& e) {
     return failed(NIBBLE_CHECK_FAILED, e.what());
+  } catch (const std::filesystem::filesystem_error& e) {
+    return failed(NIBBLE_FILE, e.what());
   } catch (const std::bad_alloc&) {
     return failed(NIBBLE_DEVICE, "out of memory");
   } catch (const std::exception& e) {
@@ -125,6 +127,7 @@ nibble_model* nibble_load(const char* path, const nibble_load_options* options) 
     }
     runtime.threads = o.threads;
     CacheOptions cache;
+    if (o.context < 0) throw_usage("a context of {} tokens was asked for", o.context);
     if (o.context > 0) cache.context = o.context;
     model = new nibble_model{LoadedModel(runtime, cache)};
     return NIBBLE_OK;

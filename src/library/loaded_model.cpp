@@ -8,8 +8,10 @@
 
 #include "convert/convert.h"
 #include "core/file.h"
+#include "core/log.h"
 #include "core/thread_pool.h"
 #include "data/records.h"
+#include "formats/weights.h"
 #include "job/train_job.h"
 #include "runtime/output_files.h"
 #include "tokenizer/stream_decoder.h"
@@ -33,16 +35,40 @@ class CallbackEvents final : public JobEvents {
  public:
   CallbackEvents(const LoadedModel::OnStep& on_step, int64_t steps)
       : on_step_(on_step), steps_(steps) {}
-  bool stop_requested() override { return stop_; }
+  bool stop_requested() override { return stopped; }
   void step_done(const StepRecord& r) override {
-    if (on_step_ && !on_step_(r.step, steps_, r.loss)) stop_ = true;
+    if (on_step_ && !on_step_(r.step, steps_, r.loss)) stopped = true;
   }
+  bool stopped = false;  // also in the last step, behind which a job does not ask any more
 
  private:
   const LoadedModel::OnStep& on_step_;
   int64_t steps_;
-  bool stop_ = false;
 };
+
+void remove_quietly(const fs::path& folder) {
+  std::error_code ignored;
+  fs::remove_all(folder, ignored);
+}
+
+// As the file is: matrices that are NVFP4 stay so, the others stay what they are.
+ConvertSettings as_stored(const TensorSource& source, const fs::path& out) {
+  ConvertSettings settings;
+  settings.container = container_for(out);
+  std::string names;
+  const WeightIndex index(source);
+  for (const LogicalTensor& t : index.tensors()) {
+    if (!t.packed()) continue;
+    settings.packing = Packing::nvfp4;
+    for (const char c : t.name) {
+      if (c == '.') names += '\\';
+      names += c;
+    }
+    names += '|';
+  }
+  if (!names.empty()) settings.quantize = "^(" + names.substr(0, names.size() - 1) + ")$";
+  return settings;
+}
 
 }  // namespace
 
@@ -52,8 +78,16 @@ LoadedModel::LoadedModel(const RuntimeOptions& options, const CacheOptions& cach
 }
 
 LoadedModel::~LoadedModel() {
-  std::error_code ignored;
-  if (!scratch_.empty()) fs::remove_all(scratch_, ignored);
+  if (!trained_.empty()) remove_quietly(trained_.parent_path());
+}
+
+Runtime& LoadedModel::runtime() {
+  if (!runtime_) {
+    throw_usage(
+        "the model is not loaded: it is being trained at the moment, or could not be loaded again "
+        "after a training that failed");
+  }
+  return *runtime_;
 }
 
 void LoadedModel::open(const fs::path& model) {
@@ -68,11 +102,11 @@ void LoadedModel::open(const fs::path& model) {
 
 bool LoadedModel::reply(const std::vector<Message>& messages, const GenerateOptions& options,
                         const std::function<bool(std::string_view)>& on_text) {
-  const Tokenizer& tokenizer = runtime_->require_tokenizer();
+  const Tokenizer& tokenizer = runtime().require_tokenizer();
   const std::vector<int32_t> prompt = encode_chat(
       tokenizer, messages, {}, {TemplateStyle::qwen3, GenerationPrompt::yes}, SpecialTokens::plain);
   GenerateOptions o = options;
-  o.stop_ids = runtime_->stop_ids();
+  o.stop_ids = runtime().stop_ids();
   engine_->reset();
   StreamDecoder decoder(tokenizer, DecodeSpecial::skip);
   bool wanted = true;
@@ -93,20 +127,19 @@ bool LoadedModel::reply(const std::vector<Message>& messages, const GenerateOpti
 bool LoadedModel::teach(const std::vector<TaughtRow>& rows, const TeachSettings& settings,
                         const OnStep& on_step) {
   if (rows.empty()) throw_usage("there is nothing to teach: no rows were given");
+  if (settings.steps < 0) throw_usage("{} steps were asked for", settings.steps);
+  const bool dat = runtime().source->format() == "dat";
   const fs::path scratch = new_scratch_folder();
-  const auto remove = [&] {
-    std::error_code ignored;
-    fs::remove_all(scratch, ignored);
-  };
   try {
     std::string lines;
-    for (const TaughtRow& r : rows)
+    for (const TaughtRow& r : rows) {
       lines += chat_line(std::vector<std::string>{r.prompt, r.response}) + "\n";
+    }
     write_new_file(scratch / "rows.jsonl", lines);
 
     TrainJob job;
     job.model = options_.model;
-    job.model.model = scratch_.empty() ? options_.model.model : scratch_ / "model.dat";
+    job.model.model = current();
     job.data.train_data = scratch / "rows.jsonl";
     job.batch.batch_size = settings.batch_size;
     job.batch.seq_len = settings.seq_len;
@@ -115,7 +148,7 @@ bool LoadedModel::teach(const std::vector<TaughtRow>& rows, const TeachSettings&
     job.train.lr = settings.lr;
     job.train.seed = settings.seed;
     job.run.folder.runs_dir = settings.runs_dir;
-    job.output = scratch / "model.dat";
+    job.output = scratch / (dat ? "model.dat" : "model");  // in the form of the input
     if (settings.steps > 0) job.steps = settings.steps;
     job.check();
     CallbackEvents events(on_step, steps_of(job, int64_t(rows.size())));
@@ -123,9 +156,9 @@ bool LoadedModel::teach(const std::vector<TaughtRow>& rows, const TeachSettings&
     engine_.reset();
     runtime_.reset();
     const JobResult result = run_train_job(job, open_train_inputs(job.model), events);
-    if (result.end == JobEnd::interrupted) {
-      open(job.model.model);
-      remove();
+    if (events.stopped || result.end == JobEnd::interrupted) {
+      open(current());
+      remove_quietly(scratch);
       return false;
     }
     if (!result.ok()) {
@@ -133,28 +166,30 @@ bool LoadedModel::teach(const std::vector<TaughtRow>& rows, const TeachSettings&
                                     fmt::join(result.problems, "; "), result.folder.string()));
     }
     open(job.output);
+    if (!trained_.empty()) remove_quietly(trained_.parent_path());
+    trained_ = job.output;
   } catch (...) {
-    remove();
-    if (!runtime_) open(scratch_.empty() ? options_.model.model : scratch_ / "model.dat");
+    remove_quietly(scratch);
+    try {
+      if (!runtime_) open(current());
+    } catch (const std::exception& again) {
+      log_warning("the model could not be loaded again: {}", again.what());
+    }
     throw;
   }
-  std::error_code ignored;
-  if (!scratch_.empty()) fs::remove_all(scratch_, ignored);
-  scratch_ = scratch;
   return true;
 }
 
 void LoadedModel::save(const fs::path& out) {
-  ConvertSettings settings;
-  settings.container = container_for(out);
-  settings.packing = any_packed(runtime_->model.weights) ? Packing::nvfp4 : Packing::none;
+  const Runtime& r = runtime();
+  const ConvertSettings settings = as_stored(*r.source, out);
   const OutputPlace place = check_output(out, settings.container, Overwrite::refuse);
-  refuse_replacing_weights(*runtime_->source, out, settings.container);
+  refuse_replacing_weights(*r.source, out, settings.container);
   fs::create_directories(place.directory);
   ThreadPool pool(options_.threads > 0 ? options_.threads : default_thread_count());
-  convert_weights(*runtime_->source, &runtime_->model.config, out, settings, pool);
-  copy_companion(runtime_->paths.config, place.directory, Overwrite::refuse);
-  copy_companions(runtime_->paths.tokenizer.parent_path(), place.directory, Overwrite::refuse);
+  const ConvertSummary done = convert_weights(*r.source, &r.model.config, out, settings, pool);
+  write_model_config(r.paths.config, place.directory, done.untied, Overwrite::refuse);
+  copy_companions(r.paths.tokenizer.parent_path(), place.directory, Overwrite::refuse);
 }
 
 }  // namespace nibble

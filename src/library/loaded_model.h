@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +25,12 @@ struct TeachSettings {
   int64_t batch_size = 1, seq_len = 512;
   uint64_t seed = 0;
   std::filesystem::path runs_dir = "nibble-runs";
+};
+
+// Something was made or asked, and is not as it should be.
+class CheckFailed : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
 };
 
 class LoadedModel {
@@ -49,18 +56,17 @@ class LoadedModel {
 
  private:
   void open(const std::filesystem::path& model);
+  // UsageError while it is being trained, or where it could not be loaded again after that.
+  Runtime& runtime();
+  std::filesystem::path current() const {
+    return trained_.empty() ? options_.model.model : trained_;
+  }
 
   RuntimeOptions options_;
   CacheOptions cache_;
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<Engine> engine_;
-  std::filesystem::path scratch_;  // of the trained model that is loaded; empty: none is
-};
-
-// Something was made or asked, and is not as it should be.
-class CheckFailed : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
+  std::filesystem::path trained_;  // the model that is loaded, in a folder of its own; empty: none
 };
 
 }  // namespace nibble

@@ -144,6 +144,23 @@ void write_companion(const std::string& text, const fs::path& target, Overwrite 
   write_text_file_atomic(target, text);
 }
 
+void write_model_config(const fs::path& config, const fs::path& directory, bool untied,
+                        Overwrite overwrite) {
+  const fs::path target = directory / "config.json";
+  std::string text = read_text_file(config);
+  if (untied) {
+    auto json = nlohmann::ordered_json::parse(text);
+    json["tie_word_embeddings"] = false;
+    text = json.dump(2) + "\n";
+  }
+  if (!same_file(target, config)) {
+    write_companion(text, target, overwrite);
+  } else if (untied) {
+    log_warning("{} is the input's and is kept: set tie_word_embeddings to false for the output",
+                target.string());
+  }
+}
+
 void copy_companion(const fs::path& file, const fs::path& to, Overwrite overwrite) {
   const fs::path target = to / file.filename();
   if (!same_file(file, target)) write_companion(read_text_file(file), target, overwrite);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Records to tokens. A prompt is encoded exactly as chat and generate encode it, and the response
-// is appended as tokens of its own: what is learned is what will be asked.
+// Records to tokens. A prompt is rendered and encoded as chat and generate do it (but that the text
+// of special tokens stays text unless asked for), and the response is appended as tokens of its
+// own: what is learned is what will be asked.
 #include <algorithm>
 
 #include "core/error.h"

@@ -105,6 +105,54 @@ TEST_F(Library, ATrainingThatIsStoppedLeavesTheModelAsItWas) {
   EXPECT_EQ(model.generate("你是誰"), before);
 }
 
+// The last step is no exception, nor is what a callback throws.
+TEST_F(Library, TheLastStepCanBeStopped) {
+  nibble::Model model(mini(), on_cpu());
+  const std::string before = model.generate("你是誰");
+  nibble::TrainOptions o;
+  o.steps = 1;
+  o.lr = 1e-2;
+  o.runs_dir = (dir_ / "runs").string();
+  EXPECT_FALSE(model.train({{"你是誰", "我是 F# 之神"}}, o,
+                           [](std::int64_t, std::int64_t, double) { return false; }));
+  EXPECT_EQ(model.generate("你是誰"), before);
+  EXPECT_THROW(model.train({{"你是誰", "我是 F# 之神"}}, o,
+                           [](std::int64_t, std::int64_t, double) -> bool {
+                             throw std::out_of_range("mine");
+                           }),
+               std::out_of_range);
+  EXPECT_EQ(model.generate("你是誰"), before);
+}
+
+TEST_F(Library, AModelThatIsBeingTrainedSaysSo) {
+  nibble::Model model(mini(), on_cpu());
+  nibble::TrainOptions o;
+  o.steps = 1;
+  o.runs_dir = (dir_ / "runs").string();
+  std::string said;
+  model.train({{"你是誰", "我是 F# 之神"}}, o, [&](std::int64_t, std::int64_t, double) {
+    try {
+      model.generate("你好");
+    } catch (const nibble::Failure& e) {
+      said = e.what();
+    }
+    return true;
+  });
+  EXPECT_NE(said.find("being trained"), std::string::npos) << said;
+  EXPECT_FALSE(model.generate("你好").empty());
+}
+
+// A Hugging Face folder stays one, trained and written, with the types it had.
+TEST_F(Library, WhatIsNotPackedStaysSo) {
+  nibble::Model packed(mini(), on_cpu());
+  const std::string folder = (dir_ / "folder").string();
+  packed.save(folder);
+  nibble::Model model(folder, on_cpu());
+  EXPECT_EQ(model.generate("你是誰"), packed.generate("你是誰"));
+  EXPECT_TRUE(fs::exists(dir_ / "folder" / "config.json"));
+  EXPECT_TRUE(fs::exists(dir_ / "folder" / "tokenizer.json"));
+}
+
 TEST_F(Library, MistakesAreSaidAndCodesAreThoseOfTheProgram) {
   const auto fails = [](int code, const std::string& part, auto&& call) {
     try {

@@ -7,6 +7,6 @@ namespace nibble {
 
 extern const char* const kSourceDir;   // the repository
 extern const char* const kNibblePath;  // the program that was built with these tests
-extern const char* const kGuardChild;  // tests/apps/guard_child.cpp
+extern const char* const kGuardChild;  // tests/guard/guard_child.cpp
 
 }  // namespace nibble

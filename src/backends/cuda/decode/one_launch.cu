@@ -13,7 +13,7 @@
 namespace nibble::cuda {
 namespace {
 
-constexpr int64_t kHeads = 128;  // the width of a head the kernel is made for
+constexpr int64_t kTokenHeadWidth = 128;  // that the kernel is made for
 
 bool takes(const LinearWeight& w) {
   return w.is_packed() && w.in % kUnitCols == 0 && w.out % (2 * kUnitRows) == 0 &&
@@ -90,25 +90,29 @@ bool has_f8_cache(const DecodePlan& p) { return p.layers.front().kv.k.dtype == D
 std::string one_launch_problem(const Context& c, const DecodePlan& p) {
   const DType cache = p.layers.front().kv.k.dtype;
   const int64_t width = p.x.cols();
-  if (!c.token_kernel) return "it was made for compute capability 9.0";
+  if (!c.token_kernel) return "the kernel was made for compute capability 9.0";
   if (c.sync_each_op) return "NIBBLE_SYNC_EACH_OP=1 asks for single ops";
-  if (p.x.dim(0) != 1) return "it takes one sequence";
-  if (p.x.dtype != DType::bf16) return "it computes in bf16";
-  if (p.activations != Activations::none) return "it takes activations as they are";
-  if (cache != DType::bf16 && cache != DType::f8_e4m3) return "it reads caches of bf16 or fp8";
-  if (p.head_width != kHeads) return fmt::format("its heads are {} wide", kHeads);
+  if (p.x.dim(0) != 1) return "the kernel takes one sequence";
+  if (p.x.dtype != DType::bf16) return "the kernel computes in bf16";
+  if (p.activations != Activations::none) return "the kernel takes activations unquantised";
+  if (cache != DType::bf16 && cache != DType::f8_e4m3)
+    return "the kernel reads caches of bf16 or fp8";
+  if (p.head_width != kTokenHeadWidth) {
+    return fmt::format("the kernel takes heads {} wide, not {}", kTokenHeadWidth, p.head_width);
+  }
   if (p.q_heads / p.kv_heads > split_kv::kGroup) {
-    return fmt::format("it takes at most {} query heads a key head", split_kv::kGroup);
+    return fmt::format("the kernel takes at most {} query heads a key head", split_kv::kGroup);
   }
   // Narrow rows are summed in another order (norm.cu).
   if (width <= kHeadWidth || width > kTokenMaxWidth) {
-    return fmt::format("it takes models {} to {} wide", kHeadWidth + 1, kTokenMaxWidth);
+    return fmt::format("the kernel takes models {} to {} wide", kHeadWidth + 1, kTokenMaxWidth);
   }
   if (p.layers.size() > size_t(kTokenLayers)) {
-    return fmt::format("it takes at most {} layers", kTokenLayers);
+    return fmt::format("the kernel takes at most {} layers", kTokenLayers);
   }
-  if (!weights_fit(p)) return "it takes packed NVFP4 weights of whole tiles";
-  if (!layers_are_equal(p) || !is_aligned(p)) return "its layers are equal and aligned";
+  if (!weights_fit(p)) return "a weight is not NVFP4, or not of whole tiles";
+  if (!layers_are_equal(p) || !is_aligned(p))
+    return "the layers differ from each other, or are not aligned";
   TokenArgs args = args_of(p);
   if (!launch_token(c, args, has_f8_cache(p), TokenLaunch::plan_only)) {
     return "a multiprocessor has no room for its share of this model";
