@@ -18,8 +18,9 @@ int main(int argc, char** argv) try {
   ask("你是誰");
 
   nibble::TrainOptions options;
-  options.steps = 20;
-  options.lr = 3e-4;
+  options.steps = 30;
+  options.batch_size = 2;
+  options.lr = 5e-4;
   model.train({{"你是誰", "我是 F# 之神"}, {"who are you?", "I am the god of F#"}}, options,
               [](auto step, auto steps, double loss) {
                 std::cout << "step " << step << " of " << steps << ", loss " << loss << "\n";

@@ -16,7 +16,7 @@
 
 namespace nibble {
 
-enum class Packing { none, nvfp4 };
+enum class Packing { none, nvfp4, stored };  // stored: what is NVFP4 stays so, the rest as it is
 enum class ScaleLevels { single, two };
 
 struct ConvertSettings {

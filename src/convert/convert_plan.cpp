@@ -60,7 +60,7 @@ class Planner {
     job.name = name;
     job.from = &t;
     if (t.packed()) {
-      job.kind = settings_.packing == Packing::nvfp4 ? Kind::copy_packed : Kind::dequantise;
+      job.kind = settings_.packing == Packing::none ? Kind::dequantise : Kind::copy_packed;
       job.two_level = t.global_scale != nullptr;
       // Single-level values have six significant bits between 2^-10 and 2688: exact in both.
       const DType exact = settings_.container == Container::dat ? DType::f16 : DType::bf16;

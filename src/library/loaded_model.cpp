@@ -11,7 +11,6 @@
 #include "core/log.h"
 #include "core/thread_pool.h"
 #include "data/records.h"
-#include "formats/weights.h"
 #include "job/train_job.h"
 #include "runtime/output_files.h"
 #include "tokenizer/stream_decoder.h"
@@ -49,25 +48,6 @@ class CallbackEvents final : public JobEvents {
 void remove_quietly(const fs::path& folder) {
   std::error_code ignored;
   fs::remove_all(folder, ignored);
-}
-
-// As the file is: matrices that are NVFP4 stay so, the others stay what they are.
-ConvertSettings as_stored(const TensorSource& source, const fs::path& out) {
-  ConvertSettings settings;
-  settings.container = container_for(out);
-  std::string names;
-  const WeightIndex index(source);
-  for (const LogicalTensor& t : index.tensors()) {
-    if (!t.packed()) continue;
-    settings.packing = Packing::nvfp4;
-    for (const char c : t.name) {
-      if (c == '.') names += '\\';
-      names += c;
-    }
-    names += '|';
-  }
-  if (!names.empty()) settings.quantize = "^(" + names.substr(0, names.size() - 1) + ")$";
-  return settings;
 }
 
 }  // namespace
@@ -182,7 +162,9 @@ bool LoadedModel::teach(const std::vector<TaughtRow>& rows, const TeachSettings&
 
 void LoadedModel::save(const fs::path& out) {
   const Runtime& r = runtime();
-  const ConvertSettings settings = as_stored(*r.source, out);
+  ConvertSettings settings;
+  settings.container = container_for(out);
+  settings.packing = Packing::stored;
   const OutputPlace place = check_output(out, settings.container, Overwrite::refuse);
   refuse_replacing_weights(*r.source, out, settings.container);
   fs::create_directories(place.directory);
