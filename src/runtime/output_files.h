@@ -45,8 +45,8 @@ void check_writable(const std::filesystem::path& directory);
 
 // config.json into `directory`; `untied`: it says that the head is not the embedding, whatever
 // `config` says. Where it is the input's own it is kept, and a warning says what to change.
-void write_model_config(const std::filesystem::path& config,
-                        const std::filesystem::path& directory, bool untied, Overwrite overwrite);
+void write_model_config(const std::filesystem::path& config, const std::filesystem::path& directory,
+                        bool untied, Overwrite overwrite);
 
 // A file beside the weights. One that is there already is replaced with Overwrite::allow and
 // otherwise kept, which a warning says when it differs.
