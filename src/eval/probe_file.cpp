@@ -108,8 +108,9 @@ ProbeRule rule_at(const Json& j, const JsonPlace& place) {
   if (j.size() != 1) {
     place.fail(fmt::format("a rule has one key, found {}; write one object for each", j.size()));
   }
-  const std::string key = j.begin().key();
-  const Json& value = j.begin().value();
+  const auto only = j.begin();
+  const std::string key = only.key();
+  const Json& value = only.value();
   ProbeRule rule;
   rule.kind = std::ranges::find(kinds, key, &std::pair<std::string, Kind>::first)->second;
   const JsonPlace here = place.at(key);

@@ -128,7 +128,7 @@ TEST(ElementwiseBack, EmbedRoundsAsTheReference) {
   Operand dx(DType::f32, {60, 10}), table(DType::bf16, {9, 10}), other(DType::bf16, {9, 10});
   dx.fill([](int64_t i) { return double(int(philox(3, 0, uint64_t(i))[0] % 512) - 256) / 64; });
   table.normal(4), other.normal(4);
-  for (uint64_t seed : {1, 2}) {
+  for (uint64_t seed : {1u, 2u}) {
     const GradWrite write{Accumulate::yes, seed, 3};
     b.cpu->embed_back(table.cpu, dx.cpu, ids.id_tensor(), ids.order_tensor(), write);
     b.reference().embed_back(other.cpu, dx.ref, ids.id_tensor(), ids.order_tensor(), write);

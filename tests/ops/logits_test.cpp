@@ -37,7 +37,7 @@ TEST(Logits, GreedyTakesTheFirstOfEqualsAndNeverNan) {
   Both b;
   const float nan = NAN, inf = std::numeric_limits<float>::infinity();
   on_every_target([&] {
-    for (size_t n : {1, 3, 16, 50}) {
+    for (size_t n : {1u, 3u, 16u, 50u}) {
       for (size_t first = 0; first < n; ++first) {
         std::vector<float> row(n, -2.0f);
         for (size_t i = first; i < n; ++i) row[i] = 3.0f;

@@ -77,7 +77,7 @@ TEST(Sample, EveryMixOfOptionsMatchesTheDefinition) {
 // The shape of a real vocabulary, where blocks share a row.
 TEST(Sample, LargeVocabulary) {
   Both b;
-  for (uint64_t seed : {0, 3, 4}) {
+  for (uint64_t seed : {0u, 3u, 4u}) {
     Call call(4, 151936);
     call.logits.fill([&](int64_t i) { return double(random_logit(seed, i)); });
     for (auto& r : call.rows) r.temperature = 0.7, r.seed = seed;
