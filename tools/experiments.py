@@ -16,38 +16,16 @@ import shutil
 import statistics
 import sys
 
+import dat_file
+
 GROUPS = ("identity", "disambiguation", "retention")
 EXPERIMENTS = ("rules", "rounding", "states", "scales", "quantise", "shares")
 
 
 # --- files -------------------------------------------------------------------------------------
 def dat_entries(path):
-    """The entries of a .dat (docs/formats.md): name -> bytes."""
-    data, at = pathlib.Path(path).read_bytes(), 0
-    size = {0: 1, 1: 1, 2: 2, 3: 4, 4: 8, 5: 2, 6: 4, 7: 8, 11: 1, 15: 2, 100: 1, 101: 1}
-
-    def number():
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = data[at]
-            at += 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
-
-    entries = {}
-    for _ in range(number()):
-        length = number()
-        name = data[at:at + length].decode()
-        at += length
-        width = size[number()]
-        for _ in range(number()):
-            width *= number()
-        entries[name] = data[at:at + width]
-        at += width
-    return entries
+    """name -> bytes"""
+    return {key: data for key, _, _, data in dat_file.entries(path)}
 
 
 def bits_apart(a, b):

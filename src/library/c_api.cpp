@@ -76,9 +76,9 @@ const char* required(const char* text, const char* what) {
 
 Role role_of(const char* name) {
   const std::string_view role = required(name, "the role of a message");
-  if (role == "system") return Role::system;
-  if (role == "user") return Role::user;
-  if (role == "assistant") return Role::assistant;
+  for (const Role r : {Role::system, Role::user, Role::assistant}) {
+    if (role == role_name(r)) return r;
+  }
   throw_usage("'{}' is not a role; expected system, user or assistant", role);
 }
 

@@ -15,10 +15,6 @@ class CoverageBackend final : public ForwardingBackend {
   explicit CoverageBackend(std::unique_ptr<Backend> tested)
       : ForwardingBackend(*tested), tested_(std::move(tested)) {}
   BackendTraits traits() const override { return inner_.traits(); }
-  std::string linear_kernels(DType compute, Activations activations) const override {
-    return inner_.linear_kernels(compute, activations);
-  }
-  uint64_t host_update_bytes() const override { return inner_.host_update_bytes(); }
   std::unique_ptr<HandOver> make_hand_over() override { return inner_.make_hand_over(); }
 
  private:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""`.dat` files (docs/formats.md): one flat stream of named tensors."""
+"""`.dat` files as arrays, and back."""
 import ml_dtypes
 import numpy as np
+
+import dat_file
 
 TYPES = {0: np.uint8, 1: np.int8, 2: np.int16, 3: np.int32, 4: np.int64, 5: np.float16,
          6: np.float32, 7: np.float64, 11: np.bool_, 15: ml_dtypes.bfloat16, 100: np.uint8,
@@ -11,32 +13,8 @@ E4M3 = 101
 
 def read(path):
     """{key: (type code, array)} in the order of the file."""
-    data, at = path.read_bytes(), 0
-
-    def number():
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = data[at]
-            at += 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
-
-    tensors = {}
-    for _ in range(number()):
-        length = number()
-        key = data[at:at + length].decode()
-        at += length
-        code = number()
-        shape = [number() for _ in range(number())]
-        array = np.frombuffer(data, TYPES[code], int(np.prod(shape)), at).reshape(shape)
-        at += array.nbytes
-        tensors[key] = (code, array)
-    if at != len(data):
-        raise SystemExit(f"{path}: {len(data) - at} bytes after the last entry")
-    return tensors
+    return {key: (code, np.frombuffer(data, TYPES[code]).reshape(shape))
+            for key, code, shape, data in dat_file.entries(path)}
 
 
 def leb128(value):
