@@ -27,11 +27,12 @@ endif()
 # nibble_layer(core SOURCES a.cpp b.cpp DEPS quant ... LIBS fmt::fmt ...)
 # Creates nibble_<name>; DEPS are other layers, LIBS outside libraries. COLD: its code decides,
 # reports and calls the layers below, so that a release need not optimise it for long (a third of
-# the compile time of what writes JSON); HOT names the sources of a cold layer that compute.
+# the compile time of what writes JSON). APART: sources that must not share a translation unit with
+# others, because Highway compiles them once for each instruction set.
 function(nibble_layer name)
-  cmake_parse_arguments(A "COLD" "" "SOURCES;DEPS;LIBS;HOT" ${ARGN})
-  if(A_SOURCES)
-    add_library(nibble_${name} STATIC ${A_SOURCES})
+  cmake_parse_arguments(A "COLD" "" "SOURCES;DEPS;LIBS;APART" ${ARGN})
+  if(A_SOURCES OR A_APART)
+    add_library(nibble_${name} STATIC ${A_SOURCES} ${A_APART})
     set(scope PUBLIC)
   else()  # headers only
     add_library(nibble_${name} INTERFACE)
@@ -39,10 +40,21 @@ function(nibble_layer name)
   endif()
   list(TRANSFORM A_DEPS PREPEND nibble_)
   target_link_libraries(nibble_${name} ${scope} nibble_options ${A_DEPS} ${A_LIBS})
+  nibble_compile_together(nibble_${name} APART ${A_APART})
   if(A_COLD)
-    set(cold ${A_SOURCES})
-    list(REMOVE_ITEM cold ${A_HOT} "")
-    set_property(SOURCE ${cold} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)
+    target_compile_options(nibble_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endif()
+endfunction()
+
+# Several sources of a target become one translation unit: the headers are read and their templates
+# instantiated once for all of them, which halves the compile time of the C++ code. NIBBLE_UNITY=OFF
+# compiles each on its own, which is how a forgotten #include shows.
+function(nibble_compile_together target)
+  cmake_parse_arguments(A "" "" "APART" ${ARGN})
+  get_target_property(type ${target} TYPE)
+  if(NIBBLE_UNITY AND NOT type STREQUAL "INTERFACE_LIBRARY")
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    set_source_files_properties(${A_APART} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   endif()
 endfunction()
 
@@ -50,9 +62,10 @@ endfunction()
 # Creates test_<name> from GoogleTest sources; every TEST becomes a ctest entry. Those that match
 # CUDA_FILTER become a second one, cuda_<name>.*, which runs them on the GPU. Those that match SLOW
 # have the label <LABEL>-slow: `-LE slow` leaves them out, `-L <LABEL>` does not. COLD: the tests do
-# not compute themselves, optimising them is not worth the time.
+# not compute themselves, optimising them is not worth the time. APART: files that use the same
+# short names (Shape, kCases) and so cannot be compiled together.
 function(nibble_test name)
-  cmake_parse_arguments(A "COLD" "LABEL;TIMEOUT;CUDA_FILTER;SLOW" "SOURCES;DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(A "COLD;APART" "LABEL;TIMEOUT;CUDA_FILTER;SLOW" "SOURCES;DEPS;LIBS" ${ARGN})
   if(NOT A_LABEL)
     set(A_LABEL unit)
   endif()
@@ -60,6 +73,9 @@ function(nibble_test name)
     set(A_TIMEOUT 300)
   endif()
   add_executable(test_${name} ${A_SOURCES})
+  if(NOT A_APART)
+    nibble_compile_together(test_${name})
+  endif()
   list(TRANSFORM A_DEPS PREPEND nibble_)
   target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(test_${name} PRIVATE test_support ${A_DEPS} ${A_LIBS} GTest::gtest_main)

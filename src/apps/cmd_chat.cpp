@@ -100,9 +100,9 @@ void ChatCommandOptions::visit_fields(Fields& f) {
                     .aliases = {"--tee-object-chat-session-json"}});
 }
 
-class Conversation {
+class ChatCommand {
  public:
-  Conversation(const ChatCommandOptions& o, const Runtime& rt, Io& io)
+  ChatCommand(const ChatCommandOptions& o, const Runtime& rt, Io& io)
       : o_(o),
         rt_(rt),
         io_(io),
@@ -215,7 +215,7 @@ constexpr const char* kHelp =
     "/reset forget the conversation   /stats tokens in use   /exit leave (or Ctrl+D)\n"
     "Ctrl+C ends a reply.\n";
 
-void talk(Conversation& chat, Io& io) {
+void talk(ChatCommand& chat, Io& io) {
   const bool terminal = &io.in == &std::cin && isatty(STDIN_FILENO) != 0;
   if (terminal) io.out << "進入互動模式 / interactive. /help shows the commands.\n";
   for (std::string line;;) {
@@ -253,7 +253,7 @@ ExitCode run_chat(const ChatCommandOptions& o, Io& io) {
     if (!log.empty()) touch_log(log);  // before the model is loaded, not after the first reply
   }
   const Runtime rt = open_runtime(o.runtime, TokenizerNeed::required, &o.cache);
-  Conversation chat(o, rt, io);
+  ChatCommand chat(o, rt, io);
   if (!o.replay.empty()) {
     ReplayedChat replayed = read_jsonl_log(o.replay);
     for (Message& m : replayed.history) chat.add(std::move(m));

@@ -210,7 +210,7 @@ void Chain::open_record() {
     throw_usage("{} exists and is not a chain: name this one with --run-name", folder_.string());
   } else {
     folder_ = create_run_folder(runs_dir_, record_.name);
-    record_.process.started_utc = utc_text(std::chrono::system_clock::now());
+    record_.process.started_utc = utc_now_text();
   }
   record_.stages.resize(stages_.size());
   set_own_process(record_.process);
@@ -219,7 +219,7 @@ void Chain::open_record() {
 }
 
 void Chain::write_record() {
-  record_.process.updated_utc = utc_text(std::chrono::system_clock::now());
+  record_.process.updated_utc = utc_now_text();
   replace_file(folder_ / "chain.json", chain_json(record_));
 }
 

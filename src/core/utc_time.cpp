@@ -31,6 +31,8 @@ std::string utc_text(UtcTime t) {
                      f.tm_mday, f.tm_hour, f.tm_min, f.tm_sec, part.count());
 }
 
+std::string utc_now_text() { return utc_text(std::chrono::system_clock::now()); }
+
 std::string utc_stamp(UtcTime t) {
   const std::tm f = fields_of(t);
   return fmt::format("{:04}{:02}{:02}T{:02}{:02}{:02}Z", f.tm_year + 1900, f.tm_mon + 1, f.tm_mday,

@@ -24,7 +24,7 @@ struct Step {
   int32_t id;
   std::vector<float> logits;
 };
-using Run = std::vector<Step>;  // both replies, one after the other
+using Steps = std::vector<Step>;  // both replies, one after the other
 
 std::vector<Kind> kinds_of(const KvMatrixOptions& o) {
   std::vector<Kind> kinds = {{"replay", Cache::replay, 0}};
@@ -46,8 +46,8 @@ class Matrix {
          std::span<const int32_t> second, const KvMatrixOptions& o)
       : first_(first), second_(second), o_(o), engine_(backend, model, engine_options()) {}
 
-  Run run(const Kind& kind) {
-    Run steps;
+  Steps run(const Kind& kind) {
+    Steps steps;
     std::vector<int32_t> conversation(first_.begin(), first_.end());
     engine_.set_chunk(kind.chunk);
     engine_.reset();
@@ -59,7 +59,7 @@ class Matrix {
   }
 
   // The product's own generation loop, which the steps above spell out.
-  bool generator_agrees(const Run& reference) {
+  bool generator_agrees(const Steps& reference) {
     GenerateOptions g;
     g.max_tokens = o_.max_tokens;
     g.sample = o_.sample;
@@ -89,7 +89,7 @@ class Matrix {
     return engine_.extend(std::span(conversation).subspan(size_t(engine_.length())));
   }
 
-  void reply(const Kind& kind, std::vector<int32_t>& conversation, Run& steps) {
+  void reply(const Kind& kind, std::vector<int32_t>& conversation, Steps& steps) {
     Sampler sampler(o_.sample);
     std::span<const float> logits = feed(kind, conversation);
     for (int64_t i = 0; i < o_.max_tokens; ++i) {
@@ -118,7 +118,7 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-void judge(KvCase& c, const Run& run, const Run& reference, const KvMatrixOptions& o) {
+void judge(KvCase& c, const Steps& run, const Steps& reference, const KvMatrixOptions& o) {
   bool bits = true;
   for (size_t i = 0; i < reference.size(); ++i) {
     c.logit_diff = std::max(c.logit_diff, largest_difference(run[i].logits, reference[i].logits));
@@ -156,7 +156,7 @@ KvMatrix run_kv_matrix(Backend& backend, const Model& model, std::span<const int
   if (first.empty() || second.empty()) throw_usage("the KV matrix needs two turns with tokens");
   const std::vector<Kind> kinds = kinds_of(o);
   Matrix matrix(backend, model, first, second, o);
-  const Run reference = matrix.run(kinds.front());
+  const Steps reference = matrix.run(kinds.front());
   KvMatrix result;
   result.kinds = int64_t(kinds.size()) + 1;
   result.iterations = o.iterations;

@@ -41,14 +41,14 @@ void MemoryReport::fill(MemorySample& sample) const {
 }
 
 MemoryReport::MemoryReport(MemorySource source)
-    : source_(std::move(source)), created_utc_(utc_text(std::chrono::system_clock::now())) {
+    : source_(std::move(source)), created_utc_(utc_now_text()) {
   samples_.reserve(kMostSamples);
 }
 
 void MemoryReport::sample(std::string_view phase, int64_t epoch, int64_t step_in_epoch,
                           int64_t global_step) {
   MemorySample s;
-  s.timestamp_utc = utc_text(std::chrono::system_clock::now());
+  s.timestamp_utc = utc_now_text();
   s.epoch = epoch;
   s.step_in_epoch = step_in_epoch;
   s.global_step = global_step;

@@ -28,8 +28,6 @@ constexpr double kHashSecondsAfterAnError = 1;
 std::optional<ChainPlace> chain_place;
 thread_local fs::path failed_run;  // waits for its explanation
 
-std::string now_text() { return utc_text(std::chrono::system_clock::now()); }
-
 // The weights among the files of a directory.
 std::vector<fs::path> weight_files(const fs::path& path) {
   std::error_code ec;
@@ -47,7 +45,7 @@ std::vector<fs::path> weight_files(const fs::path& path) {
 std::string command_text() {
   std::error_code ec;
   return fmt::format("{}\n# in {}\n# nibble {}, started {}\n", own_command_line(),
-                     std::filesystem::current_path(ec).string(), NIBBLE_VERSION, now_text());
+                     std::filesystem::current_path(ec).string(), NIBBLE_VERSION, utc_now_text());
 }
 
 }  // namespace
@@ -67,7 +65,7 @@ RunRecorder::RunRecorder(fs::path folder, std::string command, const std::string
   record_.chain = chain_place;
   status_.command = std::move(command);
   status_.steps = steps;
-  status_.started_utc = now_text();
+  status_.started_utc = utc_now_text();
   set_own_process(status_);
   write_text_file_atomic(folder_ / "config.toml", config);
   write_text_file_atomic(folder_ / "command.txt", command_text());
@@ -96,7 +94,7 @@ void RunRecorder::attempt(const std::function<void()>& write) {
 }
 
 void RunRecorder::write_status() {
-  status_.updated_utc = now_text();
+  status_.updated_utc = utc_now_text();
   replace_file(folder_ / "status.json", status_json(status_));
   last_status_ = Clock::now();
 }
@@ -223,7 +221,7 @@ void RunRecorder::finish(RunState state, std::string_view message, ExitCode exit
   status_.state = state;
   status_.message = message;
   record_.exit_code = int(exit_code);
-  record_.ended_utc = now_text();
+  record_.ended_utc = utc_now_text();
   if (state != RunState::interrupted)
     status_.eta_seconds = state == RunState::finished ? 0 : kNoValue;
   attempt([&] { write_status(); });

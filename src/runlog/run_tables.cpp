@@ -13,7 +13,7 @@
 namespace nibble {
 namespace {
 
-std::string number(double v, const char* format) {
+std::string number_or_dash(double v, const char* format) {
   return std::isfinite(v) ? fmt::format(fmt::runtime(format), v) : "-";
 }
 
@@ -77,8 +77,8 @@ std::string gates_text(const RunRecord& r) {
 std::string held_out_text(const RunRecord& r) {
   const RunStatus& s = r.status;
   if (s.held_out_step == 0) return "-";
-  return fmt::format("{} at step {}, best {} at step {}", number(s.held_out_loss, "{:.4f}"),
-                     s.held_out_step, number(r.totals.best_held_out.loss, "{:.4f}"),
+  return fmt::format("{} at step {}, best {} at step {}", number_or_dash(s.held_out_loss, "{:.4f}"),
+                     s.held_out_step, number_or_dash(r.totals.best_held_out.loss, "{:.4f}"),
                      r.totals.best_held_out.step);
 }
 
@@ -130,8 +130,8 @@ std::string runs_table(const std::vector<RunRecord>& runs) {
   for (const RunRecord& r : runs) {
     rows.push_back({(r.pinned ? "*" : "") + r.name, r.state_name(), r.status.command,
                     minute(r.status.started_utc), duration_text(r.seconds()), steps_text(r),
-                    number(r.status.last.smoothed_loss, "{:.4f}"),
-                    number(r.status.held_out_loss, "{:.4f}"), gates_text(r)});
+                    number_or_dash(r.status.last.smoothed_loss, "{:.4f}"),
+                    number_or_dash(r.status.held_out_loss, "{:.4f}"), gates_text(r)});
   }
   using enum Align;
   return table(rows, {left, left, left, left, right, right, right, right, left});
@@ -156,13 +156,13 @@ std::string run_text(const RunRecord& r, const Lineage& lineage,
   row("time", duration_text(r.seconds()));
   row("steps",
       steps_text(r) + (r.totals.skipped > 0 ? fmt::format(", {} skipped", r.totals.skipped) : ""));
-  row("loss",
-      fmt::format("first {}, smoothed {} (lowest {})", number(r.totals.first_loss, "{:.4f}"),
-                  number(r.status.last.smoothed_loss, "{:.4f}"),
-                  number(r.totals.lowest_loss, "{:.4f}")));
+  row("loss", fmt::format("first {}, smoothed {} (lowest {})",
+                          number_or_dash(r.totals.first_loss, "{:.4f}"),
+                          number_or_dash(r.status.last.smoothed_loss, "{:.4f}"),
+                          number_or_dash(r.totals.lowest_loss, "{:.4f}")));
   row("held out", held_out_text(r));
-  row("speed",
-      fmt::format("{} tokens/s, {} tokens", number(speed_of(r), "{:.1f}"), r.totals.tokens));
+  row("speed", fmt::format("{} tokens/s, {} tokens", number_or_dash(speed_of(r), "{:.1f}"),
+                           r.totals.tokens));
   row("memory", memory_text(r));
   for (const GateScores& g : r.gates) {
     for (const GateScore& s : g.groups) {
@@ -205,16 +205,18 @@ Comparison compare_runs(const std::vector<RunRecord>& runs) {
   };
   result("state", [](const RunRecord& r) { return r.state_name(); });
   result("steps", steps_text);
-  result("first loss", [](const RunRecord& r) { return number(r.totals.first_loss, "{:.4f}"); });
+  result("first loss",
+         [](const RunRecord& r) { return number_or_dash(r.totals.first_loss, "{:.4f}"); });
   result("smoothed loss",
-         [](const RunRecord& r) { return number(r.status.last.smoothed_loss, "{:.4f}"); });
-  result("lowest loss", [](const RunRecord& r) { return number(r.totals.lowest_loss, "{:.4f}"); });
+         [](const RunRecord& r) { return number_or_dash(r.status.last.smoothed_loss, "{:.4f}"); });
+  result("lowest loss",
+         [](const RunRecord& r) { return number_or_dash(r.totals.lowest_loss, "{:.4f}"); });
   result("held-out loss",
-         [](const RunRecord& r) { return number(r.status.held_out_loss, "{:.4f}"); });
+         [](const RunRecord& r) { return number_or_dash(r.status.held_out_loss, "{:.4f}"); });
   result("best held out",
-         [](const RunRecord& r) { return number(r.totals.best_held_out.loss, "{:.4f}"); });
+         [](const RunRecord& r) { return number_or_dash(r.totals.best_held_out.loss, "{:.4f}"); });
   result("time", [](const RunRecord& r) { return duration_text(r.seconds()); });
-  result("tokens/s", [](const RunRecord& r) { return number(speed_of(r), "{:.1f}"); });
+  result("tokens/s", [](const RunRecord& r) { return number_or_dash(speed_of(r), "{:.1f}"); });
   result("peak memory", memory_text);
   result("device", [](const RunRecord& r) { return r.device.empty() ? "-" : r.device; });
 
@@ -349,8 +351,8 @@ std::string run_markdown(const RunRecord& r, const Lineage& lineage,
   if (!settings.empty()) row("Settings", markdown(settings));
   row("Steps", markdown(fmt::format("{} in {}", steps_text(r), duration_text(r.seconds()))));
   row("Loss", markdown(fmt::format(
-                  "{} -> {} (smoothed); held out {}", number(r.totals.first_loss, "{:.4f}"),
-                  number(r.status.last.smoothed_loss, "{:.4f}"), held_out_text(r))));
+                  "{} -> {} (smoothed); held out {}", number_or_dash(r.totals.first_loss, "{:.4f}"),
+                  number_or_dash(r.status.last.smoothed_loss, "{:.4f}"), held_out_text(r))));
   row("Peak memory", memory_text(r));
   for (const std::string& c : r.collapses) row("Collapse", markdown(c));
   row("Lineage", markdown(lineage_text(r, lineage)));

@@ -21,8 +21,6 @@ std::string value_text(double v, const char* format) {
   return std::isfinite(v) ? fmt::format(fmt::runtime(format), v) : "-";
 }
 
-std::string now_text() { return utc_text(std::chrono::system_clock::now()); }
-
 double seconds_between(const std::string& from_utc, const std::string& to_utc) {
   const auto from = parse_utc(from_utc), to = parse_utc(to_utc);
   return from && to ? std::chrono::duration<double>(*to - *from).count() : kNoValue;
@@ -104,7 +102,7 @@ std::string RunView::state_text() const {
   if (!running()) return text;
   text += fmt::format(" (pid {}{})", status_.pid,
                       process_ == ProcessState::on_another_host ? " on " + status_.host : "");
-  const double quiet = seconds_between(status_.updated_utc, now_text());
+  const double quiet = seconds_between(status_.updated_utc, utc_now_text());
   if (quiet > std::max(kQuietSeconds, 5 * status_.last.seconds))
     text += fmt::format(", no news for {}", duration_text(quiet));
   return text;
@@ -137,7 +135,7 @@ std::vector<std::string> RunView::lines() const {
   lines.push_back(row("run", folder_.string()));
   lines.push_back(row("state", state_text()));
   lines.push_back(row("step", progress_text()));
-  const std::string until = running() ? now_text() : s.updated_utc;
+  const std::string until = running() ? utc_now_text() : s.updated_utc;
   const bool says_left = running() && std::isfinite(s.eta_seconds);
   lines.push_back(
       row("time", duration_text(seconds_between(s.started_utc, until)) +

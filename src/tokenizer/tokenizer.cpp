@@ -10,7 +10,6 @@
 namespace nibble {
 namespace {
 
-constexpr uint64_t kMaxFile = 256ull << 20;
 constexpr size_t kMaxText = size_t(1) << 30;  // offsets inside a text are 32 bit
 
 struct Region {
@@ -84,7 +83,7 @@ void check_length(size_t n) {
 }  // namespace
 
 Tokenizer Tokenizer::load(const std::filesystem::path& path) {
-  return parse(read_text_file(path, kMaxFile), path.string());
+  return parse(read_text_file(path, kMaxTokenizerJson), path.string());
 }
 
 Tokenizer Tokenizer::parse(std::string_view json, const std::string& name) {

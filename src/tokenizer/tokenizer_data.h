@@ -28,6 +28,8 @@ struct TokenizerData {
   uint64_t content_hash = 0;
 };
 
+// Bytes of a tokenizer.json: offsets inside the tables are 32 bit.
+inline constexpr size_t kMaxTokenizerJson = 256u << 20;
 // `name` is the file, for messages.
 TokenizerData read_tokenizer_json(std::string_view json, const std::string& name);
 

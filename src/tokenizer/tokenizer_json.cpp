@@ -21,8 +21,6 @@ namespace {
 
 using nlohmann::json;
 
-// Offsets inside the tables are 32 bit.
-constexpr size_t kMaxFile = 256u << 20;
 // The small sections become a document tree, which takes many times the memory of its text.
 constexpr size_t kMaxSmallSection = 4u << 20;
 
@@ -424,8 +422,9 @@ uint64_t Loader::hash() const {
 }
 
 TokenizerData Loader::load() {
-  if (reader_.text().size() > kMaxFile) {
-    fail("{} bytes is more than a tokenizer.json may have ({})", reader_.text().size(), kMaxFile);
+  if (reader_.text().size() > kMaxTokenizerJson) {
+    fail("{} bytes is more than a tokenizer.json may have ({})", reader_.text().size(),
+         kMaxTokenizerJson);
   }
   const size_t valid = valid_utf8_prefix(reader_.text());
   if (valid != reader_.text().size()) fail("byte {} is not UTF-8", valid);

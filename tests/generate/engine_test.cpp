@@ -149,11 +149,11 @@ TEST_P(EngineModes, TruncateForgets) {
   EXPECT_TRUE(same_bits(logits_after(a, other), logits_after(b, other)));
 }
 
-std::string case_name(const testing::TestParamInfo<EngineCase>& info) {
+std::string engine_case_name(const testing::TestParamInfo<EngineCase>& info) {
   return info.param.backend.name + "_" + std::string(activations_name(info.param.activations)) +
          "_" + std::to_string(info.index);
 }
-INSTANTIATE_TEST_SUITE_P(All, EngineModes, testing::ValuesIn(engine_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(All, EngineModes, testing::ValuesIn(engine_cases()), engine_case_name);
 
 TEST(Engine, ErrorsSayWhatIsWrong) {
   RefBackend<double> backend;

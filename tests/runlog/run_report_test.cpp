@@ -28,7 +28,7 @@ using nlohmann::json;
 
 const char* const kNasty = "<script>alert(1)</script><img src=x onerror=alert(2)> & \"q\" 'a' \x07";
 
-StepRecord record(int64_t step) {
+StepRecord step_record(int64_t step) {
   StepRecord r;
   r.step = step;
   r.loss = 4.0 / double(step);
@@ -48,7 +48,7 @@ class RunReportTest : public testing::Test {
     recorder.input("weights", weights);
     recorder.input("train-data", data_);
     recorder.input("eval-data", "");
-    for (int64_t step = 1; step <= 3; ++step) recorder.step(record(step));
+    for (int64_t step = 1; step <= 3; ++step) recorder.step(step_record(step));
     recorder.held_out(2, 2.5);
     recorder.held_out(3, 2.75);
     write_text_file_atomic(folder / "model.dat", output);

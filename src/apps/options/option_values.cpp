@@ -41,7 +41,7 @@ std::string parse_floating(const std::string& text, T& out) {
   return "";
 }
 
-std::string quoted(const std::string& v) {
+std::string toml_quoted(const std::string& v) {
   std::string s = "\"";
   for (const char c : v) {
     switch (c) {
@@ -121,17 +121,17 @@ std::string toml_value(uint64_t v) {
 }
 std::string toml_value(float v) { return floating(fmt::format("{}", v)); }
 std::string toml_value(double v) { return floating(fmt::format("{}", v)); }
-std::string toml_value(const std::string& v) { return quoted(v); }
+std::string toml_value(const std::string& v) { return toml_quoted(v); }
 // An empty path means that none was given.
 std::string toml_value(const std::filesystem::path& v) {
-  return v.empty() ? "" : quoted(v.string());
+  return v.empty() ? "" : toml_quoted(v.string());
 }
 std::string toml_value(const std::vector<int32_t>& v) {
   return fmt::format("[{}]", fmt::join(v, ", "));
 }
 std::string toml_value(const std::vector<std::string>& v) {
   std::vector<std::string> q;
-  for (const std::string& s : v) q.push_back(quoted(s));
+  for (const std::string& s : v) q.push_back(toml_quoted(s));
   return fmt::format("[{}]", fmt::join(q, ", "));
 }
 

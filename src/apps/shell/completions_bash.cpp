@@ -8,7 +8,8 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-constexpr const char* kHead = R"bash(# bash completion for nibble, made by: nibble completions bash
+constexpr const char* kBashHead =
+    R"bash(# bash completion for nibble, made by: nibble completions bash
 # Needs nothing but bash itself.
 
 )bash";
@@ -132,7 +133,7 @@ std::string bash_completions() {
   Words names, before;
   for (const CompletedCommand& c : all) names.push_back(c.name);
   for (const CompletionWord& w : completed_before_command()) append(before, w.names);
-  std::string s = kHead;
+  std::string s = kBashHead;
   s += fmt::format("_nibble_commands() {{ echo '{}'; }}\n", join_words(names));
   s += fmt::format("_nibble_before() {{ echo '{}'; }}\n", join_words(before));
   s += "_nibble_words() {  # COMMAND: what it takes\n  case $1 in\n";

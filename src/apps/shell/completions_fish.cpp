@@ -6,7 +6,7 @@
 namespace nibble {
 namespace {
 
-constexpr const char* kHead = R"(# fish completion for nibble, made by: nibble completions fish
+constexpr const char* kFishHead = R"(# fish completion for nibble, made by: nibble completions fish
 
 # Whether the command line's command is $argv[1]; without an argument: whether it has none yet.
 function __nibble_command
@@ -34,7 +34,7 @@ complete -c nibble -f
 )";
 
 // For fish's single quotes, in which backslashes and quotes are escaped.
-std::string quoted(const std::string& text) {
+std::string fish_quoted(const std::string& text) {
   std::string s = "'";
   for (const char c : text) {
     if (c == '\'' || c == '\\') s += '\\';
@@ -44,7 +44,7 @@ std::string quoted(const std::string& text) {
 }
 
 std::string option_line(const std::string& condition, const CompletionWord& w) {
-  std::string s = fmt::format("complete -c nibble -n {}", quoted(condition));
+  std::string s = fmt::format("complete -c nibble -n {}", fish_quoted(condition));
   for (const std::string& name : w.names) {
     const bool is_long = name.starts_with("--");
     s += fmt::format(" {} {}", is_long ? "-l" : "-s", name.substr(is_long ? 2 : 1));
@@ -52,16 +52,16 @@ std::string option_line(const std::string& condition, const CompletionWord& w) {
   switch (w.value) {
     case CompletionWord::none: break;
     case CompletionWord::files: s += " -r -F"; break;
-    case CompletionWord::choices: s += " -x -a " + quoted(join_words(w.words)); break;
+    case CompletionWord::choices: s += " -x -a " + fish_quoted(join_words(w.words)); break;
     case CompletionWord::other: s += " -x"; break;
   }
-  return s + " -d " + quoted(w.help) + "\n";
+  return s + " -d " + fish_quoted(w.help) + "\n";
 }
 
 }  // namespace
 
 std::string fish_completions() {
-  std::string s = kHead;
+  std::string s = kFishHead;
   for (const CompletionWord& w : completed_before_command()) {
     s += option_line("__nibble_command", w);
   }
@@ -70,10 +70,11 @@ std::string fish_completions() {
   for (const CompletedCommand& c : all) {
     names += (names.empty() ? "" : " ") + c.name;
     s += fmt::format("complete -c nibble -n __nibble_command -a {} -d {}\n", c.name,
-                     quoted(c.summary));
+                     fish_quoted(c.summary));
   }
   s += "complete -c nibble -n __nibble_command -a help -d 'Explain a command'\n";
-  s += fmt::format("complete -c nibble -n '__nibble_first_argument help' -a {}\n", quoted(names));
+  s += fmt::format("complete -c nibble -n '__nibble_first_argument help' -a {}\n",
+                   fish_quoted(names));
   for (const CompletedCommand& c : all) {
     const std::string here = "__nibble_command " + c.name;
     for (const CompletionWord& a : c.arguments) {
@@ -82,7 +83,7 @@ std::string fish_completions() {
             "complete -c nibble -n '{}' -a '(__fish_complete_subcommand --fcs-skip=2)'\n", here);
       } else if (a.value == CompletionWord::choices) {
         s += fmt::format("complete -c nibble -n '__nibble_first_argument {}' -a {}\n", c.name,
-                         quoted(join_words(a.words)));
+                         fish_quoted(join_words(a.words)));
       } else {
         s += fmt::format("complete -c nibble -n '{}' -F\n", here);
       }

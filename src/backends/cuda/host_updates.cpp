@@ -33,7 +33,7 @@ class OnStream {
   cudaStream_t main_;
 };
 
-constexpr size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
+constexpr size_t aligned_to_256(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 // Bytes of the codes of `n` elements from the start of a block on.
 size_t code_bytes(MomentFormat format, int64_t n) {
@@ -64,7 +64,7 @@ struct HostUpdates::Piece {
   std::byte* add(void* host, size_t bytes) {
     std::byte* device = memory + used;
     parts[count++] = {static_cast<std::byte*>(host), device, bytes};
-    used += aligned(bytes);
+    used += aligned_to_256(bytes);
     return device;
   }
 };

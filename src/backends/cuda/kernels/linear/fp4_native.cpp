@@ -12,7 +12,7 @@ namespace {
 cudaDataType output_type(DType t) {
   return t == DType::bf16 ? CUDA_R_16BF : t == DType::f16 ? CUDA_R_16F : CUDA_R_32F;
 }
-size_t aligned(size_t n) { return (n + 127) / 128 * 128; }
+size_t aligned_to_128(size_t n) { return (n + 127) / 128 * 128; }
 
 // Descriptors of one product; they hold the addresses of the scales, so they are made anew, which
 // costs a microsecond.
@@ -98,12 +98,13 @@ bool native_fp4_fits(const Context& c, const Tensor& out, const Tensor& x, const
 }
 
 size_t fp4_operand_bytes(int64_t rows, int64_t in) {
-  return aligned(size_t(rows * in / 2)) + aligned(swizzled_scale_bytes(rows, in / 16));
+  return aligned_to_128(size_t(rows * in / 2)) +
+         aligned_to_128(swizzled_scale_bytes(rows, in / 16));
 }
 
 Fp4Operand fp4_operand(std::byte* memory, int64_t rows, int64_t in) {
   auto* codes = reinterpret_cast<uint8_t*>(memory);
-  return {codes, codes + aligned(size_t(rows * in / 2)), rows};
+  return {codes, codes + aligned_to_128(size_t(rows * in / 2)), rows};
 }
 
 int64_t fp4_rows_within(size_t n_bytes, int64_t in) {
