@@ -158,11 +158,11 @@ void Backend::do_add_rms_norm(Tensor out, Tensor rstd, Tensor sum, Tensor a, Ten
   rms_norm(out, rstd, sum, w, eps);
 }
 
-void Backend::rope_table(Tensor table, Tensor positions, double theta) {
-  require(table.rank == 2 && table.dim(1) % 2 == 0 && is_ids(positions, table.dim(0)) &&
-              is_act(table) && table.contiguous(),
+void Backend::rope_table(Tensor table, Tensor positions, const RopeFrequencies& f) {
+  require(table.rank == 2 && table.dim(1) == 2 * int64_t(f.turns.size()) &&
+              is_ids(positions, table.dim(0)) && is_act(table) && table.contiguous(),
           "rope_table", "shapes", table, positions);
-  do_rope_table(table, positions, theta);
+  do_rope_table(table, positions, f);
 }
 
 void Backend::rope(Tensor out, Tensor x, Tensor table, Rotation rotation) {
@@ -187,6 +187,26 @@ void Backend::do_norm_rope(Tensor out, Tensor rstd, Tensor x, Tensor w, Tensor t
   rope(out, out, table, Rotation::forward);
 }
 
+// Vectors that belong to heads.
+static bool is_bias(const Tensor& bias, int64_t width, const Tensor& act) {
+  return bias.rank == 1 && bias.dim(0) == width && bias.contiguous() && is_stat(bias, act);
+}
+
+void Backend::add_bias(Tensor out, Tensor x, Tensor bias) {
+  require(is_act(x) && x.rank == 3 && out.dtype == x.dtype && same_shape(out, x) &&
+              is_bias(bias, x.inner(), x),
+          "add_bias", "shapes", out, x, bias);
+  do_add_bias(out, x, bias);
+}
+
+void Backend::bias_rope(Tensor out, Tensor x, Tensor bias, Tensor table, StillPairs still) {
+  require(is_act(x) && x.rank == 3 && out.dtype == x.dtype && same_shape(out, x) &&
+              table.rank == 2 && table.dim(0) == x.dim(0) && table.dim(1) == x.dim(2) &&
+              is_stat(table, x) && is_bias(bias, x.inner(), x) && still.begin >= 0,
+          "bias_rope", "shapes", out, x, bias, table);
+  do_bias_rope(out, x, bias, table, still);
+}
+
 void Backend::kv_append(KvView kv, Tensor k, Tensor v, Tensor slots) {
   require(
       is_act(k) && k.rank == 3 && same_shape(k, v) && k.dtype == v.dtype && is_ids(slots, k.dim(0)),
@@ -197,7 +217,18 @@ void Backend::kv_append(KvView kv, Tensor k, Tensor v, Tensor slots) {
   do_kv_append(kv, k, v, slots);
 }
 
-static void check_split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const HeadNorms& norms,
+static void check_head_params(const char* op, const HeadParams& p, int64_t q_heads,
+                              int64_t kv_heads, int64_t d, const Tensor& act) {
+  const bool norms = bool(p.q_norm) || bool(p.k_norm);
+  require(!norms || (p.q_norm.rank == 1 && p.q_norm.dim(0) == d && same_shape(p.q_norm, p.k_norm) &&
+                     is_stat(p.q_norm, act) && is_stat(p.k_norm, act)),
+          op, "norms of heads", p.q_norm, p.k_norm);
+  require(!p.bias ||
+              (!norms && is_bias(p.bias, (q_heads + 2 * kv_heads) * d, act) && p.still.begin >= 0),
+          op, "a bias of heads, without norms:", p.bias, p.q_norm);
+}
+
+static void check_split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const HeadParams& params,
                               Tensor table, Tensor slots) {
   const Tensor &q = out.q, &k = out.k;
   require(is_act(qkv) && qkv.rank == 2 && q.rank == 3 && k.rank == 3 && q.dtype == qkv.dtype &&
@@ -205,10 +236,12 @@ static void check_split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const
               k.dim(0) == qkv.dim(0) && q.dim(2) == k.dim(2) &&
               qkv.dim(1) == (q.dim(1) + 2 * k.dim(1)) * q.dim(2),
           "split_heads", "shapes", q, k, qkv);
-  require(norms.q.rank == 1 && norms.q.dim(0) == q.dim(2) && same_shape(norms.q, norms.k) &&
-              is_stat(norms.q, qkv) && is_stat(norms.k, qkv) && table.rank == 2 &&
-              table.dim(0) == q.dim(0) && table.dim(1) == q.dim(2) && is_stat(table, qkv),
-          "split_heads", "norms and table", norms.q, norms.k, table);
+  check_head_params("split_heads", params, q.dim(1), k.dim(1), q.dim(2), qkv);
+  require(table.rank == 2 && table.dim(0) == q.dim(0) && table.dim(1) == q.dim(2) &&
+              is_stat(table, qkv),
+          "split_heads", "table", table, qkv);
+  require(params.q_norm || (!out.q_rstd && !out.k_rstd), "split_heads",
+          "heads without norms have no rstd:", out.q_rstd, out.k_rstd);
   require((!out.q_rstd || (out.q_rstd.numel() == q.rows() && is_stat(out.q_rstd, qkv))) &&
               (!out.k_rstd || (out.k_rstd.numel() == k.rows() && is_stat(out.k_rstd, qkv))),
           "split_heads", "rstd", out.q_rstd, out.k_rstd);
@@ -217,21 +250,31 @@ static void check_split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const
           "split_heads", "view", kv.k, kv.v, slots);
 }
 
-void Backend::split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const HeadNorms& norms,
+void Backend::split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const HeadParams& params,
                           Tensor table, Tensor slots, double eps) {
-  check_split_heads(out, kv, qkv, norms, table, slots);
-  do_split_heads(out, kv, qkv, norms, table, slots, eps);
+  check_split_heads(out, kv, qkv, params, table, slots);
+  do_split_heads(out, kv, qkv, params, table, slots, eps);
 }
 
-void Backend::do_split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const HeadNorms& norms,
+void Backend::do_split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const HeadParams& params,
                              Tensor table, Tensor slots, double eps) {
   const int64_t n = qkv.dim(0), d = out.q.dim(2), hq = out.q.dim(1), hkv = out.k.dim(1);
   const auto heads = [&](int64_t begin, int64_t count) {
     return qkv.columns(begin * d, count * d).split_inner({n, count, d});
   };
-  norm_rope(out.q, out.q_rstd, heads(0, hq), norms.q, table, eps);
-  norm_rope(out.k, out.k_rstd, heads(hq, hkv), norms.k, table, eps);
-  kv_append(kv, out.k, heads(hq + hkv, hkv), slots);
+  const Tensor q = heads(0, hq), k = heads(hq, hkv), v = heads(hq + hkv, hkv);
+  if (params.q_norm) {
+    norm_rope(out.q, out.q_rstd, q, params.q_norm, table, eps);
+    norm_rope(out.k, out.k_rstd, k, params.k_norm, table, eps);
+  } else if (params.bias) {
+    bias_rope(out.q, q, params.bias.slice(0, hq * d), table, {});
+    bias_rope(out.k, k, params.bias.slice(hq * d, hkv * d), table, params.still);
+    add_bias(v, v, params.bias.slice((hq + hkv) * d, hkv * d));
+  } else {
+    rope(out.q, q, table, Rotation::forward);
+    rope(out.k, k, table, Rotation::forward);
+  }
+  kv_append(kv, out.k, v, slots);
 }
 
 static void check_attention(Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequences) {
@@ -253,17 +296,17 @@ void Backend::attention(Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequ
 }
 
 void Backend::split_heads_attention(Tensor out, Tensor lse, const HeadSlots& heads, KvView kv,
-                                    Tensor qkv, const HeadNorms& norms, Tensor table, Tensor slots,
-                                    Tensor sequences, double eps) {
-  check_split_heads(heads, kv, qkv, norms, table, slots);
+                                    Tensor qkv, const HeadParams& params, Tensor table,
+                                    Tensor slots, Tensor sequences, double eps) {
+  check_split_heads(heads, kv, qkv, params, table, slots);
   check_attention(out, lse, heads.q, kv, sequences);
-  do_split_heads_attention(out, lse, heads, kv, qkv, norms, table, slots, sequences, eps);
+  do_split_heads_attention(out, lse, heads, kv, qkv, params, table, slots, sequences, eps);
 }
 
 void Backend::do_split_heads_attention(Tensor out, Tensor lse, const HeadSlots& heads, KvView kv,
-                                       Tensor qkv, const HeadNorms& norms, Tensor table,
+                                       Tensor qkv, const HeadParams& params, Tensor table,
                                        Tensor slots, Tensor sequences, double eps) {
-  split_heads(heads, kv, qkv, norms, table, slots, eps);
+  split_heads(heads, kv, qkv, params, table, slots, eps);
   attention(out, lse, heads.q, kv, sequences);
 }
 
@@ -360,12 +403,14 @@ void Backend::check_plan(const DecodePlan& plan) const {
           "decode_step", "one new token a sequence:", plan.sequences, x);
   require(plan.embed.rank == 2 && plan.embed.dim(1) == c, "decode_step", "embedding", plan.embed);
   require(plan.rope.rank == 2 && plan.rope.dim(0) == n && plan.rope.dim(1) == d &&
-              is_stat(plan.rope, x) && plan.logits.rank == 2 && plan.logits.dim(0) == n,
+              is_stat(plan.rope, x) && d == 2 * int64_t(plan.frequencies.turns.size()) &&
+              plan.logits.rank == 2 && plan.logits.dim(0) == n,
           "decode_step", "table and logits", plan.rope, plan.logits);
   require(!plan.layers.empty() && plan.kv_heads > 0 && plan.q_heads % plan.kv_heads == 0,
           "decode_step", "layers and heads of", x);
   for (const DecodeLayer& l : plan.layers) {
-    norm(l.attn_norm, c), norm(l.ffn_norm, c), norm(l.head_norms.q, d), norm(l.head_norms.k, d);
+    norm(l.attn_norm, c), norm(l.ffn_norm, c);
+    check_head_params("decode_step", l.heads, plan.q_heads, plan.kv_heads, d, x);
     weight(l.qkv, q + 2 * kv, c), weight(l.attn_out, c, q);
     weight(l.gate_up, 2 * l.down.in, c), weight(l.down, c, l.down.in);
     require(l.kv.k.rank == 3 && same_shape(l.kv.k, l.kv.v) && l.kv.k.dtype == l.kv.v.dtype &&
@@ -476,6 +521,11 @@ void Backend::do_norm_rope_back(Tensor dx, Tensor dw, Tensor dy, Tensor x, Tenso
                                 Tensor table, Accumulate accumulate_dw) {
   rope(dx, dy, table, Rotation::backward);
   rms_norm_back(dx, dw, dx, x, rstd, w, Tensor{}, accumulate_dw);
+}
+
+void Backend::bias_back(Tensor db, Tensor dy, Accumulate accumulate) {
+  require(is_act(dy) && dy.rank == 2 && is_bias(db, dy.dim(1), dy), "bias_back", "shapes", db, dy);
+  do_bias_back(db, dy, accumulate);
 }
 
 void Backend::attention_back(Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse,

@@ -132,29 +132,37 @@ class Backend {
   void rms_norm(Tensor out, Tensor rstd, Tensor x, Tensor w, double eps);
   // sum = a + b; out = rms_norm(sum). sum may alias a or b. Fused: default is add, rms_norm.
   void add_rms_norm(Tensor out, Tensor rstd, Tensor sum, Tensor a, Tensor b, Tensor w, double eps);
-  // table[n] = cos then sin of positions[n] * theta^(-2i/D), i < D/2. table f32 (or act) [N, D],
-  // positions i32 [N]. Angles are formed in double: at position 100,000 float is off by 0.006 rad.
-  void rope_table(Tensor table, Tensor positions, double theta);
+  // table[n] = cos then sin of positions[n] * turns[i], i < D/2, times the factor. table f32 (or
+  // act) [N, D], positions i32 [N]. Angles are formed in double: at position 100,000 float is off
+  // by 0.006 rad.
+  void rope_table(Tensor table, Tensor positions, const RopeFrequencies& frequencies);
   // Half-split rotation of x act [N, H, D] by table [N, D]. out may alias x.
   void rope(Tensor out, Tensor x, Tensor table, Rotation rotation);
   // rms_norm over each head, then rope: x, out act [N, H, D] (x may be strided, out may alias x),
   // rstd [N * H] or empty. Fused: default is rms_norm, rope.
   void norm_rope(Tensor out, Tensor rstd, Tensor x, Tensor w, Tensor table, double eps);
+  // out = x + bias, formed in f32 and rounded once. x, out act [N, H, D] (may be strided, out may
+  // alias x), bias f32 (or act) [H D].
+  void add_bias(Tensor out, Tensor x, Tensor bias);
+  // The same, then rope, and for the pairs of `still` less factor * bias; formed in f32 and rounded
+  // once. out may alias x.
+  void bias_rope(Tensor out, Tensor x, Tensor bias, Tensor table, StillPairs still);
   // kv.k[slots[n]] = k[n], likewise v; converts to the cache's type. A no-op where k and v already
   // are the view's own memory (training). k, v act [N, Hkv, D], slots i32 [N].
   void kv_append(KvView kv, Tensor k, Tensor v, Tensor slots);
-  // Splits qkv act [N, (Hq + 2 Hkv) D] (may be strided) into heads: q and k normalised and rotated,
-  // k and v put into kv at slots. Fused: default is norm_rope twice, kv_append.
-  void split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const HeadNorms& norms,
+  // Splits qkv act [N, (Hq + 2 Hkv) D] (may be strided) into heads: q and k normalised or biased
+  // (or neither) and rotated, v biased, k and v put into kv at slots. With a bias the values lie in
+  // qkv with it afterwards where that is their place in kv (training), else they may hold
+  // anything. Fused: default is norm_rope, bias_rope or rope twice, add_bias, kv_append.
+  void split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const HeadParams& params,
                    Tensor table, Tensor slots, double eps);
   // Causal grouped-query attention with scale 1/sqrt(D): query head h reads key head h / (Hq/Hkv).
   // out, q act [N, Hq, D]; lse f32 (or act) [N, Hq] or empty; sequences i32 [S, 4].
   void attention(Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequences);
-  // split_heads, then attention over kv: out, lse as in attention. Where q_rstd and k_rstd are
-  // empty (inference) q and k are scratch: afterwards they may hold anything. Fused: default is the
-  // two.
+  // split_heads, then attention over kv: out, lse as in attention. Where kv is not k's own memory
+  // (inference) q and k are scratch: afterwards they may hold anything. Fused: default is the two.
   void split_heads_attention(Tensor out, Tensor lse, const HeadSlots& heads, KvView kv, Tensor qkv,
-                             const HeadNorms& norms, Tensor table, Tensor slots, Tensor sequences,
+                             const HeadParams& params, Tensor table, Tensor slots, Tensor sequences,
                              double eps);
   // out = silu(gate) * up. All act [N, F]; gate and up may be strided; out may alias either.
   void swiglu(Tensor out, Tensor gate, Tensor up);
@@ -223,6 +231,9 @@ class Backend {
   // Gradient of norm_rope; x is its input. dx may alias dy. Fused: default is rope, rms_norm_back.
   void norm_rope_back(Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w,
                       Tensor table, Accumulate accumulate_dw);
+  // The gradient of a bias: db = the sum over rows of dy. dy act [N, width] (may be strided), db
+  // stat [width]. The order of summation depends on shapes only.
+  void bias_back(Tensor db, Tensor dy, Accumulate accumulate);
   // Gradient of attention over the batch's own keys (every sequence has q_begin == kv_begin and
   // q_len == kv_len). dq, dout, out, q act [N, Hq, D]; dk, dv act [N, Hkv, D]; dq, dk, dv may be
   // strided; lse as the forward wrote it.
@@ -279,10 +290,10 @@ class Backend {
   virtual void do_add_rms_norm(Tensor out, Tensor rstd, Tensor sum, Tensor a, Tensor b, Tensor w,
                                double eps);
   virtual void do_norm_rope(Tensor out, Tensor rstd, Tensor x, Tensor w, Tensor table, double eps);
-  virtual void do_split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const HeadNorms& norms,
+  virtual void do_split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const HeadParams& params,
                               Tensor table, Tensor slots, double eps);
   virtual void do_split_heads_attention(Tensor out, Tensor lse, const HeadSlots& heads, KvView kv,
-                                        Tensor qkv, const HeadNorms& norms, Tensor table,
+                                        Tensor qkv, const HeadParams& params, Tensor table,
                                         Tensor slots, Tensor sequences, double eps);
   virtual void do_linear_swiglu(Tensor act, Tensor gate_up, Tensor x, const LinearWeight& w,
                                 Activations activations);
@@ -315,8 +326,11 @@ class Backend {
                                 ScaleRule rule) = 0;
   virtual void do_embed(Tensor out, Tensor table, Tensor ids) = 0;
   virtual void do_rms_norm(Tensor out, Tensor rstd, Tensor x, Tensor w, double eps) = 0;
-  virtual void do_rope_table(Tensor table, Tensor positions, double theta) = 0;
+  virtual void do_rope_table(Tensor table, Tensor positions,
+                             const RopeFrequencies& frequencies) = 0;
   virtual void do_rope(Tensor out, Tensor x, Tensor table, Rotation rotation) = 0;
+  virtual void do_add_bias(Tensor out, Tensor x, Tensor bias) = 0;
+  virtual void do_bias_rope(Tensor out, Tensor x, Tensor bias, Tensor table, StillPairs still) = 0;
   virtual void do_kv_append(KvView kv, Tensor k, Tensor v, Tensor slots) = 0;
   virtual void do_attention(Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequences) = 0;
   virtual void do_swiglu(Tensor out, Tensor gate, Tensor up) = 0;
@@ -336,6 +350,7 @@ class Backend {
   virtual void do_linear_wgrad(Tensor dw, Tensor dy, Tensor x, const GradWrite& write) = 0;
   virtual void do_rms_norm_back(Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w,
                                 Tensor base, Accumulate accumulate_dw) = 0;
+  virtual void do_bias_back(Tensor db, Tensor dy, Accumulate accumulate) = 0;
   virtual void do_attention_back(Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out,
                                  Tensor lse, Tensor q, KvView kv, Tensor sequences) = 0;
   virtual void do_swiglu_back(Tensor dgate, Tensor dup, Tensor dout, Tensor gate, Tensor up) = 0;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 // A step of decoding as a value: one new token of each of N sequences, from its id to its logits,
-// through all blocks of a decoder. Backend::decode_step takes one; model/qwen3.cpp makes it beside
-// the forward pass it describes, and a test holds the two against each other.
+// through all blocks of a decoder. Backend::decode_step takes one; model/decoder.cpp makes it
+// beside the forward pass it describes, and a test holds the two against each other.
 #pragma once
 #include <string>
 #include <vector>
 
+#include "backend/rope.h"
 #include "backend/weight_views.h"
 #include "quant/recipe.h"
 
@@ -14,9 +15,9 @@ namespace nibble {
 // One block: x += attn_out . attention(heads(qkv . norm(x))); x += down . swiglu(gate_up .
 // norm(x)).
 struct DecodeLayer {
-  Tensor attn_norm;       // f32 (or act) [C]
-  LinearWeight qkv;       // [(Hq + 2 Hkv) D, C]
-  HeadNorms head_norms;   // [D] each
+  Tensor attn_norm;  // f32 (or act) [C]
+  LinearWeight qkv;  // [(Hq + 2 Hkv) D, C]
+  HeadParams heads;
   LinearWeight attn_out;  // [C, Hq D]
   Tensor ffn_norm;        // [C]
   LinearWeight gate_up;   // [2 F, C]
@@ -37,7 +38,8 @@ struct DecodePlan {
   Tensor rope;    // f32 (or act) [N, D]
   Tensor logits;  // f32 (or act) [N, V]
   int64_t q_heads = 0, kv_heads = 0, head_width = 0;
-  double rope_theta = 0, eps = 0;
+  RopeFrequencies frequencies;  // of the rotation table
+  double eps = 0;
   Activations activations = Activations::none;  // of packed weights
 };
 

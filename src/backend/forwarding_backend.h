@@ -66,15 +66,20 @@ class ForwardingBackend : public Backend {
                     double eps) override {
     inner_.norm_rope(out, rstd, x, w, table, eps);
   }
-  void do_rope_table(Tensor table, Tensor positions, double theta) override {
-    inner_.rope_table(table, positions, theta);
+  void do_rope_table(Tensor table, Tensor positions, const RopeFrequencies& f) override {
+    inner_.rope_table(table, positions, f);
   }
+  void do_add_bias(Tensor out, Tensor x, Tensor bias) override { inner_.add_bias(out, x, bias); }
+  void do_bias_rope(Tensor out, Tensor x, Tensor bias, Tensor table, StillPairs still) override {
+    inner_.bias_rope(out, x, bias, table, still);
+  }
+  void do_bias_back(Tensor db, Tensor dy, Accumulate a) override { inner_.bias_back(db, dy, a); }
   void do_rope(Tensor out, Tensor x, Tensor table, Rotation rotation) override {
     inner_.rope(out, x, table, rotation);
   }
-  void do_split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const HeadNorms& norms,
+  void do_split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const HeadParams& params,
                       Tensor table, Tensor slots, double eps) override {
-    inner_.split_heads(out, kv, qkv, norms, table, slots, eps);
+    inner_.split_heads(out, kv, qkv, params, table, slots, eps);
   }
   void do_linear_swiglu(Tensor act, Tensor gate_up, Tensor x, const LinearWeight& w,
                         Activations activations) override {

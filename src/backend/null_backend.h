@@ -36,7 +36,10 @@ class NullBackend final : public Backend {
   void do_add_rms_norm(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, double) override {
     ++calls_;
   }
-  void do_rope_table(Tensor, Tensor, double) override { ++calls_; }
+  void do_rope_table(Tensor, Tensor, const RopeFrequencies&) override { ++calls_; }
+  void do_add_bias(Tensor, Tensor, Tensor) override { ++calls_; }
+  void do_bias_rope(Tensor, Tensor, Tensor, Tensor, StillPairs) override { ++calls_; }
+  void do_bias_back(Tensor, Tensor, Accumulate) override { ++calls_; }
   void do_rope(Tensor, Tensor, Tensor, Rotation) override { ++calls_; }
   void do_norm_rope(Tensor, Tensor, Tensor, Tensor, Tensor, double) override { ++calls_; }
   void do_kv_append(KvView, Tensor, Tensor, Tensor) override { ++calls_; }

@@ -35,12 +35,26 @@ struct LinearWeight {
 // Packed layouts keep row ranges that begin at multiples of this contiguous (rows_of).
 constexpr int64_t kRowPanel = 64;
 
-// Outputs of split_heads. q act [N, Hq, D], k act [N, Hkv, D]; rstd stat [N Hq], [N Hkv] or empty.
+// Outputs of split_heads. q act [N, Hq, D], k act [N, Hkv, D]; rstd stat [N Hq], [N Hkv] or empty
+// (always empty where heads are not normalised).
 struct HeadSlots {
   Tensor q, q_rstd, k, k_rstd;
 };
-struct HeadNorms {
-  Tensor q, k;  // f32 (or act) [D]
+
+// The pairs (i, i + D/2) of a head that hardly turn over all positions of a model: those from
+// `begin` on. Their bias is nearly the same in every key, and what all keys have in common no
+// softmax can see: keys are held without it. Real biases are largest just there (456 in a Qwen2.5
+// model), and a key that carries them has no bits left in bf16, none at all in fp8.
+struct StillPairs {
+  int64_t begin = INT32_MAX;  // none
+  float factor = 1;           // RopeFrequencies::factor
+};
+
+// What a model has between the qkv projection and attention. Never norms and a bias at once.
+struct HeadParams {
+  Tensor q_norm{}, k_norm{};  // f32 (or act) [D] each, or both empty: heads are not normalised
+  Tensor bias{};              // f32 (or act) [(Hq + 2 Hkv) D] of q, k, v, or empty
+  StillPairs still{};         // of the key's bias
 };
 
 }  // namespace nibble

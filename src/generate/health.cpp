@@ -100,7 +100,7 @@ WeightHealth check_weights(Backend& be, const Model& model) {
     int64_t width = p.shape.back();
     std::string place = p.name;
     if (slot.tensor) {
-      scan_dense(be, *slot.tensor, scan);
+      scan_dense(be, rows_of_param(*slot.tensor, p), scan);
     } else if (slot.linear->is_packed()) {
       scan_scales(be, *slot.linear, p.row_offset, p.shape[0], scan);
       width /= 16;

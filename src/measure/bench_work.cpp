@@ -28,7 +28,7 @@ Work forward_work(const Model& model, int64_t tokens, int64_t past, DType cache,
       work.bytes += weight_bytes_of(w);
       work.flops += 2 * n * double(w.out) * double(w.in);
     }
-    for (const auto& m : b.norms()) work.bytes += double((b.*m.at).bytes());
+    for (const auto& m : b.vectors()) work.bytes += double((b.*m.at).bytes());
     work.bytes += 2 * keys * double(c.Hkv * c.D) * double(dtype_bytes(cache));
     // Scores and their use, for every query over the keys it may see.
     const double t = double(tokens), pairs = s * (t * double(past) + t * (t + 1) / 2);

@@ -27,8 +27,10 @@ BlockActs make_block_acts(Arena& a, const Config& c, const ActsShape& s, const B
   b.n2 = shared ? shared->n2 : training ? a.take(s.act, {n, c.C}) : b.n1;
   if (training) {
     b.rstd1 = a.take(s.stat, {n});
-    b.q_rstd = a.take(s.stat, {n * c.Hq});
-    b.k_rstd = a.take(s.stat, {n * c.Hkv});
+    if (c.qk_norm) {
+      b.q_rstd = a.take(s.stat, {n * c.Hq});
+      b.k_rstd = a.take(s.stat, {n * c.Hkv});
+    }
     b.lse = a.take(s.stat, {n, c.Hq});
     b.rstd2 = a.take(s.stat, {n});
   }

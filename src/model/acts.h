@@ -24,9 +24,9 @@ struct Batch {
 // rstd*, lse: training only, empty in inference.
 struct BlockActs {
   Tensor n1, rstd1;       // [N, C], [N]
-  Tensor qkv;             // [N, (Hq + 2 Hkv) D] as projected
-  Tensor q_rstd, k_rstd;  // [N Hq], [N Hkv]
-  Tensor q, k;            // [N, Hq, D], [N, Hkv, D] normalised and rotated
+  Tensor qkv;             // [N, (Hq + 2 Hkv) D] as projected; values become biased there
+  Tensor q_rstd, k_rstd;  // [N Hq], [N Hkv]; empty where heads are not normalised
+  Tensor q, k;            // [N, Hq, D], [N, Hkv, D] as attention reads them
   Tensor att, lse;        // [N, Hq, D], [N, Hq]
   Tensor mid;             // [N, C] residual stream after attention
   Tensor n2, rstd2;       // [N, C], [N]

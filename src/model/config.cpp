@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -64,19 +65,148 @@ class Reader {
   const std::string& where_;
 };
 
-double read_rope_theta(const Reader& r, const std::string& where) {
-  const char* key = r.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
-  if (r.has(key)) {
-    const json& rope = r.at(key);
-    if (!rope.is_object()) throw_format("{}: '{}' must be an object", where, key);
-    const char* type_key = rope.contains("rope_type") ? "rope_type" : "type";
-    if (rope.contains(type_key) && rope.at(type_key) != "default") {
-      throw_format("{}: rope scaling {} is not supported, only the default", where,
-                   rope.at(type_key).dump());
+// The object that describes rotary embedding, of either generation of the file.
+class RopeReader {
+ public:
+  RopeReader(const json& object, const std::string& where) : o_(object), where_(where) {}
+
+  bool has(const char* key) const { return o_.contains(key) && !o_.at(key).is_null(); }
+  std::string kind() const {
+    const char* key = has("rope_type") ? "rope_type" : "type";
+    if (!has(key)) return "default";
+    for (const char* known : {"default", "linear", "llama3", "yarn"}) {
+      if (o_.at(key) == known) return known;
     }
-    if (rope.contains("rope_theta")) return r.positive(rope, "rope_theta");
+    throw_format("{}: rope of the kind {} is not supported, only default, linear, llama3 and yarn",
+                 where_, o_.at(key).dump());
   }
-  return r.positive("rope_theta");
+  // Without a fallback there must be one.
+  double number(const char* key, std::optional<double> fallback = {}) const {
+    if (!has(key) && fallback) return *fallback;
+    if (!has(key) || !o_.at(key).is_number()) {
+      throw_format("{}: rope is missing the number '{}'", where_, key);
+    }
+    const double x = o_.at(key).get<double>();
+    if (!(x > 0) || !(x <= kMost))
+      throw_format("{}: rope's '{}' is {}, expected a positive number", where_, key, x);
+    return x;
+  }
+  bool boolean(const char* key, bool fallback) const {
+    if (!has(key)) return fallback;
+    if (!o_.at(key).is_boolean())
+      throw_format("{}: rope's '{}' must be true or false", where_, key);
+    return o_.at(key).get<bool>();
+  }
+  void refuse_part_of_a_head() const {
+    if (has("partial_rotary_factor") && o_.at("partial_rotary_factor") != 1.0) {
+      throw_format("{}: 'partial_rotary_factor' is {}, but only whole heads are rotated", where_,
+                   o_.at("partial_rotary_factor").dump());
+    }
+  }
+
+ private:
+  static constexpr double kMost = 1e18;
+  const json& o_;
+  const std::string& where_;
+};
+
+// What sets the families apart; everything else follows from Config.
+struct Family {
+  std::string_view model_type;
+  bool qk_norm, qkv_bias;
+  bool attention_bias;  // what 'attention_bias' must be where it is given
+  int64_t head_dim;     // where the config has none; 0: hidden_size / num_attention_heads
+  double rope_theta;    // where the config has none; 0: it must have one
+};
+constexpr Family kFamilies[] = {
+    {"qwen3", true, false, false, 128, 0},
+    {"qwen2", false, true, true, 0, 0},
+    {"llama", false, false, false, 0, 1e4},  // the first generation's files do not name it
+};
+
+const Family& read_family(const Reader& r, const std::string& where) {
+  // Files from before 'model_type' was asked for are of the first family.
+  if (!r.has("model_type")) return kFamilies[0];
+  std::string known;
+  for (const Family& f : kFamilies) {
+    if (r.at("model_type") == f.model_type) return f;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", f.model_type);
+  }
+  throw_format("{}: 'model_type' is {}, but only these families are supported: {}", where,
+               r.at("model_type").dump(), known);
+}
+
+// A window over the keys changes what is computed only where a layer has it.
+void refuse_windows(const Reader& r, int64_t layers, const std::string& where) {
+  if (r.has("layer_types")) {
+    if (!r.at("layer_types").is_array()) throw_format("{}: 'layer_types' must be a list", where);
+    for (const json& type : r.at("layer_types")) {
+      if (type != "full_attention") {
+        throw_format("{}: 'layer_types' has {}, but only \"full_attention\" is supported", where,
+                     type.dump());
+      }
+    }
+    return;
+  }
+  const bool none =
+      !r.boolean("use_sliding_window", false) ||
+      (r.has("max_window_layers") && r.integer("max_window_layers", 0, INT32_MAX) >= layers);
+  if (!none) {
+    throw_format("{}: a sliding window ('use_sliding_window') is not supported", where);
+  }
+}
+
+// The yarn of config.json; theta and factor are there already.
+void read_yarn(const RopeReader& o, RopeSpec& rope) {
+  rope.beta_fast = o.number("beta_fast", 32), rope.beta_slow = o.number("beta_slow", 1);
+  rope.truncate = o.boolean("truncate", true);
+  const double mscale = o.number("mscale", 0), all = o.number("mscale_all_dim", 0);
+  rope.attention_factor =
+      o.number("attention_factor", yarn_attention_factor(rope.factor, mscale, all));
+}
+
+RopeSpec read_rope(const Reader& r, const Family& family, int64_t max_positions,
+                   const std::string& where) {
+  RopeSpec rope;
+  const char* key = r.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
+  const bool has_object = r.has(key);
+  if (has_object && !r.at(key).is_object()) throw_format("{}: '{}' must be an object", where, key);
+  const json none = json::object();
+  const RopeReader o(has_object ? r.at(key) : none, where);
+  const std::string kind = o.kind();
+  if (o.has("rope_theta")) {
+    rope.theta = o.number("rope_theta");
+  } else if (r.has("rope_theta") || family.rope_theta == 0) {
+    rope.theta = r.positive("rope_theta");
+  } else {
+    rope.theta = family.rope_theta;
+  }
+  if (rope.theta <= 1)
+    throw_format("{}: 'rope_theta' is {}, expected more than 1", where, rope.theta);
+  o.refuse_part_of_a_head();
+  if (kind == "default") return rope;
+  rope.factor = o.number("factor");
+  if (rope.factor < 1)
+    throw_format("{}: rope's 'factor' is {}, expected 1 or more", where, rope.factor);
+  if (kind == "linear") {
+    rope.kind = RopeKind::linear;
+    return rope;
+  }
+  rope.kind = kind == "llama3" ? RopeKind::llama3 : RopeKind::yarn;
+  std::optional<double> original;
+  if (rope.kind == RopeKind::yarn) original = double(max_positions);
+  rope.original_positions = o.number("original_max_position_embeddings", original);
+  if (rope.kind == RopeKind::yarn) {
+    read_yarn(o, rope);
+    return rope;
+  }
+  rope.low_freq_factor = o.number("low_freq_factor");
+  rope.high_freq_factor = o.number("high_freq_factor");
+  if (rope.high_freq_factor <= rope.low_freq_factor) {
+    throw_format("{}: 'high_freq_factor' {} must be above 'low_freq_factor' {}", where,
+                 rope.high_freq_factor, rope.low_freq_factor);
+  }
+  return rope;
 }
 
 std::vector<int32_t> read_eos(const Reader& r, int64_t vocab, const std::string& where) {
@@ -104,10 +234,11 @@ Config parse_config(std::string_view text, const std::string& where) {
   }
   if (!j.is_object()) throw_format("{}: expected a JSON object", where);
   const Reader r(j, where);
-  r.refuse_unless("model_type", "qwen3");
+  const Family& family = read_family(r, where);
   r.refuse_unless("hidden_act", "silu");
-  r.refuse_unless("attention_bias", false);
-  r.refuse_unless("use_sliding_window", false);
+  r.refuse_unless("attention_bias", family.attention_bias);
+  r.refuse_unless("mlp_bias", false);
+  r.refuse_unless("partial_rotary_factor", 1.0);
   if (r.has("num_experts"))
     throw_format("{}: a mixture of experts ('num_experts') is not supported", where);
   if (r.has("quantization_config")) {
@@ -121,14 +252,18 @@ Config parse_config(std::string_view text, const std::string& where) {
   c.L = r.integer("num_hidden_layers", 1, 4096);
   c.Hq = r.integer("num_attention_heads", 1, 4096);
   c.Hkv = r.has("num_key_value_heads") ? r.integer("num_key_value_heads", 1, 4096) : c.Hq;
-  c.D = r.has("head_dim") ? r.integer("head_dim", 2, 1024) : c.C / c.Hq;
+  c.D = r.has("head_dim") ? r.integer("head_dim", 2, 1024)
+        : family.head_dim ? family.head_dim
+                          : c.C / c.Hq;
   c.F = r.integer("intermediate_size", 1, 1 << 24);
   c.V = r.integer("vocab_size", 1, 1 << 24);
   c.rms_eps = r.positive("rms_norm_eps");
-  c.rope_theta = read_rope_theta(r, where);
+  c.qk_norm = family.qk_norm, c.qkv_bias = family.qkv_bias;
   c.tied = r.boolean("tie_word_embeddings", false);
   c.max_positions =
       r.has("max_position_embeddings") ? r.integer("max_position_embeddings", 1, 1 << 30) : 32768;
+  c.rope = read_rope(r, family, c.max_positions, where);
+  refuse_windows(r, c.L, where);
   if (r.has("initializer_range")) c.initializer_range = r.positive("initializer_range");
   c.eos_ids = read_eos(r, c.V, where);
   if (c.Hq % c.Hkv != 0) {

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
-// A Qwen3 model's dimensions and constants, from config.json. Anything the wiring does not do
-// (biases, sliding windows, rope scaling, experts) is refused here, never ignored.
+// A model's dimensions and constants, and what its family has, from config.json: the one place
+// that asks for a family's name. Anything the wiring does not do (other biases, sliding windows,
+// other kinds of rope, experts) is refused here, never ignored.
 #pragma once
 #include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "model/rope.h"
 
 namespace nibble {
 
@@ -20,8 +23,10 @@ struct Config {
   int64_t F = 0;    // feed-forward width
   int64_t V = 0;    // vocabulary rows of the embedding
   double rms_eps = 1e-6;
-  double rope_theta = 1e6;
-  bool tied = false;  // the head is the embedding
+  RopeSpec rope;
+  bool qk_norm = true;    // queries and keys are normalised head by head
+  bool qkv_bias = false;  // q, k and v have biases; never together with norms
+  bool tied = false;      // the head is the embedding
   int64_t max_positions = 0;
   double initializer_range = 0.02;
   std::vector<int32_t> eos_ids;  // may be empty

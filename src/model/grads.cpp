@@ -52,12 +52,18 @@ class GradMaker {
       if (!trained_[i] || !wanted(p)) continue;
       const auto ref = slot_of(grads_, p);
       if (ref.tensor) {
-        *ref.tensor = p.is_matrix() ? arena_.take(layout_.matrix, {p.shape[0], p.shape[1]})
-                                    : arena_.take(layout_.norm, {p.shape[0]});
+        if (!*ref.tensor) *ref.tensor = whole(p);
       } else {
         add_rows(*ref.linear, p, i);
       }
     }
+  }
+
+  // Of all that is stacked in the parameter's slot.
+  Tensor whole(const ParamSpec& p) {
+    if (p.is_matrix()) return arena_.take(layout_.matrix, {p.shape[0], p.shape[1]});
+    const std::vector<int64_t> stacked = slot_shape(c_, p.slot);
+    return arena_.take(layout_.norm, {stacked.empty() ? p.shape[0] : stacked[0]});
   }
 
   // Joins the parameters that follow each other in a stacked weight: one product for all.
@@ -84,7 +90,7 @@ class GradMaker {
 };
 
 bool any(const BlockGrads& b) {
-  return std::ranges::any_of(b.norms(), [&](const auto& m) { return bool(b.*m.at); }) ||
+  return std::ranges::any_of(b.vectors(), [&](const auto& m) { return bool(b.*m.at); }) ||
          std::ranges::any_of(b.linears(), [&](const auto& m) { return !(b.*m.at).runs.empty(); });
 }
 
@@ -125,7 +131,7 @@ Grads make_grads(Arena& arena, const Config& c, std::span<const ParamSpec> table
 
 Tensor grad_of(const Grads& grads, const ParamSpec& p) {
   const auto ref = slot_of(grads, p);
-  if (ref.tensor) return *ref.tensor;
+  if (ref.tensor) return *ref.tensor ? rows_of_param(*ref.tensor, p) : Tensor{};
   for (const GradRun& run : ref.linear->runs) {
     const int64_t begin = p.row_offset - run.row_begin;
     if (begin >= 0 && begin + p.shape[0] <= run.dw.dim(0)) return run.dw.slice(begin, p.shape[0]);

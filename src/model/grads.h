@@ -60,7 +60,7 @@ struct GradStream {
   uint64_t base = 0;              // the low 16 bits are free
   bool head_wrote_embed = false;  // a tied head put its part into the embedding's gradient first
   GradWrite of(ParamSlot slot, int64_t layer) const {
-    static_assert(uint64_t(ParamSlot::head) < 16, "four bits tell the slots apart");
+    static_assert(uint64_t(ParamSlot::qkv_bias) < 16, "four bits tell the slots apart");
     return {accumulate, seed, base | uint64_t((layer + 1) << 4) | uint64_t(slot)};
   }
 };
@@ -78,7 +78,8 @@ struct GradLayout {
 Grads make_grads(Arena& arena, const Config& config, std::span<const ParamSpec> table,
                  std::span<const uint8_t> trained, const GradLayout& layout);
 
-// The gradient of one parameter, in its shape; empty when it is frozen.
+// The gradient of one parameter, in its shape; empty when it is frozen (a frozen vector that is
+// stacked with a trained one has a gradient that nobody reads).
 Tensor grad_of(const Grads& grads, const ParamSpec& param);
 
 // The lowest layer the backward must reach: -1 embedding, 0 .. L-1 a block, L only the final norm.

@@ -119,7 +119,7 @@ Model load_model(Backend& be, const Config& c, const TensorSource& source, const
     const LogicalTensor& t = *source_of(index, c, p);
     const SlotRef slot = slot_of(m.weights, p);
     if (slot.tensor) {
-      reader.add_tensor(*slot.tensor, t);
+      reader.add_tensor(rows_of_param(*slot.tensor, p), t);
     } else {
       reader.add_linear(*slot.linear, p, t);
     }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/tensor.h"
 #include "model/params.h"
 
 namespace nibble {
@@ -24,15 +25,18 @@ template <class Whole, class Linear>
 struct BlockSlots {
   Whole attn_norm;       // [C]
   Linear qkv;            // [(Hq + 2 Hkv) D, C]: q, k, v rows stacked
-  Whole q_norm, k_norm;  // [D]
+  Whole qkv_bias;        // [(Hq + 2 Hkv) D]: q, k, v stacked; empty in families without
+  Whole q_norm, k_norm;  // [D]; empty in families without
   Linear attn_out;       // [C, Hq D]
   Whole ffn_norm;        // [C]
   Linear gate_up;        // [2 F, C]: gate, up rows stacked
   Linear down;           // [C, F]
 
-  static constexpr auto norms() {
+  // Norms and biases: never quantised, no decay.
+  static constexpr auto vectors() {
     return std::to_array<BlockMember<BlockSlots, Whole>>(
         {{ParamSlot::attn_norm, &BlockSlots::attn_norm},
+         {ParamSlot::qkv_bias, &BlockSlots::qkv_bias},
          {ParamSlot::q_norm, &BlockSlots::q_norm},
          {ParamSlot::k_norm, &BlockSlots::k_norm},
          {ParamSlot::ffn_norm, &BlockSlots::ffn_norm}});
@@ -46,8 +50,8 @@ struct BlockSlots {
   }
 };
 
-static_assert(sizeof(BlockSlots<char, char>) ==
-                  BlockSlots<char, char>::norms().size() + BlockSlots<char, char>::linears().size(),
+static_assert(sizeof(BlockSlots<char, char>) == BlockSlots<char, char>::vectors().size() +
+                                                    BlockSlots<char, char>::linears().size(),
               "every member is in one of the lists");
 
 template <class Whole, class Linear>
@@ -57,6 +61,11 @@ struct ModelSlots {
   Whole final_norm;  // [C]
   Linear head;       // [V, C]
 };
+
+// A parameter's rows of the tensor it is stacked in.
+inline Tensor rows_of_param(Tensor slot, const ParamSpec& p) {
+  return slot.slice(p.row_offset, p.shape[0]);
+}
 
 // The memory of a table entry: exactly one of the two is set.
 template <class Whole, class Linear>
@@ -77,7 +86,7 @@ auto slot_of(Model& m, const ParamSpec& p) {
     default: break;
   }
   auto& block = m.block.at(size_t(p.layer));
-  for (const auto& member : block.norms()) {
+  for (const auto& member : block.vectors()) {
     if (member.slot == p.slot) return S{&(block.*member.at), nullptr};
   }
   for (const auto& member : block.linears()) {

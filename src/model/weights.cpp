@@ -37,7 +37,7 @@ Weights make_weights(Arena& arena, Arena& norms, const Backend& be, const Config
   for (size_t l = 0; l < w.block.size(); ++l) {
     BlockWeights& b = w.block[l];
     const LinearLayout* how = &layout.linear[l * kBlockLinears];
-    for (const auto& m : b.norms()) b.*m.at = norm_of(m.slot);
+    for (const auto& m : b.vectors()) b.*m.at = norm_of(m.slot);
     for (const auto& m : b.linears()) b.*m.at = linear_of(m.slot, *how++);
   }
   w.final_norm = norms.take(layout.norm, {c.C});

@@ -45,7 +45,11 @@ RunIdentity run_identity(const Config& c, const TensorSource& source, const Trai
   id["model"] =
       fmt::format("{} layers, width {}, heads {}/{} of {}, feed-forward {}, vocabulary {}", c.L,
                   c.C, c.Hq, c.Hkv, c.D, c.F, c.V);
-  id["rope-theta"] = number(c.rope_theta);
+  id["rope-theta"] = number(c.rope.theta);
+  if (c.rope.kind != RopeKind::standard) {
+    id["rope"] = fmt::format("{} by {}", rope_kind_name(c.rope.kind), c.rope.factor);
+  }
+  if (!c.qk_norm) id["heads"] = c.qkv_bias ? "with biases" : "as projected";
   id["rms-norm-eps"] = number(c.rms_eps);
   id["input file"] = fingerprint(source);
   id["loss"] = s.loss == LossKind::ce ? "ce" : "scalar";

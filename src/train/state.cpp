@@ -82,7 +82,7 @@ TrainState::TrainState(Backend& backend, const Config& config, const TensorSourc
 
 Tensor TrainState::master_of(const ParamSpec& p) const {
   const auto slot = slot_of(tensors_.master, p);
-  if (slot.tensor) return *slot.tensor;
+  if (slot.tensor) return rows_of_param(*slot.tensor, p);
   if (!slot.linear->dense) return {};
   return slot.linear->dense.slice(p.row_offset, p.shape[0]);
 }
@@ -109,7 +109,7 @@ void TrainState::read(const TensorSource& source) {
     const LogicalTensor& t = *source_of(index, stored, p);
     const SlotRef slot = slot_of(tensors_.master, p);
     if (slot.tensor) {
-      reader.read_tensor(*slot.tensor, t);
+      reader.read_tensor(rows_of_param(*slot.tensor, p), t);
     } else if (slot.linear->dense && !is_tied_head(config_, p)) {
       reader.read_linear(*slot.linear, p, t);
     }

@@ -7,7 +7,7 @@
 
 #include "backend/download.h"
 #include "core/error.h"
-#include "model/qwen3.h"
+#include "model/decoder.h"
 
 namespace nibble {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "model/qwen3.h"
+#include "model/decoder.h"
 #include "train/packing.h"
 #include "train/state.h"
 

@@ -208,7 +208,7 @@ TEST_F(Plan, ProcessMemoryOfALargeRun) {
   c.F = 1024;
   c.V = 151936;
   c.tied = true;
-  c.rope_theta = 1e6;
+  c.rope.theta = 1e6;
   c.max_positions = 4096;
   json header;
   uint64_t at = 0;

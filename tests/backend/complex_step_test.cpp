@@ -4,7 +4,7 @@
 // complex backend computes the same function; the backward pass will be held against it.
 #include <gtest/gtest.h>
 
-#include "model/qwen3.h"
+#include "model/decoder.h"
 #include "support/ref_backend.h"
 #include "support/toy_model.h"
 

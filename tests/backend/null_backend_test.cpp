@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "model/qwen3.h"
+#include "model/decoder.h"
 #include "support/ref_backend.h"
 #include "support/toy_model.h"
 

@@ -42,6 +42,7 @@ DecodePlan small_plan() {
   p.head = dense(32, 16);
   p.x = f32({2, 16}), p.rope = f32({2, 8}), p.logits = f32({2, 32});
   p.q_heads = 2, p.kv_heads = 1, p.head_width = 8;
+  p.frequencies.turns.resize(4);
   return p;
 }
 
@@ -111,7 +112,7 @@ std::vector<BadCall> bad_calls() {
        }},
       {"rope_table", "odd width",
        [](Backend& b) {
-         b.rope_table(f32({3, 7}), i32({3}), 1e4);
+         b.rope_table(f32({3, 7}), i32({3}), {std::vector<double>(3, 1.0)});
        }},
       {"rope", "table width",
        [](Backend& b) {

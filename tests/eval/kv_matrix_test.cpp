@@ -44,9 +44,9 @@ class LosesLastKey final : public ForwardingBackend {
     if (n > 1) inner_.kv_append(kv, k.slice(0, n - 1), v.slice(0, n - 1), slots.slice(0, n - 1));
     if (n == 1) inner_.kv_append(kv, k, v, slots);
   }
-  void do_split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const HeadNorms& norms,
+  void do_split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const HeadParams& params,
                       Tensor table, Tensor slots, double eps) override {
-    Backend::do_split_heads(out, kv, qkv, norms, table, slots, eps);  // which appends
+    Backend::do_split_heads(out, kv, qkv, params, table, slots, eps);  // which appends
   }
 };
 

@@ -5,7 +5,7 @@
 
 #include "backend/forwarding_backend.h"
 #include "generate/engine.h"
-#include "model/qwen3.h"
+#include "model/decoder.h"
 #include "support/backends.h"
 #include "support/toy_model.h"
 
@@ -28,7 +28,8 @@ class OpList final : public ForwardingBackend {
   };
   std::vector<Op> ops;
   std::optional<DecodePlan> plan;
-  double eps = 0, theta = 0;
+  double eps = 0;
+  RopeFrequencies frequencies;
   std::vector<Activations> activations;
 
  private:
@@ -41,10 +42,10 @@ class OpList final : public ForwardingBackend {
     ops.push_back({"embed", {place(out), place(table), place(ids)}});
     inner_.embed(out, table, ids);
   }
-  void do_rope_table(Tensor table, Tensor positions, double t) override {
+  void do_rope_table(Tensor table, Tensor positions, const RopeFrequencies& f) override {
     ops.push_back({"rope_table", {place(table), place(positions)}});
-    theta = t;
-    inner_.rope_table(table, positions, t);
+    frequencies = f;
+    inner_.rope_table(table, positions, f);
   }
   void do_rms_norm(Tensor out, Tensor rstd, Tensor x, Tensor w, double e) override {
     ops.push_back({"norm", {place(w)}});
@@ -69,13 +70,13 @@ class OpList final : public ForwardingBackend {
     activations.push_back(a);
     inner_.linear_swiglu(act, gate_up, x, w, a);
   }
-  void do_split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const HeadNorms& norms,
+  void do_split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const HeadParams& params,
                       Tensor table, Tensor slots, double e) override {
-    ops.push_back(
-        {"heads",
-         {place(kv.k), place(kv.v), place(norms.q), place(norms.k), place(table), place(slots)}});
+    ops.push_back({"heads",
+                   {place(kv.k), place(kv.v), place(params.q_norm), place(params.k_norm),
+                    place(params.bias), place(table), place(slots)}});
     EXPECT_EQ(e, eps);
-    inner_.split_heads(out, kv, qkv, norms, table, slots, e);
+    inner_.split_heads(out, kv, qkv, params, table, slots, e);
   }
   void do_attention(Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequences) override {
     ops.push_back({"attention", {place(kv.k), place(kv.v), place(sequences)}});
@@ -94,8 +95,8 @@ std::vector<OpList::Op> ops_of(const DecodePlan& p) {
     ops.push_back({"norm", {place(l.attn_norm)}});
     ops.push_back({"linear", {place(l.qkv)}});
     ops.push_back({"heads",
-                   {place(l.kv.k), place(l.kv.v), place(l.head_norms.q), place(l.head_norms.k),
-                    place(p.rope), place(p.slots)}});
+                   {place(l.kv.k), place(l.kv.v), place(l.heads.q_norm), place(l.heads.k_norm),
+                    place(l.heads.bias), place(p.rope), place(p.slots)}});
     ops.push_back({"attention", {place(l.kv.k), place(l.kv.v), place(p.sequences)}});
     ops.push_back({"linear", {place(l.attn_out)}});
     ops.push_back({"norm", {place(l.ffn_norm)}});
@@ -127,7 +128,7 @@ TEST(DecodePlan, SaysWhatForwardDoes) {
       const DecodePlan& plan = *list.plan;
       EXPECT_EQ(list.ops, ops_of(plan)) << n << " sequences";
       EXPECT_EQ(list.eps, plan.eps);
-      EXPECT_EQ(list.theta, plan.rope_theta);
+      EXPECT_EQ(list.frequencies, plan.frequencies);
       EXPECT_EQ(list.last_linear, place(plan.logits));
       for (const Activations a : list.activations) EXPECT_EQ(a, plan.activations);
       EXPECT_EQ(plan.layers.size(), size_t(toy.model.config.L));

@@ -37,7 +37,7 @@ TEST(Config, ReadsEveryField) {
   EXPECT_EQ(std::tie(c.C, c.L, c.Hq, c.Hkv, c.D, c.F, c.V),
             std::tie(t.C, t.L, t.Hq, t.Hkv, t.D, t.F, t.V));
   EXPECT_EQ(c.rms_eps, 1e-6);
-  EXPECT_EQ(c.rope_theta, 1e4);
+  EXPECT_EQ(c.rope.theta, 1e4);
   EXPECT_EQ(c.max_positions, 512);
   EXPECT_EQ(c.initializer_range, 0.5);
   EXPECT_TRUE(c.tied);
@@ -49,17 +49,17 @@ TEST(Config, ReadsEveryField) {
 TEST(Config, RopeThetaOfBothGenerations) {
   ordered_json j = good();
   j["rope_scaling"] = nullptr;
-  EXPECT_EQ(parse(j).rope_theta, 1e4);
+  EXPECT_EQ(parse(j).rope.theta, 1e4);
   j.erase("rope_theta");
   refused(j, "rope_theta");
   j["rope_parameters"] = {{"rope_theta", 5e6}, {"rope_type", "default"}};
-  EXPECT_EQ(parse(j).rope_theta, 5e6);
+  EXPECT_EQ(parse(j).rope.theta, 5e6);
   j["rope_parameters"]["rope_type"] = "yarn";
   refused(j, "yarn");
   j = good();
   j["rope_scaling"] = {{"type", "linear"}, {"factor", 2}};
   refused(j, "linear");
-  EXPECT_EQ(load_config(golden_dir() / "qwen3_untied" / "config.json").rope_theta, 5e6);
+  EXPECT_EQ(load_config(golden_dir() / "qwen3_untied" / "config.json").rope.theta, 5e6);
 }
 
 TEST(Config, DefaultsOfOlderFiles) {
@@ -126,7 +126,7 @@ TEST(ParameterTable, Qwen3_4B) {
   EXPECT_EQ(all, 4'411'424'256);
   EXPECT_EQ(linear, 253);
   EXPECT_EQ(c.parameter_count(), 4'411'424'256 - 151936 * 2560);
-  EXPECT_EQ(c.rope_theta, 5e6);
+  EXPECT_EQ(c.rope.theta, 5e6);
 }
 
 }  // namespace

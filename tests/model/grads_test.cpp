@@ -9,7 +9,7 @@
 namespace nibble::test {
 namespace {
 
-constexpr int kSlots = int(ParamSlot::head) + 1;
+constexpr int kSlots = int(ParamSlot::qkv_bias) + 1;
 
 TEST(GradStream, EverySlotOfEveryLayerHasItsOwn) {
   constexpr int64_t kLayers = 128;

@@ -247,7 +247,7 @@ TEST(Attention, WithHeadsHasTheBitsOfTheTwoOps) {
           return double(
               std::array{q * s.tokens_each, s.tokens_each, q * kv_len, kv_len}[size_t(i % 4)]);
         });
-        b.cpu->rope_table(table.cpu, positions.cpu, 1e4);
+        b.cpu->rope_table(table.cpu, positions.cpu, turns_of(1e4, table.cpu));
         struct Results {
           Operand q, k, q_rstd, k_rstd, cache_k, cache_v, out, lse;
         } fused, plain;
@@ -268,11 +268,11 @@ TEST(Attention, WithHeadsHasTheBitsOfTheTwoOps) {
           return training ? KvView{r.k.cpu, v.split_inner({n, s.hkv, s.d})}
                           : KvView{r.cache_k.cpu, r.cache_v.cpu};
         };
-        const HeadNorms norms{norm_q.cpu, norm_k.cpu};
+        const HeadParams params{norm_q.cpu, norm_k.cpu};
         b.cpu->split_heads_attention(fused.out.cpu, training ? fused.lse.cpu : Tensor{},
-                                     heads(fused), kv(fused), qkv.cpu, norms, table.cpu, slots.cpu,
+                                     heads(fused), kv(fused), qkv.cpu, params, table.cpu, slots.cpu,
                                      sequences.cpu, 1e-6);
-        b.cpu->split_heads(heads(plain), kv(plain), qkv.cpu, norms, table.cpu, slots.cpu, 1e-6);
+        b.cpu->split_heads(heads(plain), kv(plain), qkv.cpu, params, table.cpu, slots.cpu, 1e-6);
         b.cpu->attention(plain.out.cpu, training ? plain.lse.cpu : Tensor{}, plain.q.cpu, kv(plain),
                          sequences.cpu);
         EXPECT_EQ(fused.out.bytes(), plain.out.bytes());

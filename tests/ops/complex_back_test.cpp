@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "core/rng.h"
+#include "ops/op_support.h"
 #include "support/ref_backend.h"
 
 namespace nibble::test {
@@ -134,7 +135,7 @@ TEST_F(ComplexBack, NormRope) {
   Array x({3, 2, 8}, 1), w({8}, 2), g({3, 2, 8}, 3), y({3, 2, 8}), rstd({6}), table({3, 8});
   Array dx({3, 2, 8}), dw({8});
   Ids positions({0, 3, 100}, {3});
-  b().rope_table(table.t, positions.t, 1e4);
+  b().rope_table(table.t, positions.t, turns_of(1e4, table.t));
   const auto loss = [&] {
     b().norm_rope(y.t, rstd.t, x.t, w.t, table.t, 1e-3);
     return dot(g, y);

@@ -96,7 +96,7 @@ TEST(CpuMemory, SteadyStateAllocatesNothing) {
   const auto step = [&] {
     backend->embed(x.cpu, dense.cpu, ids.cpu);
     backend->rms_norm(x.cpu, {}, x.cpu, w.cpu, 1e-6);
-    backend->rope_table(angles.cpu, positions.cpu, 1e6);
+    backend->rope_table(angles.cpu, positions.cpu, turns_of(1e6, angles.cpu));
     backend->rope(q, q, angles.cpu, Rotation::forward);
     backend->kv_append({k.cpu, v.cpu}, q.view({40, 2, 64}).slice(0, 20),
                        q.view({40, 2, 64}).slice(20, 20), ids.cpu);

@@ -161,7 +161,7 @@ TEST(NormBack, NormRopeBackIsRopeThenNormBack) {
           NormBackData d(c);
           Operand table(table_type, {s.n, s.d}), positions(DType::i32, {s.n});
           positions.fill([](int64_t i) { return double(i * 11); });
-          b.cpu->rope_table(table.cpu, positions.cpu, 1e4);
+          b.cpu->rope_table(table.cpu, positions.cpu, turns_of(1e4, table.cpu));
           Operand plain(act, {s.n, s.heads, s.d}, 1), plain_dw(DType::f32, {s.d});
           plain_dw.normal(5);
           b.cpu->rope(plain.cpu, d.dy.cpu, table.cpu, Rotation::backward);
@@ -188,7 +188,7 @@ TEST(NormBack, NormRopeBackMatchesTheReference) {
     NormBackData d(c);
     Operand table(DType::f32, {7, 64}), positions(DType::i32, {7});
     positions.fill([](int64_t i) { return double(i * 5); });
-    b.reference().rope_table(table.ref, positions.ref, 1e4);
+    b.reference().rope_table(table.ref, positions.ref, turns_of(1e4, table.ref));
     adopt_reference(table);
     // A rotated element is two products, off by at most 3 roundings of |a| + |b|, |dy| < 6.
     const NormBounds limit = bounds(d, c, std::vector<double>(7 * 3 * 64, 12.0));

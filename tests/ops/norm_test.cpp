@@ -82,8 +82,8 @@ TEST(Norm, RopeTableIsExactAtLargePositions) {
   Both b;
   Operand positions(DType::i32, {4}), table(DType::f32, {4, 128});
   positions.fill([](int64_t i) { return double(i == 3 ? 131071 : i * 1000); });
-  b.cpu->rope_table(table.cpu, positions.cpu, 1e6);
-  b.reference().rope_table(table.ref, positions.ref, 1e6);
+  b.cpu->rope_table(table.cpu, positions.cpu, turns_of(1e6, table.cpu));
+  b.reference().rope_table(table.ref, positions.ref, turns_of(1e6, table.ref));
   expect_close(
       table, [](int64_t) { return kRoundoff; }, "rope_table");
 }
@@ -98,7 +98,7 @@ TEST(Norm, RopeBothWaysAndInPlace) {
           Operand table(DType::f32, {s.n, s.d}), positions(DType::i32, {s.n});
           x.normal(1);
           positions.fill([](int64_t i) { return double(i * 7); });
-          b.reference().rope_table(table.ref, positions.ref, 1e4);
+          b.reference().rope_table(table.ref, positions.ref, turns_of(1e4, table.ref));
           for (int64_t n = 0; n < s.n; ++n) {  // the same angles on both sides
             for (int64_t i = 0; i < s.d; ++i) {
               write_element(table.cpu, n, i, read_element(table.ref, n, i));
@@ -128,7 +128,7 @@ TEST(Norm, NormRopeIsNormThenRope) {
         Operand plain(act, {s.n, s.heads, s.d}, 1);
         x.normal(1), w.normal(2);
         positions.fill([](int64_t i) { return double(i * 11); });
-        b.cpu->rope_table(table.cpu, positions.cpu, 1e4);
+        b.cpu->rope_table(table.cpu, positions.cpu, turns_of(1e4, table.cpu));
         b.cpu->rms_norm(plain.cpu, plain_rstd.cpu, x.cpu, w.cpu, kEps);
         b.cpu->rope(plain.cpu, plain.cpu, table.cpu, Rotation::forward);
         Operand& o = in_place ? x : out;
@@ -163,7 +163,7 @@ TEST(Norm, SplitHeadsIsNormRopeAndAppend) {
           qkv.normal(1, 3.0), norm_q.normal(2), norm_k.normal(3);
           positions.fill([](int64_t i) { return double(i * 11); });
           slots.fill([&](int64_t i) { return double(s.n + 1 - i); });
-          b.cpu->rope_table(table.cpu, positions.cpu, 1e4);
+          b.cpu->rope_table(table.cpu, positions.cpu, turns_of(1e4, table.cpu));
           struct Results {
             Operand q, k, q_rstd, k_rstd, cache_k, cache_v;
           } got, want;

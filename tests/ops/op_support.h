@@ -41,6 +41,16 @@ inline double storage_floor(DType t) {
   return t == DType::f16 ? 0x1p-25 : t == DType::bf16 ? 0x1p-134 : 0x1p-150;
 }
 
+// Unscaled frequencies for a table [N, D].
+inline RopeFrequencies turns_of(double theta, const Tensor& table) {
+  RopeFrequencies f;
+  const int64_t width = table.dim(1);
+  for (int64_t i = 0; i < width / 2; ++i) {
+    f.turns.push_back(std::pow(theta, -2.0 * double(i) / double(width)));
+  }
+  return f;
+}
+
 inline uint8_t& f8_element(const Tensor& t, int64_t row, int64_t i) {
   return reinterpret_cast<uint8_t*>(t.data)[row * t.row_stride + i];
 }

@@ -58,8 +58,8 @@ class CoverageBackend final : public ForwardingBackend {
         .typed("rstd", rstd)
         .went_through();
   }
-  void do_rope_table(Tensor table, Tensor positions, double theta) override {
-    inner_.rope_table(table, positions, theta);
+  void do_rope_table(Tensor table, Tensor positions, const RopeFrequencies& f) override {
+    inner_.rope_table(table, positions, f);
     OpCall("rope_table")
         .typed("table", table)
         .size("N", table.dim(0))
@@ -78,6 +78,22 @@ class CoverageBackend final : public ForwardingBackend {
     inner_.norm_rope(out, rstd, x, w, table, eps);
     heads("norm_rope", x).like_act("out", out).typed("rstd", rstd).went_through();
   }
+  void do_add_bias(Tensor out, Tensor x, Tensor bias) override {
+    inner_.add_bias(out, x, bias);
+    heads("add_bias", x).like_act("out", out).went_through();
+  }
+  void do_bias_rope(Tensor out, Tensor x, Tensor bias, Tensor table, StillPairs still) override {
+    inner_.bias_rope(out, x, bias, table, still);
+    heads("bias_rope", x).like_act("out", out).went_through();
+  }
+  void do_bias_back(Tensor db, Tensor dy, Accumulate a) override {
+    inner_.bias_back(db, dy, a);
+    wide("bias_back", dy, "width")
+        .act("dy", dy)
+        .typed("db", db)
+        .value("accumulate", accumulates(a))
+        .went_through();
+  }
   void do_kv_append(KvView kv, Tensor k, Tensor v, Tensor slots) override {
     inner_.kv_append(kv, k, v, slots);
     OpCall("kv_append")
@@ -89,9 +105,9 @@ class CoverageBackend final : public ForwardingBackend {
         .size("D", k.dim(2))
         .went_through();
   }
-  void do_split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const HeadNorms& norms,
+  void do_split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const HeadParams& params,
                       Tensor table, Tensor slots, double eps) override {
-    inner_.split_heads(out, kv, qkv, norms, table, slots, eps);
+    inner_.split_heads(out, kv, qkv, params, table, slots, eps);
     split("split_heads", out, kv, qkv).went_through();
   }
   void do_attention(Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequences) override {
@@ -99,9 +115,9 @@ class CoverageBackend final : public ForwardingBackend {
     attend("attention", q, kv, sequences).typed("lse", lse).like_act("out", out).went_through();
   }
   void do_split_heads_attention(Tensor out, Tensor lse, const HeadSlots& slots_of, KvView kv,
-                                Tensor qkv, const HeadNorms& norms, Tensor table, Tensor slots,
+                                Tensor qkv, const HeadParams& params, Tensor table, Tensor slots,
                                 Tensor sequences, double eps) override {
-    inner_.split_heads_attention(out, lse, slots_of, kv, qkv, norms, table, slots, sequences, eps);
+    inner_.split_heads_attention(out, lse, slots_of, kv, qkv, params, table, slots, sequences, eps);
     split("split_heads_attention", slots_of, kv, qkv)
         .typed("lse", lse)
         .size("slots", kv.k.dim(0))

@@ -79,14 +79,13 @@ class RefBackend final : public Backend {
     }
   }
 
-  void do_rope_table(Tensor table, Tensor positions, double theta) override {
+  void do_rope_table(Tensor table, Tensor positions, const RopeFrequencies& f) override {
     const int64_t D = table.dim(1);
     for (int64_t n = 0; n < table.dim(0); ++n) {
       for (int64_t i = 0; i < D / 2; ++i) {
-        const double angle =
-            positions.as<int32_t>()[n] * std::pow(theta, -2.0 * double(i) / double(D));
-        table.row<T>(n)[i] = T(std::cos(angle));
-        table.row<T>(n)[i + D / 2] = T(std::sin(angle));
+        const double angle = positions.as<int32_t>()[n] * f.turns[size_t(i)];
+        table.row<T>(n)[i] = T(f.factor * std::cos(angle));
+        table.row<T>(n)[i + D / 2] = T(f.factor * std::sin(angle));
       }
     }
   }
@@ -105,6 +104,31 @@ class RefBackend final : public Backend {
           o[i + half] = b * cos[i] + a * sign * sin[i];
         }
       }
+    }
+  }
+
+  void do_add_bias(Tensor out, Tensor x, Tensor bias) override {
+    for (int64_t n = 0; n < x.dim(0); ++n) {
+      for (int64_t i = 0; i < x.inner(); ++i)
+        out.row<T>(n)[i] = x.row<T>(n)[i] + ref::value<T>(bias, i);
+    }
+  }
+  void do_bias_rope(Tensor out, Tensor x, Tensor bias, Tensor table, StillPairs still) override {
+    add_bias(out, x, bias);
+    rope(out, out, table, Rotation::forward);
+    const int64_t half = x.dim(2) / 2;
+    for (int64_t n = 0; n < x.dim(0); ++n) {
+      for (int64_t i = 0; i < x.inner(); ++i) {
+        if (i % half >= still.begin)
+          out.row<T>(n)[i] -= T(double(still.factor)) * ref::value<T>(bias, i);
+      }
+    }
+  }
+  void do_bias_back(Tensor db, Tensor dy, Accumulate a) override {
+    for (int64_t i = 0; i < dy.dim(1); ++i) {
+      T sum = a == Accumulate::yes ? db.as<T>()[i] : T{};
+      for (int64_t n = 0; n < dy.dim(0); ++n) sum += dy.row<T>(n)[i];
+      db.as<T>()[i] = sum;
     }
   }
 

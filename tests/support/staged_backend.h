@@ -70,6 +70,10 @@ class StagedBackend final : public Backend {
       throw_internal("an operand was not staged");
     }
     KvView operator()(KvView kv) const { return {(*this)(kv.k), (*this)(kv.v)}; }
+    HeadParams operator()(HeadParams p) const {
+      p.q_norm = (*this)(p.q_norm), p.k_norm = (*this)(p.k_norm), p.bias = (*this)(p.bias);
+      return p;
+    }
     LinearWeight operator()(LinearWeight w) const {
       w.dense = (*this)(w.dense);
       w.packed = (*this)(w.packed);
@@ -162,9 +166,21 @@ class StagedBackend final : public Backend {
       d.add_rms_norm(s(out), s(rstd), s(sum), s(a), s(b), s(w), eps);
     });
   }
-  void do_rope_table(Tensor table, Tensor positions, double theta) override {
+  void do_rope_table(Tensor table, Tensor positions, const RopeFrequencies& f) override {
     staged({table, positions},
-           [&](const Staging& s, Backend& d) { d.rope_table(s(table), s(positions), theta); });
+           [&](const Staging& s, Backend& d) { d.rope_table(s(table), s(positions), f); });
+  }
+  void do_add_bias(Tensor out, Tensor x, Tensor bias) override {
+    staged({out, x, bias},
+           [&](const Staging& s, Backend& d) { d.add_bias(s(out), s(x), s(bias)); });
+  }
+  void do_bias_rope(Tensor out, Tensor x, Tensor bias, Tensor table, StillPairs still) override {
+    staged({out, x, bias, table}, [&](const Staging& s, Backend& d) {
+      d.bias_rope(s(out), s(x), s(bias), s(table), still);
+    });
+  }
+  void do_bias_back(Tensor db, Tensor dy, Accumulate a) override {
+    staged({db, dy}, [&](const Staging& s, Backend& d) { d.bias_back(s(db), s(dy), a); });
   }
   void do_rope(Tensor out, Tensor x, Tensor table, Rotation rotation) override {
     staged({out, x, table},
@@ -180,12 +196,13 @@ class StagedBackend final : public Backend {
     staged({kv.k, kv.v, k, v, slots},
            [&](const Staging& s, Backend& d) { d.kv_append(s(kv), s(k), s(v), s(slots)); });
   }
-  void do_split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const HeadNorms& norms,
+  void do_split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const HeadParams& params,
                       Tensor table, Tensor slots, double eps) override {
-    staged({out.q, out.q_rstd, out.k, out.k_rstd, kv.k, kv.v, qkv, norms.q, norms.k, table, slots},
+    staged({out.q, out.q_rstd, out.k, out.k_rstd, kv.k, kv.v, qkv, params.q_norm, params.k_norm,
+            params.bias, table, slots},
            [&](const Staging& s, Backend& d) {
              d.split_heads({s(out.q), s(out.q_rstd), s(out.k), s(out.k_rstd)}, s(kv), s(qkv),
-                           {s(norms.q), s(norms.k)}, s(table), s(slots), eps);
+                           s(params), s(table), s(slots), eps);
            });
   }
   void do_attention(Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequences) override {
@@ -194,14 +211,14 @@ class StagedBackend final : public Backend {
     });
   }
   void do_split_heads_attention(Tensor out, Tensor lse, const HeadSlots& h, KvView kv, Tensor qkv,
-                                const HeadNorms& norms, Tensor table, Tensor slots,
+                                const HeadParams& params, Tensor table, Tensor slots,
                                 Tensor sequences, double eps) override {
-    staged({out, lse, h.q, h.q_rstd, h.k, h.k_rstd, kv.k, kv.v, qkv, norms.q, norms.k, table, slots,
-            sequences},
+    staged({out, lse, h.q, h.q_rstd, h.k, h.k_rstd, kv.k, kv.v, qkv, params.q_norm, params.k_norm,
+            params.bias, table, slots, sequences},
            [&](const Staging& s, Backend& d) {
              d.split_heads_attention(s(out), s(lse), {s(h.q), s(h.q_rstd), s(h.k), s(h.k_rstd)},
-                                     s(kv), s(qkv), {s(norms.q), s(norms.k)}, s(table), s(slots),
-                                     s(sequences), eps);
+                                     s(kv), s(qkv), s(params), s(table), s(slots), s(sequences),
+                                     eps);
            });
   }
   void do_swiglu(Tensor out, Tensor gate, Tensor up) override {

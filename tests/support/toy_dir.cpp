@@ -6,14 +6,21 @@
 namespace nibble::test {
 
 nlohmann::ordered_json config_json(const Config& c) {
-  nlohmann::ordered_json j = {
-      {"model_type", "qwen3"},         {"hidden_size", c.C},
-      {"num_hidden_layers", c.L},      {"num_attention_heads", c.Hq},
-      {"num_key_value_heads", c.Hkv},  {"head_dim", c.D},
-      {"intermediate_size", c.F},      {"vocab_size", c.V},
-      {"rms_norm_eps", c.rms_eps},     {"rope_theta", c.rope_theta},
-      {"tie_word_embeddings", c.tied}, {"max_position_embeddings", c.max_positions},
-      {"hidden_act", "silu"}};
+  nlohmann::ordered_json j = {{"model_type", c.qk_norm    ? "qwen3"
+                                             : c.qkv_bias ? "qwen2"
+                                                          : "llama"},
+                              {"hidden_size", c.C},
+                              {"num_hidden_layers", c.L},
+                              {"num_attention_heads", c.Hq},
+                              {"num_key_value_heads", c.Hkv},
+                              {"head_dim", c.D},
+                              {"intermediate_size", c.F},
+                              {"vocab_size", c.V},
+                              {"rms_norm_eps", c.rms_eps},
+                              {"rope_theta", c.rope.theta},
+                              {"tie_word_embeddings", c.tied},
+                              {"max_position_embeddings", c.max_positions},
+                              {"hidden_act", "silu"}};
   if (!c.eos_ids.empty()) j["eos_token_id"] = c.eos_ids;
   return j;
 }

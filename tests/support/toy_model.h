@@ -23,10 +23,34 @@ inline Config toy_config() {
   c.D = 16;
   c.F = 96;
   c.V = 160;
-  c.rope_theta = 1e4;
+  c.rope.theta = 1e4;
   c.tied = true;
   c.max_positions = 512;
   return c;
+}
+
+// The same of the family Qwen2 (biases, no norms of heads; seven queries a key head) and Llama
+// (neither; three).
+inline Config toy_qwen2_config() {
+  Config c = toy_config();
+  c.qk_norm = false, c.qkv_bias = true;
+  c.Hq = 7, c.Hkv = 1, c.C = 112;
+  return c;
+}
+inline Config toy_llama_config() {
+  Config c = toy_config();
+  c.qk_norm = false;
+  c.Hq = 9, c.Hkv = 3, c.C = 144;
+  return c;
+}
+
+// One element of a toy's parameter from a normally distributed number. Key biases of real models
+// reach hundreds in the pairs that turn slowest: the toy has such a pair in each head.
+inline double toy_value(const Config& c, const ParamSpec& p, size_t i, double z) {
+  if (p.is_matrix()) return z * 2.0 / std::sqrt(double(p.shape[1]));
+  if (p.slot != ParamSlot::qkv_bias) return 1.0 + 0.1 * z;
+  const bool key = p.row_offset == c.Hq * c.D, slowest = int64_t(i) % (c.D / 2) == c.D / 2 - 1;
+  return key && slowest ? 145.0 + z : 0.5 * z;
 }
 
 // Writes the toy's weights (fp32, head left out when tied) as one safetensors file. Weights are
@@ -50,7 +74,7 @@ inline void write_toy_weights(const Config& c, const std::filesystem::path& file
     const uint64_t stream = uint64_t(&p - table.data());
     for (size_t i = 0; i < values.size(); ++i) {
       const double z = normal_pair(philox(seed, stream, i))[0];
-      values[i] = float(p.is_matrix() ? z * 2.0 / std::sqrt(double(p.shape[1])) : 1.0 + 0.1 * z);
+      values[i] = float(toy_value(c, p, i, z));
     }
     writer.append(std::as_bytes(std::span(values)));
   }

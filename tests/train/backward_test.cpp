@@ -3,7 +3,7 @@
 // equivalences that must hold bit for bit.
 #include <gtest/gtest.h>
 
-#include "model/qwen3.h"
+#include "model/decoder.h"
 #include "support/golden.h"
 #include "support/ref_backend.h"
 #include "support/tested_backend.h"

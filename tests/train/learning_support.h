@@ -36,7 +36,7 @@ inline Config learner_config(int64_t width, int64_t layers) {
   c.D = 32;
   c.Hq = c.Hkv = width / c.D;
   c.F = 2 * width;
-  c.rope_theta = 1e4;
+  c.rope.theta = 1e4;
   c.tied = true;
   c.max_positions = 256;
   c.initializer_range = 0.1;

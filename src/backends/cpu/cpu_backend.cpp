@@ -60,8 +60,20 @@ class CpuBackend final : public Backend {
     check(a);
     cpu::add_rms_norm(c_, out, rstd, sum, a, b, w, eps);
   }
-  void do_rope_table(Tensor table, Tensor positions, double theta) override {
-    cpu::rope_table(c_, table, positions, theta);
+  void do_rope_table(Tensor table, Tensor positions, const RopeFrequencies& f) override {
+    cpu::rope_table(c_, table, positions, f);
+  }
+  void do_add_bias(Tensor out, Tensor x, Tensor bias) override {
+    check(x);
+    cpu::add_bias(c_, out, x, bias);
+  }
+  void do_bias_rope(Tensor out, Tensor x, Tensor bias, Tensor table, StillPairs still) override {
+    check(x);
+    cpu::bias_rope(c_, out, x, bias, table, still);
+  }
+  void do_bias_back(Tensor db, Tensor dy, Accumulate a) override {
+    check(dy);
+    cpu::bias_back(c_, db, dy, a);
   }
   void do_rope(Tensor out, Tensor x, Tensor table, Rotation rotation) override {
     check(x);

@@ -230,8 +230,14 @@ class CudaBackend final : public Backend {
                        double eps) override {
     run("add_rms_norm", [&] { cuda::add_rms_norm(c_, out, rstd, sum, a, b, w, eps); });
   }
-  void do_rope_table(Tensor table, Tensor positions, double theta) override {
-    run("rope_table", [&] { cuda::rope_table(c_, table, positions, theta); });
+  void do_rope_table(Tensor table, Tensor positions, const RopeFrequencies& f) override {
+    run("rope_table", [&] { cuda::rope_table(c_, table, positions, f); });
+  }
+  void do_add_bias(Tensor, Tensor, Tensor) override { refuse_biases(); }
+  void do_bias_rope(Tensor, Tensor, Tensor, Tensor, StillPairs) override { refuse_biases(); }
+  void do_bias_back(Tensor, Tensor, Accumulate) override { refuse_biases(); }
+  [[noreturn]] static void refuse_biases() {
+    throw_device("models with biases of q, k and v do not run on CUDA yet; use --device cpu");
   }
   void do_rope(Tensor out, Tensor x, Tensor table, Rotation rotation) override {
     run("rope", [&] { cuda::rope(c_, out, x, table, rotation); });
@@ -247,27 +253,27 @@ class CudaBackend final : public Backend {
   void do_kv_append(KvView kv, Tensor k, Tensor v, Tensor slots) override {
     run("kv_append", [&] { cuda::kv_append(c_, kv, k, v, slots); });
   }
-  void do_split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const HeadNorms& norms,
+  void do_split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const HeadParams& params,
                       Tensor table, Tensor slots, double eps) override {
-    if (out.q.cols() > cuda::kHeadWidth) {
-      Backend::do_split_heads(out, kv, qkv, norms, table, slots, eps);
+    if (out.q.cols() > cuda::kHeadWidth || !params.q_norm) {
+      Backend::do_split_heads(out, kv, qkv, params, table, slots, eps);
       return;
     }
-    run("split_heads", [&] { cuda::split_heads(c_, out, kv, qkv, norms, table, slots, eps); });
+    run("split_heads", [&] { cuda::split_heads(c_, out, kv, qkv, params, table, slots, eps); });
   }
   void do_attention(Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequences) override {
     run("attention", [&] { cuda::attention(c_, out, lse, q, kv, sequences); });
   }
   void do_split_heads_attention(Tensor out, Tensor lse, const HeadSlots& heads, KvView kv,
-                                Tensor qkv, const HeadNorms& norms, Tensor table, Tensor slots,
+                                Tensor qkv, const HeadParams& params, Tensor table, Tensor slots,
                                 Tensor sequences, double eps) override {
     bool done = false;
     run("split_heads_attention", [&] {
-      done = cuda::split_heads_attention(c_, out, lse, heads, kv, qkv, norms, table, slots,
-                                         sequences, eps);
+      done = params.q_norm && cuda::split_heads_attention(c_, out, lse, heads, kv, qkv, params,
+                                                          table, slots, sequences, eps);
     });
     if (done) return;
-    Backend::do_split_heads_attention(out, lse, heads, kv, qkv, norms, table, slots, sequences,
+    Backend::do_split_heads_attention(out, lse, heads, kv, qkv, params, table, slots, sequences,
                                       eps);
   }
   void do_swiglu(Tensor out, Tensor gate, Tensor up) override {

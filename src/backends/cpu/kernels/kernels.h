@@ -72,9 +72,13 @@ void swiglu(ThreadPool& pool, Tensor out, Tensor gate, Tensor up);
 void rms_norm(Context& c, Tensor out, Tensor rstd, Tensor x, Tensor w, double eps);
 void add_rms_norm(Context& c, Tensor out, Tensor rstd, Tensor sum, Tensor a, Tensor b, Tensor w,
                   double eps);
-void rope_table(Context& c, Tensor table, Tensor positions, double theta);
+void rope_table(Context& c, Tensor table, Tensor positions, const RopeFrequencies& frequencies);
 void rope(Context& c, Tensor out, Tensor x, Tensor table, Rotation rotation);
 void norm_rope(Context& c, Tensor out, Tensor rstd, Tensor x, Tensor w, Tensor table, double eps);
+// kernels/bias.cpp
+void add_bias(Context& c, Tensor out, Tensor x, Tensor bias);
+void bias_rope(Context& c, Tensor out, Tensor x, Tensor bias, Tensor table, StillPairs still);
+void bias_back(Context& c, Tensor db, Tensor dy, Accumulate accumulate);
 
 void attention(Context& c, Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequences);
 

@@ -146,16 +146,15 @@ void add_rms_norm(Context& c, Tensor out, Tensor rstd, Tensor sum, Tensor a, Ten
   r.finish();
 }
 
-void rope_table(Context& c, Tensor table, Tensor positions, double theta) {
+void rope_table(Context& c, Tensor table, Tensor positions, const RopeFrequencies& f) {
   const int64_t width = table.dim(1), half = width / 2;
   FloatOutput out(c, table);
   for (int64_t i = 0; i < half; ++i) {
-    const double frequency = std::pow(theta, -2.0 * double(i) / double(width));
     for (int64_t n = 0; n < table.dim(0); ++n) {
-      const double angle = positions.as<int32_t>()[n] * frequency;
+      const double angle = positions.as<int32_t>()[n] * f.turns[size_t(i)];
       float* t = out.data() + n * width;
-      t[i] = float(std::cos(angle));
-      t[half + i] = float(std::sin(angle));
+      t[i] = float(f.factor * std::cos(angle));
+      t[half + i] = float(f.factor * std::sin(angle));
     }
   }
   out.finish();

@@ -43,7 +43,7 @@ bool weights_fit(const DecodePlan& p) {
 bool is_aligned(const DecodePlan& p) {
   if (!in_packs<8>(p.x, p.rope, p.final_norm)) return false;
   for (const DecodeLayer& l : p.layers) {
-    if (!in_packs<8>(l.attn_norm, l.ffn_norm, l.head_norms.q, l.head_norms.k) ||
+    if (!in_packs<8>(l.attn_norm, l.ffn_norm, l.heads.q_norm, l.heads.k_norm) ||
         !heads_aligned(l.kv.k, l.kv.v)) {
       return false;
     }
@@ -74,7 +74,7 @@ TokenArgs args_of(const DecodePlan& p) {
     to.weight[kQkv] = weight_of(l.qkv), to.weight[kAttnOut] = weight_of(l.attn_out);
     to.weight[kGateUp] = weight_of(l.gate_up), to.weight[kFfnDown] = weight_of(l.down);
     to.attn_norm = AnyFloats(l.attn_norm), to.ffn_norm = AnyFloats(l.ffn_norm);
-    to.q_norm = AnyFloats(l.head_norms.q), to.k_norm = AnyFloats(l.head_norms.k);
+    to.q_norm = AnyFloats(l.heads.q_norm), to.k_norm = AnyFloats(l.heads.k_norm);
     to.cache_k = l.kv.k.data, to.cache_v = l.kv.v.data;
   }
   // Behind the last layer: the head in the place of qkv, and the norm before it.
@@ -100,6 +100,7 @@ std::string one_launch_problem(const Context& c, const DecodePlan& p) {
   if (p.head_width != kTokenHeadWidth) {
     return fmt::format("the kernel takes heads {} wide, not {}", kTokenHeadWidth, p.head_width);
   }
+  if (!p.layers.front().heads.q_norm) return "the kernel takes heads that are normalised";
   if (p.q_heads / p.kv_heads > split_kv::kGroup) {
     return fmt::format("the kernel takes at most {} query heads a key head", split_kv::kGroup);
   }
@@ -125,7 +126,7 @@ std::string one_launch_problem(const Context& c, const DecodePlan& p) {
 void decode_in_one_launch(const Context& c, const DecodePlan& p) {
   embed(c, p.x, p.embed, p.ids);
   c.finish("embed");
-  rope_table(c, p.rope, p.positions, p.rope_theta);
+  rope_table(c, p.rope, p.positions, p.frequencies);
   c.finish("rope_table");
   TokenArgs args = args_of(p);
   if (!launch_token(c, args, has_f8_cache(p), TokenLaunch::enqueue)) {

@@ -23,20 +23,21 @@ void add_rms_norm(const Context& c, Tensor out, Tensor rstd, Tensor sum, Tensor 
 constexpr int64_t kHeadWidth = 256;
 
 // heads.cu: heads of at most kHeadWidth where they are normalised
-void rope_table(const Context& c, Tensor table, Tensor positions, double theta);
+void rope_table(const Context& c, Tensor table, Tensor positions,
+                const RopeFrequencies& frequencies);
 void rope(const Context& c, Tensor out, Tensor x, Tensor table, Rotation rotation);
 void norm_rope(const Context& c, Tensor out, Tensor rstd, Tensor x, Tensor w, Tensor table,
                double eps);
 void kv_append(const Context& c, KvView kv, Tensor k, Tensor v, Tensor slots);
 void split_heads(const Context& c, const HeadSlots& out, KvView kv, Tensor qkv,
-                 const HeadNorms& norms, Tensor table, Tensor slots, double eps);
+                 const HeadParams& params, Tensor table, Tensor slots, double eps);
 
 // attention.cu
 void attention(const Context& c, Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequences);
 // attention_decode_many.cu: split_heads and attention as one kernel, where they are one new token
 // each of many sequences. q and k are not written then. False: nothing was done.
 bool split_heads_attention(const Context& c, Tensor out, Tensor lse, const HeadSlots& heads,
-                           KvView kv, Tensor qkv, const HeadNorms& norms, Tensor table,
+                           KvView kv, Tensor qkv, const HeadParams& params, Tensor table,
                            Tensor slots, Tensor sequences, double eps);
 // attention_back.cu
 void attention_back(const Context& c, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out,

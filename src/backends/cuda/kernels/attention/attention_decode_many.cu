@@ -11,10 +11,10 @@
 // x 512 keys alone take 16.8 us so (4.0 TB/s), and 22.7 in the pieces of 64 bytes that
 // attention_decode.cu loads; two stages instead of three take 21.9.
 //
-// Together with split_heads it is one launch (split_heads_attention): the block applies QK-norm and RoPE to its own heads, writes the new key
-// and value to the cache and into its last tile, and prefetches the older keys before the
-// projection has ended (PDL). Apart, both took 24.1 us of a layer of 32 sequences of 512 keys, 22.9
-// where only the keys were prefetched.
+// Together with split_heads it is one launch (split_heads_attention): the block applies QK-norm and
+// RoPE to its own heads, writes the new key and value to the cache and into its last tile, and
+// prefetches the older keys before the projection has ended (PDL). Apart, both took 24.1 us of a
+// layer of 32 sequences of 512 keys, 22.9 where only the keys were prefetched.
 //
 // mma roles: keys (then columns of the values) are M, the query heads are N. Lane = 4 r + c.
 #include <cmath>
@@ -350,23 +350,24 @@ bool attention_decode_many(const Context& c, const AttentionCall& a) {
 }
 
 bool split_heads_attention(const Context& c, Tensor out, Tensor lse, const HeadSlots& heads,
-                           KvView kv, Tensor qkv, const HeadNorms& norms, Tensor table,
+                           KvView kv, Tensor qkv, const HeadParams& params, Tensor table,
                            Tensor slots, Tensor sequences, double eps) {
   const AttentionCall call{{heads.q, kv, sequences}, out, lse};
   // Training keeps q and k, or attends over them in place.
   const bool heads_wanted = heads.q_rstd || heads.k_rstd || kv.k.data == heads.k.data;
   if (c.capability < 90 || heads_wanted || call.tokens() != sequences.dim(0) ||
       !fits(c, call, kShared + kHeadsShared) || qkv.dtype != heads.q.dtype ||
-      !in_packs<8>(qkv, norms.q, norms.k, table)) {
+      !in_packs<8>(qkv, params.q_norm, params.k_norm, table)) {
     return false;
   }
   with_attention_types(call, [&](auto t, auto) {
     using T = decltype(t);
     const int64_t key_at = call.q_heads() * D;
-    launch_many<true, T>(c, call,
-                         {ptr<const T>(qkv), qkv.row_stride, key_at, key_at + call.kv_heads() * D,
-                          ptr<T>(kv.k), ptr<T>(kv.v), AnyFloats(norms.q), AnyFloats(norms.k),
-                          AnyFloats(table), ptr<const int32_t>(slots), float(eps)});
+    launch_many<true, T>(
+        c, call,
+        {ptr<const T>(qkv), qkv.row_stride, key_at, key_at + call.kv_heads() * D, ptr<T>(kv.k),
+         ptr<T>(kv.v), AnyFloats(params.q_norm), AnyFloats(params.k_norm), AnyFloats(table),
+         ptr<const int32_t>(slots), float(eps)});
   });
   return true;
 }

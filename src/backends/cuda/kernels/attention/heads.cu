@@ -2,6 +2,7 @@
 // RoPE table, RoPE, QK-norm with RoPE, and the append to the KV cache, as ops of their own;
 // split_heads.cu fuses the last three. One warp per head (at most kHeadWidth wide where
 // normalised), eight warps a block.
+#include <algorithm>
 #include <cmath>
 
 #include "backends/cuda/device/dependent_launch.cuh"
@@ -20,16 +21,24 @@ __device__ __forceinline__ int64_t warp_index() {
 }
 
 // cos and sin in double: at position 100,000 float angles are off by 0.006 rad.
+struct TurnsOfPairs {
+  static constexpr int kPairs = 128;
+  int64_t begin, count;
+  double factor;
+  double turns[kPairs];
+};
+
+// Pairs [begin, begin + count) of `half`.
 __global__ void rope_table_kernel(AnyFloats table, const int32_t* positions, int64_t n,
-                                  int64_t half, double log_theta) {
+                                  int64_t half, TurnsOfPairs pairs) {
   pdl_enter();
-  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < n * half;
+  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < n * pairs.count;
        i += int64_t(gridDim.x) * blockDim.x) {
-    const int64_t row = i / half, k = i % half;
+    const int64_t row = i / pairs.count, k = i % pairs.count;
     double s, co;
-    sincos(double(positions[row]) * exp(-log_theta * double(k) / double(half)), &s, &co);
-    table.set(row * 2 * half + k, float(co));
-    table.set(row * 2 * half + half + k, float(s));
+    sincos(double(positions[row]) * pairs.turns[k], &s, &co);
+    table.set(row * 2 * half + pairs.begin + k, float(pairs.factor * co));
+    table.set(row * 2 * half + half + pairs.begin + k, float(pairs.factor * s));
   }
 }
 
@@ -127,10 +136,14 @@ __global__ void kv_append_kernel(K* k_out, int64_t k_out_stride, K* v_out, int64
 
 }  // namespace
 
-void rope_table(const Context& c, Tensor table, Tensor positions, double theta) {
+void rope_table(const Context& c, Tensor table, Tensor positions, const RopeFrequencies& f) {
   const int64_t n = table.dim(0), half = table.dim(1) / 2;
-  launch(c, {dim3(blocks_for(n * half, 64)), dim3(64)}, rope_table_kernel, AnyFloats(table),
-         ptr<const int32_t>(positions), n, half, std::log(theta));
+  for (int64_t begin = 0; begin < half; begin += TurnsOfPairs::kPairs) {
+    TurnsOfPairs pairs{begin, std::min<int64_t>(TurnsOfPairs::kPairs, half - begin), f.factor, {}};
+    std::copy_n(f.turns.begin() + begin, pairs.count, pairs.turns);
+    launch(c, {dim3(blocks_for(n * pairs.count, 64)), dim3(64)}, rope_table_kernel,
+           AnyFloats(table), ptr<const int32_t>(positions), n, half, pairs);
+  }
 }
 
 void norm_rope(const Context& c, Tensor out, Tensor rstd, Tensor x, Tensor w, Tensor table,

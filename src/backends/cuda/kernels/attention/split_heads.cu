@@ -100,25 +100,26 @@ __global__ void __launch_bounds__(32 * kWarps, 4) split_heads_kernel(SplitArgs<T
   }
 }
 
-bool fits(const HeadSlots& out, const KvView& kv, const Tensor& qkv, const HeadNorms& norms,
+bool fits(const HeadSlots& out, const KvView& kv, const Tensor& qkv, const HeadParams& params,
           const Tensor& table) {
   return out.q.dim(2) == 128 && out.q.dim(1) % 2 == 0 && out.k.dim(1) % 2 == 0 &&
-         norms.q.dtype == DType::f32 && norms.k.dtype == DType::f32 && table.dtype == DType::f32 &&
-         in_packs<4>(out.q, out.k, qkv, kv.k, kv.v, norms.q, norms.k, table);
+         params.q_norm.dtype == DType::f32 && params.k_norm.dtype == DType::f32 &&
+         table.dtype == DType::f32 &&
+         in_packs<4>(out.q, out.k, qkv, kv.k, kv.v, params.q_norm, params.k_norm, table);
 }
 
 }  // namespace
 
 void split_heads(const Context& c, const HeadSlots& out, KvView kv, Tensor qkv,
-                 const HeadNorms& norms, Tensor table, Tensor slots, double eps) {
+                 const HeadParams& params, Tensor table, Tensor slots, double eps) {
   const int64_t n = out.q.dim(0), q_heads = out.q.dim(1), kv_heads = out.k.dim(1), d = out.q.dim(2);
   const auto heads = [&](int64_t begin, int64_t count) {
     return qkv.columns(begin * d, count * d).split_inner({n, count, d});
   };
   const Tensor values = heads(q_heads + kv_heads, kv_heads);
-  if (!fits(out, kv, qkv, norms, table)) {
-    norm_rope(c, out.q, out.q_rstd, heads(0, q_heads), norms.q, table, eps);
-    norm_rope(c, out.k, out.k_rstd, heads(q_heads, kv_heads), norms.k, table, eps);
+  if (!fits(out, kv, qkv, params, table)) {
+    norm_rope(c, out.q, out.q_rstd, heads(0, q_heads), params.q_norm, table, eps);
+    norm_rope(c, out.k, out.k_rstd, heads(q_heads, kv_heads), params.k_norm, table, eps);
     kv_append(c, kv, out.k, values, slots);
     return;
   }
@@ -136,7 +137,7 @@ void split_heads(const Context& c, const HeadSlots& out, KvView kv, Tensor qkv,
       a.q_heads = int(q_heads), a.kv_heads = int(kv_heads);
       a.heads = a.q_heads + a.kv_heads * (a.cache_v ? 2 : 1);
       a.q_rstd = AnyFloats(out.q_rstd), a.k_rstd = AnyFloats(out.k_rstd);
-      a.q_weight = ptr<const float>(norms.q), a.k_weight = ptr<const float>(norms.k);
+      a.q_weight = ptr<const float>(params.q_norm), a.k_weight = ptr<const float>(params.k_norm);
       a.table = ptr<const float>(table), a.eps = float(eps);
       // Few tokens: one pair a warp, so that more SMs take part.
       const int turns = n < c.sm_count ? 1 : kTurns;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "model/qwen3.h"
+#include "model/decoder.h"
 
 #include <algorithm>
 
@@ -8,8 +8,16 @@
 namespace nibble {
 namespace {
 
-// The heads inside the stacked projection [N, (Hq + 2 Hkv) D], as [N, H, D]. Values are used as
-// projected.
+// How heads are turned: the same in all blocks.
+struct Turning {
+  Tensor table;  // [N, D]
+  StillPairs still;
+};
+Turning turning(const Config& c, const Acts& a) {
+  return {a.rope, still_pairs(rope_frequencies(c.rope, c.D), c.max_positions)};
+}
+
+// The heads inside the stacked projection [N, (Hq + 2 Hkv) D], as [N, H, D].
 Tensor heads(Tensor qkv, int64_t begin, int64_t count, const Config& c) {
   return qkv.columns(begin * c.D, count * c.D).split_inner({qkv.dim(0), count, c.D});
 }
@@ -17,18 +25,22 @@ Tensor query_heads(Tensor qkv, const Config& c) { return heads(qkv, 0, c.Hq, c);
 Tensor key_heads(Tensor qkv, const Config& c) { return heads(qkv, c.Hq, c.Hkv, c); }
 Tensor value_heads(Tensor qkv, const Config& c) { return heads(qkv, c.Hq + c.Hkv, c.Hkv, c); }
 
+HeadParams head_params(const BlockWeights& w, StillPairs still) {
+  return {w.q_norm, w.k_norm, w.qkv_bias, still};
+}
+
 // One block from its normalised input a.n1 to the feed-forward activation a.act. The norm before,
 // the down projection and the addition after it stay outside: they fuse with their neighbours, and
 // a recompute needs none of them. `tmp` [N, C] is scratch.
 void block_forward(Backend& be, const Config& c, const BlockWeights& w, const Batch& b, Tensor x,
-                   BlockActs& a, Tensor rope, KvView kv, Tensor tmp, int64_t layer,
+                   BlockActs& a, const Turning& rope, KvView kv, Tensor tmp, int64_t layer,
                    Activations act) {
   const int64_t n = b.n();
   be.note("attn_norm", layer, a.n1);
   linear_forward(be, a.qkv, a.n1, w.qkv, act);
   be.note("qkv", layer, a.qkv);
   be.split_heads_attention(a.att, a.lse, {a.q, a.q_rstd, a.k, a.k_rstd}, kv, a.qkv,
-                           {w.q_norm, w.k_norm}, rope, b.slots, b.sequences, c.rms_eps);
+                           head_params(w, rope.still), rope.table, b.slots, b.sequences, c.rms_eps);
   be.note("q", layer, a.q);
   be.note("k", layer, a.k);
   be.note("attn", layer, a.att);
@@ -42,7 +54,8 @@ void block_forward(Backend& be, const Config& c, const BlockWeights& w, const Ba
 
 // What the forward did not keep of a block, again, with the same bits.
 void block_recompute(Backend& be, const Config& c, const BlockWeights& w, const Batch& b, Tensor x,
-                     BlockActs& a, Tensor rope, KvView kv, Tensor tmp, int64_t layer, Keep keep) {
+                     BlockActs& a, const Turning& rope, KvView kv, Tensor tmp, int64_t layer,
+                     Keep keep) {
   if (keep == Keep::inputs) {
     be.rms_norm(a.n1, a.rstd1, x, w.attn_norm, c.rms_eps);
     block_forward(be, c, w, b, x, a, rope, kv, tmp, layer, Activations::none);
@@ -71,9 +84,16 @@ void block_backward(Backend& be, const Config& c, const BlockWeights& w, const B
   be.linear_dgrad(d.datt.view({n, att_cols}), d.dx, w.attn_out, Accumulate::no);
   const Tensor dq = query_heads(d.dqkv, c), dk = key_heads(d.dqkv, c);
   be.attention_back(dq, dk, value_heads(d.dqkv, c), d.datt, a.att, a.lse, a.q, kv, b.sequences);
-  be.norm_rope_back(dq, g.q_norm, dq, query_heads(a.qkv, c), a.q_rstd, w.q_norm, rope,
-                    s.accumulate);
-  be.norm_rope_back(dk, g.k_norm, dk, key_heads(a.qkv, c), a.k_rstd, w.k_norm, rope, s.accumulate);
+  if (w.q_norm) {
+    be.norm_rope_back(dq, g.q_norm, dq, query_heads(a.qkv, c), a.q_rstd, w.q_norm, rope,
+                      s.accumulate);
+    be.norm_rope_back(dk, g.k_norm, dk, key_heads(a.qkv, c), a.k_rstd, w.k_norm, rope,
+                      s.accumulate);
+  } else {
+    be.rope(dq, dq, rope, Rotation::backward);
+    be.rope(dk, dk, rope, Rotation::backward);
+  }
+  if (g.qkv_bias) be.bias_back(g.qkv_bias, d.dqkv, s.accumulate);
   linear_wgrad(be, g.qkv, d.dqkv, a.n1, s, ParamSlot::qkv, layer);
   be.linear_dgrad(a.n1, d.dqkv, w.qkv, Accumulate::no);
   be.rms_norm_back(d.dx, g.attn_norm, a.n1, x, a.rstd1, w.attn_norm, d.dx, s.accumulate);
@@ -89,14 +109,15 @@ void forward_hidden(Backend& be, const Config& c, const Weights& w, const Batch&
                     std::span<const KvView> kv, Activations act, const PassHooks& hooks) {
   be.embed(a.x[0], w.embed, b.ids);
   be.note("embed", -1, a.x[0]);
-  be.rope_table(a.rope, b.positions, c.rope_theta);
+  be.rope_table(a.rope, b.positions, rope_frequencies(c.rope, c.D));
+  const Turning rope = turning(c, a);
   be.rms_norm(a.of(0).n1, a.of(0).rstd1, a.x[0], w.block[0].attn_norm, c.rms_eps);
   for (int64_t l = 0; l < c.L; ++l) {
     BlockActs& slot = a.of(l);
     const Tensor x = a.x[size_t(l)], x_next = a.x[size_t(l + 1)];
     const BlockWeights& block = w.block[size_t(l)];
     call(hooks.weights_needed, l);
-    block_forward(be, c, block, b, x, slot, a.rope, kv[size_t(l)], a.tmp, l, act);
+    block_forward(be, c, block, b, x, slot, rope, kv[size_t(l)], a.tmp, l, act);
     linear_forward(be, a.tmp, slot.act, block.down, act);
     be.note("ffn_out", l, a.tmp);
     if (l + 1 < c.L) {
@@ -128,22 +149,18 @@ DecodePlan decode_plan(const Config& c, const Weights& w, const Batch& b, const 
   plan.ids = b.ids, plan.positions = b.positions, plan.slots = b.slots;
   plan.sequences = b.sequences;
   plan.embed = w.embed;
+  plan.frequencies = rope_frequencies(c.rope, c.D);
+  const StillPairs still = still_pairs(plan.frequencies, c.max_positions);
   for (int64_t l = 0; l < c.L; ++l) {
     const BlockWeights& block = w.block[size_t(l)];
-    plan.layers.push_back({block.attn_norm,
-                           block.qkv,
-                           {block.q_norm, block.k_norm},
-                           block.attn_out,
-                           block.ffn_norm,
-                           block.gate_up,
-                           block.down,
-                           kv[size_t(l)]});
+    plan.layers.push_back({block.attn_norm, block.qkv, head_params(block, still), block.attn_out,
+                           block.ffn_norm, block.gate_up, block.down, kv[size_t(l)]});
   }
   plan.final_norm = w.final_norm;
   plan.head = w.head;
   plan.x = a.x[0], plan.rope = a.rope, plan.logits = a.logits;
   plan.q_heads = c.Hq, plan.kv_heads = c.Hkv, plan.head_width = c.D;
-  plan.rope_theta = c.rope_theta, plan.eps = c.rms_eps;
+  plan.eps = c.rms_eps;
   plan.activations = act;
   return plan;
 }
@@ -153,6 +170,7 @@ void backward(Backend& be, const Config& c, const Weights& w, const Batch& b, Ac
               const PassHooks& hooks) {
   const int64_t lowest = lowest_wanted(g);
   const std::vector<KvView> kv = kv_of_acts(a, c);
+  const Turning rope = turning(c, a);
   be.rms_norm_back(a.n_out, g.final_norm, d_out, a.x_out, a.rstd_out, w.final_norm, Tensor{},
                    s.accumulate);
   call(hooks.gradients_ready, c.L);
@@ -164,7 +182,7 @@ void backward(Backend& be, const Config& c, const Weights& w, const Batch& b, Ac
     call(hooks.weights_needed, l);
     // Shared slots still hold the last block's activations after the forward.
     if (l + 1 < c.L) {
-      block_recompute(be, c, block, b, x, slot, a.rope, kv[size_t(l)], a.tmp, l, a.keep);
+      block_recompute(be, c, block, b, x, slot, rope, kv[size_t(l)], a.tmp, l, a.keep);
     }
     block_backward(be, c, block, b, x, slot, a.rope, kv[size_t(l)], d, g.block[size_t(l)], s, l);
     call(hooks.gradients_ready, l);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The Qwen3 forward and backward passes, written once for every backend, for training and for
-// inference.
+// The forward and backward passes of a decoder, written once for every family, every backend, for
+// training and for inference: pre-norm blocks of grouped-query attention with rotary embedding and
+// a SwiGLU feed-forward. What a family has beyond that (norms or biases of heads) is in its weights
+// or is not.
 #pragma once
 #include <functional>
 #include <span>
