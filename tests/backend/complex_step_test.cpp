@@ -52,8 +52,7 @@ std::vector<std::pair<std::string, Tensor>> dense_tensors(Model& model) {
   return all;
 }
 
-void compare_with_differences(std::optional<Recipe> recipe) {
-  Config c = toy_config();
+void compare_with_differences(std::optional<Recipe> recipe, Config c = toy_config()) {
   c.L = 2;
   c.V = 24;
   RefBackend<double> real;
@@ -85,6 +84,10 @@ void compare_with_differences(std::optional<Recipe> recipe) {
 }
 
 TEST(ComplexStep, AgreesWithDifferencesOnDenseWeights) { compare_with_differences(std::nullopt); }
+TEST(ComplexStep, AgreesWithDifferencesInEveryFamily) {
+  compare_with_differences(std::nullopt, toy_qwen2_config());
+  compare_with_differences(std::nullopt, toy_llama_config());
+}
 TEST(ComplexStep, AgreesWithDifferencesBesidePackedWeights) {
   compare_with_differences(Recipe::nvfp4);
 }

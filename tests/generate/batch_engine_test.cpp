@@ -16,6 +16,7 @@ struct StepCase {
   std::string name;
   BackendCase backend;
   DType cache;
+  Config config = toy_config();
 };
 
 std::vector<StepCase> step_cases() {
@@ -25,7 +26,10 @@ std::vector<StepCase> step_cases() {
   return {{"reference", backends[0], DType::f64},
           {"tested", backends[1], DType::f32},
           {"tested_f8_cache", backends[1], DType::f8_e4m3},
-          {"tested_bf16", half, DType::bf16}};
+          {"tested_bf16", half, DType::bf16},
+          {"tested_qwen2", backends[1], DType::f32, toy_qwen2_config()},
+          {"tested_qwen2_bf16", half, DType::bf16, toy_qwen2_config()},
+          {"tested_llama_bf16", half, DType::bf16, toy_llama_config()}};
 }
 
 SampleOptions drawn() {
@@ -49,7 +53,7 @@ class StepEngine : public testing::TestWithParam<StepCase> {
     LoadOptions load;
     load.dtype = GetParam().backend.weights;
     load.recipe = Recipe::nvfp4;
-    toy_ = load_toy(*backend_, toy_config(), load);
+    toy_ = load_toy(*backend_, GetParam().config, load);
   }
   EngineOptions options() const {
     const StepCase& p = GetParam();

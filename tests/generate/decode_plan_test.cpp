@@ -108,13 +108,17 @@ std::vector<OpList::Op> ops_of(const DecodePlan& p) {
   return ops;
 }
 
-TEST(DecodePlan, SaysWhatForwardDoes) {
+class DecodePlanOf : public testing::TestWithParam<Config> {};
+INSTANTIATE_TEST_SUITE_P(Families, DecodePlanOf,
+                         testing::Values(toy_config(), toy_qwen2_config(), toy_llama_config()));
+
+TEST_P(DecodePlanOf, SaysWhatForwardDoes) {
   const auto backend = make_cpu_backend(2);
   OpList list(*backend);
   for (const Recipe recipe : {Recipe::nvfp4, Recipe::bf16}) {
     LoadOptions load;
     load.recipe = recipe;
-    const ToyModel toy = load_toy(*backend, toy_config(), load);
+    const ToyModel toy = load_toy(*backend, GetParam(), load);
     for (const int64_t n : {1, 3}) {
       BatchEngine engine(list, toy.model, {64, 0, DType::f32, DType::f32, DType::bf16}, n);
       std::vector<DecodeStep> steps;

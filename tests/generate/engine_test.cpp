@@ -18,6 +18,7 @@ struct EngineCase {
   Activations activations;
   DType cache;
   bool packed;
+  Config config = toy_config();
 };
 
 std::vector<EngineCase> engine_cases() {
@@ -40,6 +41,14 @@ std::vector<EngineCase> engine_cases() {
   f16.name = "cpu_f16";
   f16.compute = DType::f16;
   cases.push_back({f16, Activations::int8, DType::f16, true});
+  // Key biases of 145 in all of them, and no norms.
+  const size_t of_one_family = cases.size();
+  for (size_t i = 0; i < of_one_family; ++i) {
+    cases.push_back(cases[i]);
+    cases.back().config = toy_qwen2_config();
+  }
+  cases.push_back(cases[2]);
+  cases.back().config = toy_llama_config();
   return cases;
 }
 
@@ -51,7 +60,7 @@ class EngineModes : public testing::TestWithParam<EngineCase> {
     LoadOptions load;
     load.dtype = p.backend.weights;
     if (p.packed) load.recipe = Recipe::nvfp4;
-    toy_ = load_toy(*backend_, toy_config(), load);
+    toy_ = load_toy(*backend_, p.config, load);
   }
   Engine make(int64_t chunk) {
     const EngineCase& p = GetParam();

@@ -20,6 +20,11 @@ std::vector<GoldenModel> golden_models() {
   return {
       {"qwen3_tied", "model.safetensors", {}, {}},
       {"qwen3_untied", "model.safetensors", {}, {}},
+      {"qwen2_tied", "model.safetensors", {}, {}},
+      {"qwen2_untied", "model.safetensors", {}, {}},
+      {"llama_tied", "model.safetensors", {}, {}},
+      {"llama3_rope", "model.safetensors", {}, {}},
+      {"yarn_rope", "model.safetensors", {}, {}},
       // The projections lie on the NVFP4 grid: quantising them (either rule) must lose nothing.
       {"qwen3_tied_nvfp4", "model.safetensors", Recipe::nvfp4, Recipe::bf16},
       {"qwen3_tied_nvfp4", "model.safetensors", Recipe::nvfp4, Recipe::bf16, ScaleRule::absmax},

@@ -29,17 +29,22 @@ inline Config toy_config() {
   return c;
 }
 
-// The same of the family Qwen2 (biases, no norms of heads; seven queries a key head) and Llama
-// (neither; three).
+// Norms of heads, biases, or neither.
+enum class ToyFamily { qwen3, qwen2, llama };
+inline Config of_family(Config c, ToyFamily family) {
+  c.qk_norm = family == ToyFamily::qwen3;
+  c.qkv_bias = family == ToyFamily::qwen2;
+  return c;
+}
+// The toy in the shape of other families: seven, and three queries a key head, and a width that is
+// no multiple of 64.
 inline Config toy_qwen2_config() {
-  Config c = toy_config();
-  c.qk_norm = false, c.qkv_bias = true;
+  Config c = of_family(toy_config(), ToyFamily::qwen2);
   c.Hq = 7, c.Hkv = 1, c.C = 112;
   return c;
 }
 inline Config toy_llama_config() {
-  Config c = toy_config();
-  c.qk_norm = false;
+  Config c = of_family(toy_config(), ToyFamily::llama);
   c.Hq = 9, c.Hkv = 3, c.C = 144;
   return c;
 }

@@ -16,8 +16,8 @@ using Complex = std::complex<double>;
 
 // Small enough to differentiate by every parameter, with everything in it: grouped queries, three
 // blocks, a vocabulary of more than one piece, and rows that are not scored.
-Config tiny_config(bool tied) {
-  Config c = toy_config();
+Config tiny_config(bool tied, ToyFamily family) {
+  Config c = of_family(toy_config(), family);
   c.C = 16;
   c.Hq = 2;
   c.Hkv = 1;
@@ -37,7 +37,7 @@ struct Case {
   bool tied;
   Recipe recipe, head;
   Recompute recompute;
-  MemoryMode memory = MemoryMode::resident;
+  ToyFamily family = ToyFamily::qwen3;
 };
 
 class ComplexStepTraining : public testing::TestWithParam<Case> {};
@@ -81,10 +81,9 @@ TEST_P(ComplexStepTraining, EveryParameter) {
   s.recipe = k.recipe;
   s.head_recipe = k.head;
   s.recompute = k.recompute;
-  s.memory = k.memory;
   s.logits_bytes = 1;  // the smallest pieces: 64 of the 80 rows
   set_capacity(s, 16, 4);
-  const Config c = tiny_config(k.tied);
+  const Config c = tiny_config(k.tied, k.family);
   TrainToy toy(be, c, s);
   TrainState& state = *toy.state;
   const PackedBatch b = tiny_batch();
@@ -127,10 +126,14 @@ TEST_P(ComplexStepTraining, EveryParameter) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, ComplexStepTraining,
-    testing::Values(Case{"tied", true, Recipe::bf16, Recipe::bf16, Recompute::none},
-                    Case{"untied", false, Recipe::bf16, Recipe::bf16, Recompute::block},
-                    Case{"tied_nvfp4", true, Recipe::nvfp4, Recipe::nvfp4, Recompute::mlp},
-                    Case{"untied_nvfp4", false, Recipe::nvfp4, Recipe::bf16, Recompute::none}),
+    testing::Values(
+        Case{"tied", true, Recipe::bf16, Recipe::bf16, Recompute::none},
+        Case{"untied", false, Recipe::bf16, Recipe::bf16, Recompute::block},
+        Case{"tied_nvfp4", true, Recipe::nvfp4, Recipe::nvfp4, Recompute::mlp},
+        Case{"untied_nvfp4", false, Recipe::nvfp4, Recipe::bf16, Recompute::none},
+        Case{"qwen2", true, Recipe::bf16, Recipe::bf16, Recompute::block, ToyFamily::qwen2},
+        Case{"qwen2_nvfp4", false, Recipe::nvfp4, Recipe::bf16, Recompute::none, ToyFamily::qwen2},
+        Case{"llama", false, Recipe::bf16, Recipe::bf16, Recompute::mlp, ToyFamily::llama}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -45,12 +45,13 @@ struct Variant {
   bool tied;
   DType compute;
   Recipe recipe;
+  ToyFamily family = ToyFamily::qwen3;
 };
 
 class Exact : public testing::TestWithParam<Variant> {
  protected:
   void SetUp() override {
-    config_ = train_config(GetParam().tied);
+    config_ = train_config(GetParam().tied, GetParam().family);
     settings_ = default_settings();
     settings_.compute = GetParam().compute;
     settings_.recipe = GetParam().recipe;
@@ -164,12 +165,15 @@ TEST_P(Exact, Resume) {
   expect_same(whole, resumed);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Exact,
-                         testing::Values(Variant{"tied_fp32", true, DType::f32, Recipe::nvfp4},
-                                         Variant{"untied_bf16", false, DType::bf16, Recipe::nvfp4},
-                                         Variant{"tied_fp16_dense", true, DType::f16,
-                                                 Recipe::bf16}),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    All, Exact,
+    testing::Values(Variant{"tied_fp32", true, DType::f32, Recipe::nvfp4},
+                    Variant{"untied_bf16", false, DType::bf16, Recipe::nvfp4},
+                    Variant{"tied_fp16_dense", true, DType::f16, Recipe::bf16},
+                    Variant{"qwen2_tied_bf16", true, DType::bf16, Recipe::nvfp4, ToyFamily::qwen2},
+                    Variant{"qwen2_fp32_dense", false, DType::f32, Recipe::bf16, ToyFamily::qwen2},
+                    Variant{"llama_tied_bf16", true, DType::bf16, Recipe::nvfp4, ToyFamily::llama}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 // --- Close, within the rounding of the compute type ---
 
@@ -187,8 +191,12 @@ std::vector<std::vector<float>> gradients(const Config& c, const TrainSettings& 
   return all;
 }
 
-TEST(Close, OneBatchOfFourIsFourOfOne) {
-  const Config c = train_config();
+class CloseIn : public testing::TestWithParam<ToyFamily> {};
+INSTANTIATE_TEST_SUITE_P(Families, CloseIn,
+                         testing::Values(ToyFamily::qwen3, ToyFamily::qwen2, ToyFamily::llama));
+
+TEST_P(CloseIn, OneBatchOfFourIsFourOfOne) {
+  const Config c = train_config(true, GetParam());
   TrainSettings s = default_settings();
   s.grad = DType::f32;
   const auto together = gradients(c, s, {random_batch({9, 12, 5, 7}, c.V, 3)});
@@ -204,8 +212,8 @@ TEST(Close, OneBatchOfFourIsFourOfOne) {
   for (size_t i = 0; i < together.size(); ++i) EXPECT_LT(relative_l2(summed[i], together[i]), 2e-5);
 }
 
-TEST(Close, Bf16ComputeAndGradients) {
-  const Config c = train_config();
+TEST_P(CloseIn, Bf16ComputeAndGradients) {
+  const Config c = train_config(true, GetParam());
   TrainSettings s = default_settings();
   s.grad = DType::f32;
   const std::vector<PackedBatch> batch = {random_batch({20, 30}, c.V, 3)};

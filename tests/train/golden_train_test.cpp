@@ -137,6 +137,11 @@ TEST_P(GoldenAdamw, FiveSteps) {
 std::vector<GoldenRun> golden_runs() {
   return {{"qwen3_tied", Recipe::bf16, Recipe::bf16},
           {"qwen3_untied", Recipe::bf16, Recipe::bf16, Recompute::block},
+          {"qwen2_tied", Recipe::bf16, Recipe::bf16, Recompute::block},
+          {"qwen2_untied", Recipe::bf16, Recipe::bf16},
+          {"llama_tied", Recipe::bf16, Recipe::bf16, Recompute::mlp},
+          {"llama3_rope", Recipe::bf16, Recipe::bf16},
+          {"yarn_rope", Recipe::bf16, Recipe::bf16, Recompute::block},
           {"qwen3_tied_nvfp4", Recipe::nvfp4, Recipe::bf16, Recompute::mlp}};
 }
 std::vector<GoldenRun> adamw_runs() {

@@ -6,11 +6,13 @@
 namespace nibble::test {
 
 // Large enough for int8 moments and bf16 masters (matrices of 4096 elements and more).
-inline Config train_config(bool tied = true) {
-  Config c = toy_config();
+inline Config train_config(bool tied = true, ToyFamily family = ToyFamily::qwen3) {
+  Config c = of_family(toy_config(), family);
   c.C = 64;
   c.Hq = 4;
   c.Hkv = 4;
+  if (family == ToyFamily::qwen2) c.C = 224, c.D = 32, c.Hq = 7, c.Hkv = 1;
+  if (family == ToyFamily::llama) c.C = 144, c.D = 16, c.Hq = 9, c.Hkv = 3;
   c.F = 128;
   c.V = 200;
   c.tied = tied;
