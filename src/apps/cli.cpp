@@ -46,7 +46,7 @@ struct CommonOptions {
 
 std::string general_help() {
   std::string s =
-      "nibble: runs Qwen3 models with NVFP4 weights\n\n"
+      "nibble: trains and runs language models with NVFP4 weights\n\n"
       "Usage: nibble [--quiet|--verbose] COMMAND [options]\n"
       "       nibble COMMAND --help\n"
       "       nibble --version\n\nCommands:\n";

@@ -166,7 +166,7 @@ void settle_head(const WeightIndex& index, const Config& config, const ConvertSe
 
 bool is_linear_name(const std::string& name) {
   const auto has = [&](std::string_view part) { return name.find(part) != std::string::npos; };
-  if (has("embed_tokens") || has("norm")) return false;
+  if (has("embed_tokens") || has("norm") || name.ends_with(".bias")) return false;
   return has("lm_head") || std::ranges::any_of(linear_layer_names(), has);
 }
 

@@ -130,7 +130,7 @@ InitSummary init_weights(const Config& config, const std::filesystem::path& out,
           if (p->is_matrix()) {
             random_normal(seed, stream, uint64_t(begin + at), count, sd, x);
           } else {
-            std::fill_n(x, count, 1.0f);
+            std::fill_n(x, count, p->slot == ParamSlot::qkv_bias ? 0.0f : 1.0f);
           }
           cast_from_f32(x, count, type, bytes.data() + size_t(at) * dtype_bytes(type));
         }

@@ -71,7 +71,7 @@ void make_block(const Entry& e, const std::array<uint32_t, 4>& random, std::byte
     return;
   }
   if (e.content == Content::f32_norms) {
-    for (size_t i = 0; i < 4; ++i) {  // uniform in [0.75, 1.25): no two norms are alike
+    for (size_t i = 0; i < 4; ++i) {  // uniform in [0.75, 1.25): no two norms, or biases, alike
       const float v = 0.75f + float(random[i] >> 8) * 0x1p-25f;
       std::memcpy(out + 4 * i, &v, 4);
     }

@@ -68,7 +68,7 @@ void require_parameters(const WeightIndex& index, const Config& c,
                                      shape_text(t->shape), shape_text(p.shape)));
     } else if (t->packed() && !p.is_linear()) {
       problems.push_back(
-          fmt::format("{} is stored as NVFP4, but embeddings and norms must be dense", p.name));
+          fmt::format("{} is stored as NVFP4, but only linear layers may be", p.name));
     } else if (!t->packed() && !is_loadable(t->raw->dtype)) {
       problems.push_back(fmt::format("{} has type {}, expected f32, bf16, f16 or f64", p.name,
                                      dtype_name(t->raw->dtype)));

@@ -33,8 +33,8 @@ struct WeightLayout {
   bool head_is_embed = false;  // dense tied head: one tensor, two uses
 };
 
-// Takes the matrices of the model from one arena and its norms from another; on measuring arenas
-// that is their size.
+// Takes the matrices of the model from one arena, its norms and biases from another; on measuring
+// arenas that is their size.
 Weights make_weights(Arena& matrices, Arena& norms, const Backend& backend, const Config& config,
                      const WeightLayout& layout);
 inline Weights make_weights(Arena& arena, const Backend& backend, const Config& config,

@@ -42,7 +42,7 @@ std::string_view recompute_name(Recompute recompute);
 struct OptimizerSettings {
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
   double weight_decay = 0;
-  bool decay_all = false;  // norms too
+  bool decay_all = false;  // norms and biases, too
   double grad_clip = 1.0;  // global L2 norm; 0: off
   MomentFormat moments = MomentFormat::int8;
   UpdateFrom from = UpdateFrom::master;

@@ -35,8 +35,12 @@ Memory make_memory(Arena& arena, const Backend& backend, const Config& c, int64_
   return m;
 }
 
-TEST(NullBackend, DryRunMeasuresEveryArenaExactly) {
-  const Config c = toy_config();
+class NullBackendOf : public testing::TestWithParam<Config> {};
+INSTANTIATE_TEST_SUITE_P(Families, NullBackendOf,
+                         testing::Values(toy_config(), toy_qwen2_config(), toy_llama_config()));
+
+TEST_P(NullBackendOf, DryRunMeasuresEveryArenaExactly) {
+  const Config c = GetParam();
   RefBackend<double> backend;
   for (const Keep keep : {Keep::none, Keep::inputs, Keep::all}) {
     NullBackend dry(backend);
@@ -52,8 +56,9 @@ TEST(NullBackend, DryRunMeasuresEveryArenaExactly) {
       }
     };
     pass(dry, m);
-    // embed, table, norm; eleven ops a block; gather, norm, head
-    EXPECT_EQ(dry.calls(), 3 + c.L * 11 + (keep == Keep::none ? 3 : 2));
+    // embed, table, norm; eleven ops a block, and the bias of values; gather, norm, head
+    const int64_t ops = c.qkv_bias ? 12 : 11;
+    EXPECT_EQ(dry.calls(), 3 + c.L * ops + (keep == Keep::none ? 3 : 2));
 
     const size_t bytes = measure.peak();
     Arena exact("all", backend.allocate(bytes, "test"));

@@ -122,6 +122,38 @@ std::vector<BadCall> bad_calls() {
        [=](Backend& b) {
          b.norm_rope(f32({3, 2, 8}), none, f32({3, 2, 8}), f32({16}), f32({3, 8}), 1e-6);
        }},
+      {"rope_table", "a frequency too few",
+       [](Backend& b) {
+         b.rope_table(f32({3, 8}), i32({3}), {std::vector<double>(3, 1.0)});
+       }},
+      {"add_bias", "one bias for each head",
+       [](Backend& b) {
+         b.add_bias(f32({3, 2, 8}), f32({3, 2, 8}), f32({8}));
+       }},
+      {"bias_rope", "width of the bias",
+       [](Backend& b) {
+         b.bias_rope(f32({3, 2, 8}), f32({3, 2, 8}), f32({8}), f32({3, 8}), {});
+       }},
+      {"bias_rope", "table width",
+       [](Backend& b) {
+         b.bias_rope(f32({3, 2, 8}), f32({3, 2, 8}), f32({16}), f32({3, 6}), {});
+       }},
+      {"bias_back", "width of the gradient",
+       [](Backend& b) {
+         b.bias_back(f32({7}), f32({3, 8}), Accumulate::no);
+       }},
+      {"split_heads", "norms and a bias",
+       [=](Backend& b) {
+         b.split_heads({f32({3, 2, 8}), none, f32({3, 1, 8}), none},
+                       {f32({9, 1, 8}), f32({9, 1, 8})}, f32({3, 32}),
+                       {f32({8}), f32({8}), f32({32}), {}}, f32({3, 8}), i32({3}), 1e-6);
+       }},
+      {"split_heads", "statistics of norms that there are not",
+       [=](Backend& b) {
+         b.split_heads({f32({3, 2, 8}), f32({6}), f32({3, 1, 8}), f32({3})},
+                       {f32({9, 1, 8}), f32({9, 1, 8})}, f32({3, 32}), {}, f32({3, 8}), i32({3}),
+                       1e-6);
+       }},
       {"kv_append", "heads differ",
        [](Backend& b) {
          b.kv_append({f32({9, 2, 8}), f32({9, 2, 8})}, f32({3, 4, 8}), f32({3, 4, 8}), i32({3}));
@@ -180,6 +212,12 @@ std::vector<BadCall> bad_calls() {
        [](Backend& b) {
          DecodePlan p = small_plan();
          p.layers[0].attn_out = dense(16, 8);
+         b.decode_step(p, [] {});
+       }},
+      {"decode_step", "a bias too short",
+       [](Backend& b) {
+         DecodePlan p = small_plan();
+         p.layers[1].heads = {{}, {}, f32({24}), {}};
          b.decode_step(p, [] {});
        }},
       {"linear", "input width",

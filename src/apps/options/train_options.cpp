@@ -59,7 +59,7 @@ void visit_fields(TrainChoices& o, Fields& f) {
   f.add(o.optimizer.weight_decay,
         {.flag = "--weight-decay", .help = "Decoupled decay of matrices", .least = 0});
   f.add(o.optimizer.decay_all,
-        {.flag = "--decay-all", .help = "Decay norms, too", .needs = "--weight-decay"});
+        {.flag = "--decay-all", .help = "Decay norms and biases, too", .needs = "--weight-decay"});
   f.add(o.optimizer.grad_clip,
         {.flag = "--grad-clip", .help = "Largest global norm of the gradient; 0: off", .least = 0});
   f.add_choice(o.optimizer.moments,

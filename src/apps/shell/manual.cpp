@@ -115,7 +115,7 @@ std::string manual_page() {
                    bold("nibble help") + " " + italic("COMMAND"), bold("nibble --version"));
   s += ".SH DESCRIPTION\n" +
        paragraphs(
-           "nibble fine-tunes every parameter of a Qwen3 model whose forward weights are NVFP4 "
+           "nibble fine-tunes every parameter of a language model whose forward weights are NVFP4 "
            "(four\nbits a weight and one 8-bit scale for every sixteen of them), and runs the "
            "result, on the\nCPU or an NVIDIA GPU.\n\n"
            "Each command has a page of its own, nibble-COMMAND(1).");

@@ -212,9 +212,20 @@ HWY_INLINE void attend_block(const QueryRows& rows, const float* keys, const flo
             o, width, [f](VF x) HWY_ATTR { return hn::Mul(x, f); }, o);
       }
     }
-    const int64_t shared = n == 4 ? visible(r) : 0;
-    accumulate_values<4>(scores, values, width, 0, shared, rows.o + r * width);
-    for (int64_t i = 0; i < n; ++i) {
+    // What all of them see together, then what later ones see more. A group of three or seven query
+    // heads leaves less than four rows when one token is decoded.
+    const int64_t shared = visible(r);
+    float* const o = rows.o + r * width;
+    if (n == 4) {
+      accumulate_values<4>(scores, values, width, 0, shared, o);
+    } else if (n == 3) {
+      accumulate_values<3>(scores, values, width, 0, shared, o);
+    } else if (n == 2) {
+      accumulate_values<2>(scores, values, width, 0, shared, o);
+    } else {
+      accumulate_values<1>(scores, values, width, 0, shared, o);
+    }
+    for (int64_t i = 1; i < n; ++i) {
       accumulate_values<1>(scores + i * kKeyBlock, values, width, shared, visible(r + i),
                            rows.o + (r + i) * width);
     }
