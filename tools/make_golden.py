@@ -11,7 +11,8 @@ Needs numpy, ml_dtypes and safetensors; gradients and optimizer steps also torch
 (4.5x or 5.x). None of these is a dependency of nibble or of its tests, which read the files.
 
 DIR holds
-  qwen3_tied, qwen3_untied   a Hugging Face directory (config in the form of transformers 5) and
+  qwen3_tied, qwen3_untied, qwen2_tied, qwen2_untied, llama_tied, llama3_rope, yarn_rope
+      a Hugging Face directory (config in the form of transformers 5) and
       expected.safetensors: input_ids, labels (logits at t are scored against labels at t + 1, -100
       is ignored), logits, loss, grad.<name>; greedy: the first 8 ids of row 0, then 24 greedy ones;
       adamw_losses and adamw5.<name>: five steps of AdamW on that batch
@@ -30,13 +31,16 @@ import sys
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
-from golden import dat, nvfp4, qwen3_numpy
+from golden import dat, nvfp4, decoder_numpy
 
 BOUND = 1e-6  # relative L2; fp32 rounding inside transformers costs some 1e-7
 PROMPT, CONTINUATION = 8, 24
 PROJECTIONS = (*(f"self_attn.{n}_proj" for n in "oqkv"),
                *(f"mlp.{n}_proj" for n in ("gate", "up", "down")))
 NORMS = ("input_layernorm", "post_attention_layernorm", "self_attn.q_norm", "self_attn.k_norm")
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 32}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
 MODELS = {  # name: (settings of the config, rope_theta, shape of the batch)
     "qwen3_tied": ({"head_dim": 32, "hidden_size": 64, "intermediate_size": 160,
                     "num_attention_heads": 4, "num_hidden_layers": 2, "tie_word_embeddings": True,
@@ -44,6 +48,23 @@ MODELS = {  # name: (settings of the config, rope_theta, shape of the batch)
     "qwen3_untied": ({"head_dim": 16, "hidden_size": 96, "intermediate_size": 256,
                       "num_attention_heads": 6, "num_hidden_layers": 3,
                       "tie_word_embeddings": False, "vocab_size": 500}, 5e6, (3, 40)),
+    "qwen2_tied": ({"model_type": "qwen2", "hidden_size": 112, "intermediate_size": 304,
+                    "num_attention_heads": 7, "num_key_value_heads": 1, "num_hidden_layers": 2,
+                    "tie_word_embeddings": True, "vocab_size": 384}, 1e6, (2, 24)),
+    "qwen2_untied": ({"model_type": "qwen2", "hidden_size": 96, "intermediate_size": 240,
+                      "num_attention_heads": 6, "num_hidden_layers": 3,
+                      "tie_word_embeddings": False, "vocab_size": 500}, 1e6, (3, 40)),
+    "llama_tied": ({"model_type": "llama", "head_dim": 16, "hidden_size": 144,
+                    "intermediate_size": 384, "num_attention_heads": 9, "num_key_value_heads": 3,
+                    "num_hidden_layers": 2, "rms_norm_eps": 1e-5, "tie_word_embeddings": True,
+                    "vocab_size": 400}, 1e5, (2, 24)),
+    "llama3_rope": ({"model_type": "llama", "head_dim": 16, "hidden_size": 64,
+                     "intermediate_size": 160, "num_attention_heads": 4, "num_hidden_layers": 2,
+                     "rms_norm_eps": 1e-5, "rope": LLAMA3, "tie_word_embeddings": False,
+                     "vocab_size": 300}, 5e5, (2, 48)),
+    "yarn_rope": ({"model_type": "qwen2", "hidden_size": 64, "intermediate_size": 160,
+                   "num_attention_heads": 4, "num_hidden_layers": 2, "rope": YARN,
+                   "tie_word_embeddings": False, "vocab_size": 300}, 1e6, (2, 48)),
 }
 MODELS["qwen3_tied_nvfp4"] = MODELS["qwen3_tied"]
 
@@ -56,21 +77,21 @@ def projection_names(config):
 
 
 def expect_from_numpy(config, weights, stored):
-    values = qwen3_numpy.logits(config, weights, stored["input_ids"])
+    values = decoder_numpy.logits(config, weights, stored["input_ids"])
     return {"logits": values.astype(np.float32),
-            "loss": np.array([qwen3_numpy.loss(values, stored["labels"])], np.float32),
-            "greedy": qwen3_numpy.greedy(config, weights, stored["input_ids"][0, :PROMPT],
+            "loss": np.array([decoder_numpy.loss(values, stored["labels"])], np.float32),
+            "greedy": decoder_numpy.greedy(config, weights, stored["input_ids"][0, :PROMPT],
                                          CONTINUATION)}
 
 
 def expect_from_torch(config, weights, stored, with_adamw):
-    from golden import qwen3_torch  # large, and only needed here
+    from golden import decoder_torch  # large, and only needed here
     inputs = (config, weights, stored["input_ids"], stored["labels"])
-    expected = qwen3_torch.forward_and_gradients(*inputs)
-    expected["greedy"] = qwen3_torch.greedy(config, weights, stored["input_ids"][0, :PROMPT],
+    expected = decoder_torch.forward_and_gradients(*inputs)
+    expected["greedy"] = decoder_torch.greedy(config, weights, stored["input_ids"][0, :PROMPT],
                                             CONTINUATION)
     if with_adamw:
-        expected |= qwen3_torch.adamw(*inputs)
+        expected |= decoder_torch.adamw(*inputs)
     return expected
 
 
@@ -111,7 +132,7 @@ def expect_of_predecessor(config, tensors, ids):
             values[name] = nvfp4.dequantize(array, tensors[f"{name}.scale"][1])
         elif not key.endswith(".scale"):
             values[key] = array.astype(np.float32)
-    expected = {"logits": qwen3_numpy.logits(config, values, ids).astype(np.float32)}
+    expected = {"logits": decoder_numpy.logits(config, values, ids).astype(np.float32)}
     return expected | {f"dequant.{name}": x for name, x in values.items()}
 
 
@@ -210,32 +231,47 @@ def check(root, use_torch):
 # --- make ---
 
 def make_config(settings, theta):
-    layers = settings["num_hidden_layers"]
+    settings = {"model_type": "qwen3", "rope": {"rope_type": "default"}, **settings}
+    family, rope = settings["model_type"], settings.pop("rope")
+    of_family = {"llama": {"attention_bias": False, "mlp_bias": False}}.get(family, {
+        "layer_types": ["full_attention"] * settings["num_hidden_layers"], "max_window_layers": 28,
+        "sliding_window": None, "use_sliding_window": False})
+    if family == "qwen3":
+        of_family["attention_bias"] = False
     return dict(sorted({
-        "architectures": ["Qwen3ForCausalLM"], "attention_bias": False, "attention_dropout": 0.0,
+        "architectures": [f"{family.capitalize()}ForCausalLM"], "attention_dropout": 0.0,
         "bos_token_id": 1, "dtype": "float32", "eos_token_id": 2, "hidden_act": "silu",
-        "initializer_range": 0.02, "layer_types": ["full_attention"] * layers,
-        "max_position_embeddings": 4096, "max_window_layers": 28, "model_type": "qwen3",
-        "num_key_value_heads": 2, "pad_token_id": None, "rms_norm_eps": 1e-6,
-        "rope_parameters": {"rope_theta": theta, "rope_type": "default"}, "sliding_window": None,
-        "use_cache": True, "use_sliding_window": False, **settings}.items()))
+        "initializer_range": 0.02, "max_position_embeddings": 4096, "num_key_value_heads": 2,
+        "pad_token_id": None, "rms_norm_eps": 1e-6, "rope_parameters": {"rope_theta": theta, **rope},
+        "use_cache": True, **of_family, **settings}.items()))
 
 
 def make_weights(config, random):
     """Larger than a fresh model's, so that every part of the forward shows in the logits."""
-    c, d, f = config["hidden_size"], config["head_dim"], config["intermediate_size"]
+    c, f, family = config["hidden_size"], config["intermediate_size"], config["model_type"]
+    d = decoder_numpy.head_dim(config)
     q, kv = config["num_attention_heads"] * d, config["num_key_value_heads"] * d
     shapes = {"self_attn.q_proj": (q, c), "self_attn.k_proj": (kv, c), "self_attn.v_proj": (kv, c),
               "self_attn.o_proj": (c, q), "mlp.gate_proj": (f, c), "mlp.up_proj": (f, c),
-              "mlp.down_proj": (c, f), "input_layernorm": (c,), "post_attention_layernorm": (c,),
-              "self_attn.q_norm": (d,), "self_attn.k_norm": (d,)}
+              "mlp.down_proj": (c, f), "input_layernorm": (c,), "post_attention_layernorm": (c,)}
+    if family == "qwen3":
+        shapes |= {"self_attn.q_norm": (d,), "self_attn.k_norm": (d,)}
     all_shapes = {"model.embed_tokens.weight": (config["vocab_size"], c), "model.norm.weight": (c,)}
     for layer in range(config["num_hidden_layers"]):
         all_shapes |= {f"model.layers.{layer}.{n}.weight": s for n, s in shapes.items()}
+        if family == "qwen2":
+            all_shapes |= {f"model.layers.{layer}.self_attn.{n}_proj.bias": (rows,)
+                           for n, rows in (("q", q), ("k", kv), ("v", kv))}
     if not config["tie_word_embeddings"]:
         all_shapes["lm_head.weight"] = (config["vocab_size"], c)
-    return {name: (random.normal(1, 0.2, s) if len(s) == 1 else random.normal(0, 0.06, s))
-            .astype(np.float32) for name, s in sorted(all_shapes.items())}
+
+    def values(name, shape):
+        if name.endswith("k_proj.bias"):
+            return random.normal(0, 20, shape)  # those of real models are large
+        if name.endswith(".bias"):
+            return random.normal(0, 0.5, shape)
+        return random.normal(1, 0.2, shape) if len(shape) == 1 else random.normal(0, 0.06, shape)
+    return {name: values(name, s).astype(np.float32) for name, s in sorted(all_shapes.items())}
 
 
 def make_batch(config, shape, random):

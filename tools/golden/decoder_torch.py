@@ -1,38 +1,41 @@
 # SPDX-License-Identifier: MIT
-"""What Hugging Face transformers (4.5x or 5.x, fp64, eager attention) says of a Qwen3 model:
+"""What Hugging Face transformers (4.5x or 5.x, fp64, eager attention) says of a model:
 logits, loss, gradients, and five steps of AdamW. transformers itself forms norms, softmax and
 rotation angles in fp32, whatever the model's type: its results are good to a few 1e-7."""
 import numpy as np
 import torch
 import transformers
 
-from golden.qwen3_numpy import rope_theta
+from golden.decoder_numpy import head_dim, rope_frequencies
 
 ADAMW = {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01}
 CLIP, STEPS = 1.0, 5
 KEYS = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
         "num_attention_heads", "num_key_value_heads", "head_dim", "rms_norm_eps",
-        "max_position_embeddings", "tie_word_embeddings", "attention_bias", "hidden_act",
-        "bos_token_id", "eos_token_id")
+        "max_position_embeddings", "tie_word_embeddings", "attention_bias", "mlp_bias",
+        "hidden_act", "bos_token_id", "eos_token_id")
 
 
 def make_model(config, weights):
-    settings = {key: config[key] for key in KEYS}
-    theta = rope_theta(config)
+    settings = {key: config[key] for key in KEYS if key in config}
+    rope = config["rope_parameters"]
     if int(transformers.__version__.split(".")[0]) >= 5:
-        settings["rope_parameters"] = {"rope_theta": theta, "rope_type": "default"}
+        settings["rope_parameters"] = rope
     else:
-        settings["rope_theta"] = theta
+        settings["rope_theta"] = rope["rope_theta"]
+        if rope["rope_type"] != "default":
+            settings["rope_scaling"] = rope
     model = transformers.AutoModelForCausalLM.from_config(
-        transformers.Qwen3Config(**settings), attn_implementation="eager").double().eval()
+        transformers.AutoConfig.for_model(config["model_type"], **settings),
+        attn_implementation="eager").double().eval()
 
     # Neither may go wrong silently in some other version.
     if model.config._attn_implementation != "eager":
         raise SystemExit(f"attention is {model.config._attn_implementation}, not eager")
-    d = config["head_dim"]
     inverse = model.model.rotary_emb.inv_freq.double().numpy()
-    if not np.allclose(inverse, theta ** (-np.arange(0, d, 2) / d), rtol=1e-6):
-        raise SystemExit(f"transformers {transformers.__version__} does not rotate by {theta}")
+    wanted, _ = rope_frequencies(config)
+    if len(inverse) != head_dim(config) // 2 or not np.allclose(inverse, wanted, rtol=1e-6):
+        raise SystemExit(f"transformers {transformers.__version__} does not rotate by {rope}")
 
     state = {name: torch.tensor(np.asarray(x, np.float64)) for name, x in weights.items()}
     missing, unexpected = model.load_state_dict(state, strict=False)
