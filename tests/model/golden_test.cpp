@@ -79,7 +79,7 @@ TEST_P(Golden, LogitsThroughTheCache) {
   const auto ids64 = read_all<int64_t>(*expected_, "input_ids");
   const auto& shape = expected_->at("input_ids").shape;
   const std::vector<int32_t> ids(ids64.begin(), ids64.begin() + shape[1]);
-  EngineOptions o{64,
+  EngineOptions o{128,
                   0,
                   backend_case().compute,
                   backend_case().stat,
