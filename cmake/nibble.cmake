@@ -54,7 +54,10 @@ function(nibble_compile_together target)
   get_target_property(type ${target} TYPE)
   if(NIBBLE_UNITY AND NOT type STREQUAL "INTERFACE_LIBRARY")
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
-    set_source_files_properties(${A_APART} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    # Later CMakes would put kernels together, too.
+    get_target_property(kernels ${target} SOURCES)
+    list(FILTER kernels INCLUDE REGEX "\\.cu$")
+    set_source_files_properties(${A_APART} ${kernels} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   endif()
 endfunction()
 

@@ -40,6 +40,8 @@ struct CheckOptions {
   CacheUse needle_mode = CacheUse::persistent;
   std::filesystem::path haystack, json;
   CheckProbes probes;
+  std::vector<std::string> texts;  // files whose loss is measured
+  int64_t text_window = 512, text_windows = 0;
 };
 
 }  // namespace nibble

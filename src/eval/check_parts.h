@@ -28,6 +28,7 @@ void check_kv(const CheckOptions& options, const Runtime& runtime,
 void check_paths(const CheckOptions& options, const Runtime& runtime,
                  const std::vector<CheckPrompt>& prompts, CheckReport& report);
 void check_needle(const CheckOptions& options, const Runtime& runtime, CheckReport& report);
+void check_text(const CheckOptions& options, const Runtime& runtime, CheckReport& report);
 void check_probes(const CheckOptions& options, const Runtime& runtime, CheckReport& report);
 
 }  // namespace nibble

@@ -22,7 +22,7 @@ bool finish(const CheckOptions& o, const CheckReport& report, const std::string&
 bool run_checks(const CheckOptions& given, std::ostream& out) {
   CheckOptions o = given;
   const bool probes = !o.probes.file.empty();
-  if (!o.finite && !o.kv && !o.paths && !o.needle && !o.replies && !probes) {
+  if (!o.finite && !o.kv && !o.paths && !o.needle && !o.replies && !probes && o.texts.empty()) {
     o.finite = o.kv = o.paths = true;
   }
   CheckReport report(out);
@@ -61,6 +61,7 @@ bool run_checks(const CheckOptions& given, std::ostream& out) {
   if (o.replies) check_replies(o, r, prompts, report);
   if (o.needle) check_needle(o, r, report);
   if (probes) check_probes(o, r, report);
+  if (!o.texts.empty()) check_text(o, r, report);
   return finish(o, report, model, r.backend->name());
 }
 

@@ -74,6 +74,7 @@ Evaluation evaluate(Backend& be, const Model& model, std::span<const int64_t> in
   struct Memory {
     Batch batch;
     Acts acts;
+    std::vector<KvView> kv;
   };
   const auto make = [&](Arena& a) {
     Memory m;
@@ -84,6 +85,10 @@ Evaluation evaluate(Backend& be, const Model& model, std::span<const int64_t> in
     m.batch.out_rows = a.take(DType::i32, {n});
     m.acts = make_acts(a, c, {n, n, o.compute, o.stat, o.keep});
     if (!m.acts.logits) m.acts.logits = a.take(o.stat, {n, c.V});
+    for (int64_t l = 0; o.cache && l < c.L; ++l) {
+      m.kv.push_back({a.take(*o.cache, {n, c.Hkv, c.D}), a.take(*o.cache, {n, c.Hkv, c.D})});
+    }
+    if (!o.cache) m.kv = kv_of_acts(m.acts, c);
     return m;
   };
   Arena measure("activations");
@@ -95,7 +100,7 @@ Evaluation evaluate(Backend& be, const Model& model, std::span<const int64_t> in
   be.upload(m.batch.slots, rows.data());
   be.upload(m.batch.sequences, sequences.data());
   be.upload(m.batch.out_rows, rows.data());
-  forward(be, c, model.weights, m.batch, m.acts, kv_of_acts(m.acts, c), o.activations);
+  forward(be, c, model.weights, m.batch, m.acts, m.kv, o.activations);
 
   Evaluation e;
   e.logits = download_floats(be, m.acts.logits);

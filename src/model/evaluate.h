@@ -3,6 +3,7 @@
 // loss. This is the forward of training; `trace` and the golden tests read it.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -16,6 +17,9 @@ struct EvaluateOptions {
   DType stat = DType::f32;  // f64 with compute f64 (the reference backend)
   Activations activations = Activations::none;
   Keep keep = Keep::none;  // all: every activation in a slot of its own, as training has them
+  // Keys and values pass through a cache of this type, as in inference; unset: they are used as the
+  // activations they are, as in training.
+  std::optional<DType> cache = std::nullopt;
 };
 
 struct Evaluation {

@@ -25,6 +25,10 @@ void visit_fields(CheckOptions& o, Fields& f) {
   f.add(o.probes.file, {.flag = "--probes",
                         .help = "Put the questions of this file and judge the replies by its rules",
                         .value = "FILE"});
+  f.add(o.texts, {.flag = "--text",
+                  .help = "The mean loss a token on this text; again for another. A .safetensors "
+                          "file with int64 tensors [B, T] holds windows of token ids",
+                  .value = "FILE"});
   f.add(o.json, {.flag = "--json", .help = "Write the results to this file, too", .value = "FILE"});
   f.section("Prompts");
   f.add(o.prompt, {.flag = "--prompt", .help = "The first user turn"});
@@ -37,6 +41,17 @@ void visit_fields(CheckOptions& o, Fields& f) {
                        .value = "N",
                        .least = 1});
   visit_sampling(f, o.sample);
+  f.section("Texts");
+  f.add(o.text_window, {.flag = "--text-window",
+                        .help = "Tokens that are read together",
+                        .value = "N",
+                        .least = 2,
+                        .needs = "--text"});
+  f.add(o.text_windows, {.flag = "--text-windows",
+                         .help = "Windows of each text at most; 0: all",
+                         .value = "N",
+                         .least = 0,
+                         .needs = "--text"});
   f.section("Probes");
   f.add(o.probes.min_score,
         {.flag = "--min-score",
