@@ -43,24 +43,24 @@ struct CallArgs {
 };
 
 enum class ExprKind {
-  constant,    // value
-  name,        // symbol
-  member,      // kids[0].text
-  item,        // kids[0][kids[1]]
-  slice,       // kids[0][kids[1]:kids[2]:kids[3]], each of 1..3 may be null
-  call,        // kids[0](args)
-  filter,      // kids[0] | text(args); kids[0] is null in a filter block
-  test,        // kids[0] is text(args)
-  list,        // [kids]
-  tuple,       // (kids)
-  dict,        // {kids[0]: kids[1], ...}
-  unary,       // text: "-", "+", "not"
-  binary,      // text: "+", "-", "*", "/", "//", "%", "**"
-  concat,      // kids joined by ~
-  logic,       // kids[0] text kids[1]: "and", "or"
-  compare,     // kids[0] ops[0] kids[1] ops[1] kids[2] ...
-  condition,   // kids[0] if kids[1] else kids[2] (may be null)
-  ns_target,   // symbol.text, only where something is assigned to
+  constant,   // value
+  name,       // symbol
+  member,     // kids[0].text
+  item,       // kids[0][kids[1]]
+  slice,      // kids[0][kids[1]:kids[2]:kids[3]], each of 1..3 may be null
+  call,       // kids[0](args)
+  filter,     // kids[0] | text(args); kids[0] is null in a filter block
+  test,       // kids[0] is text(args)
+  list,       // [kids]
+  tuple,      // (kids)
+  dict,       // {kids[0]: kids[1], ...}
+  unary,      // text: "-", "+", "not"
+  binary,     // text: "+", "-", "*", "/", "//", "%", "**"
+  concat,     // kids joined by ~
+  logic,      // kids[0] text kids[1]: "and", "or"
+  compare,    // kids[0] ops[0] kids[1] ops[1] kids[2] ...
+  condition,  // kids[0] if kids[1] else kids[2] (may be null)
+  ns_target,  // symbol.text, only where something is assigned to
 };
 
 struct Expr {

@@ -12,8 +12,8 @@ namespace {
 
 // Methods that change their list or dict: there, but not to be called.
 bool mutates(const Value& of, std::string_view name) {
-  static constexpr std::array<std::string_view, 8> list = {"append", "clear",  "pop",    "reverse",
-                                                           "insert", "sort",   "extend", "remove"};
+  static constexpr std::array<std::string_view, 8> list = {"append", "clear", "pop",    "reverse",
+                                                           "insert", "sort",  "extend", "remove"};
   static constexpr std::array<std::string_view, 5> dict = {"clear", "pop", "popitem", "setdefault",
                                                            "update"};
   const auto has = [&](const auto& names) {
@@ -41,7 +41,8 @@ std::optional<Value> number_attribute(const Value& of, std::string_view name) {
   if (name == "is_integer" && of.as<double>()) {
     const double d = *of.as<double>();
     return ObjectPtr(std::make_shared<Function>(
-        "builtin_function_or_method", [d](Interpreter&, Args) { return Value(d == double(int64_t(d))); }));
+        "builtin_function_or_method",
+        [d](Interpreter&, Args) { return Value(d == double(int64_t(d))); }));
   }
   return std::nullopt;
 }
@@ -49,14 +50,14 @@ std::optional<Value> number_attribute(const Value& of, std::string_view name) {
 // Every Python object has these; the sandbox lets nobody at them.
 bool is_private(std::string_view name) {
   static constexpr std::array<std::string_view, 10> names = {
-      "__class__", "__doc__",  "__init__", "__dir__",  "__eq__",
-      "__repr__",  "__str__",  "__hash__", "__reduce__", "__getattribute__"};
+      "__class__", "__doc__", "__init__", "__dir__",    "__eq__",
+      "__repr__",  "__str__", "__hash__", "__reduce__", "__getattribute__"};
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 Value unsafe(const Value& of, std::string_view name) {
-  return undefined(fmt::format("access to attribute {} of {} object is unsafe.", quoted(name),
-                               quoted(type_name(of))),
+  return undefined(fmt::format("access to attribute {} of {} object is unsafe.", in_quotes(name),
+                               in_quotes(type_name(of))),
                    "SecurityError");
 }
 

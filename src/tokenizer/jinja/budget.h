@@ -10,10 +10,10 @@
 namespace nibble::jinja {
 
 struct Limits {
-  int64_t steps = 50'000'000;             // expressions, statements, elements, 16 bytes of text each
-  size_t text_bytes = size_t(64) << 20;   // of any one string, the rendering included
-  int depth = 900;                        // of expressions, statements and macro calls, nested
-  int nesting = 100;                      // of lists and dicts in each other
+  int64_t steps = 50'000'000;            // expressions, statements, elements, 16 bytes of text each
+  size_t text_bytes = size_t(64) << 20;  // of any one string, the rendering included
+  int depth = 900;                       // of expressions, statements and macro calls, nested
+  int nesting = 100;                     // of lists and dicts in each other
 };
 
 class Budget {

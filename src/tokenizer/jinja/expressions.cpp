@@ -12,7 +12,7 @@ Value Interpreter::look_up(const Expr& name) {
     if (const Value* v = s->find(name.symbol)) return *v;
   }
   if (has_global_[size_t(name.symbol)]) return globals_[size_t(name.symbol)];
-  return undefined(fmt::format("{} is undefined", quoted(tree_.symbols.name(name.symbol))));
+  return undefined(fmt::format("{} is undefined", in_quotes(tree_.symbols.name(name.symbol))));
 }
 
 Value Interpreter::eval(const Expr& e) {
@@ -82,9 +82,8 @@ Value Interpreter::eval(const Expr& e) {
     case ExprKind::condition:
       if (truth(eval(*e.kids[1]), *this)) return eval(*e.kids[0]);
       if (e.kids[2]) return eval(*e.kids[2]);
-      return undefined(
-          "the inline if-expression on line " + std::to_string(e.at.line) +
-          " evaluated to false and no else section was defined.");
+      return undefined("the inline if-expression on line " + std::to_string(e.at.line) +
+                       " evaluated to false and no else section was defined.");
     case ExprKind::ns_target: break;
   }
   raise("RuntimeError", "an expression that is none");
@@ -170,7 +169,7 @@ Value Interpreter::apply_filter(const std::string& name, const Value& input, Arg
   const Level level(*this);
   budget_.charge(1);
   const FilterBody f = find_filter(name);
-  if (!f) raise("TemplateRuntimeError", "No filter named {} found.", quoted(name));
+  if (!f) raise("TemplateRuntimeError", "No filter named {} found.", in_quotes(name));
   return f(*this, input, args);
 }
 
@@ -178,7 +177,7 @@ bool Interpreter::apply_test(const std::string& name, const Value& input, Args a
   const Level level(*this);
   budget_.charge(1);
   const TestBody t = find_test(name);
-  if (!t) raise("TemplateRuntimeError", "No test named {} found.", quoted(name));
+  if (!t) raise("TemplateRuntimeError", "No test named {} found.", in_quotes(name));
   return t(*this, input, args);
 }
 

@@ -61,8 +61,8 @@ class Interpreter {
   const std::tm& now() const { return now_; }
   const Symbols& symbols() const { return tree_.symbols; }
   Value eval(const Expr& e);
-  Value member(const Value& of, const Value& name);   // of.name
-  Value item(const Value& of, const Value& key);      // of[key]
+  Value member(const Value& of, const Value& name);  // of.name
+  Value item(const Value& of, const Value& key);     // of[key]
   Value call(const Value& function, Args args);
   Value apply_filter(const std::string& name, const Value& input, Args args);
   bool apply_test(const std::string& name, const Value& input, Args args);

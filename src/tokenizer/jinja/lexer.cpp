@@ -187,7 +187,8 @@ class Lexer {
     const std::string_view before = s_.substr(0, at_);
     const auto characters = std::count_if(before.begin(), before.end(),
                                           [](char c) { return (uint8_t(c) & 0xc0) != 0x80; });
-    fail(at_, fmt::format("unexpected char {} at {}", quoted(s_.substr(at_, bytes)), characters));
+    fail(at_,
+         fmt::format("unexpected char {} at {}", in_quotes(s_.substr(at_, bytes)), characters));
   }
 
   void balance(std::string_view op, std::string& open) {
@@ -225,7 +226,8 @@ class Lexer {
     std::string error;
     const size_t length = read_number(s_.substr(at_), at_ > 0 && s_[at_ - 1] == '.', n, error);
     if (!error.empty()) fail(at_, error);
-    push(n.is_real ? TokenKind::real : TokenKind::integer, std::string(s_.substr(at_, length)), at_);
+    push(n.is_real ? TokenKind::real : TokenKind::integer, std::string(s_.substr(at_, length)),
+         at_);
     tokens_.back().integer = n.integer;
     tokens_.back().real = n.real;
     at_ += length;

@@ -13,7 +13,17 @@
 namespace nibble::jinja {
 
 enum class TokenKind {
-  data, variable_begin, variable_end, block_begin, block_end, name, text, integer, real, op, end
+  data,
+  variable_begin,
+  variable_end,
+  block_begin,
+  block_end,
+  name,
+  text,
+  integer,
+  real,
+  op,
+  end
 };
 
 struct Token {

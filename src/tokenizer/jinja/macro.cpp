@@ -49,7 +49,7 @@ class Macro final : public Object {
     }
     if (!parts_->uses_kwargs && !args.named.empty()) {
       raise("TypeError", "macro {} takes no keyword argument {}", shown(),
-            quoted(args.named[0].first));
+            in_quotes(args.named[0].first));
     }
     if (!parts_->uses_varargs && args.positional.size() > n) {
       raise("TypeError", "macro {} takes not more than {} argument(s)", shown(), n);
@@ -76,7 +76,7 @@ class Macro final : public Object {
           v = in.eval(*parts_->defaults[i - first_default]);
         } else {
           v = undefined(fmt::format("parameter {} was not provided",
-                                    quoted(in.symbols().name(parts_->params[i]))));
+                                    in_quotes(in.symbols().name(parts_->params[i]))));
         }
         scope.set(parts_->params[i], std::move(v));
       }
@@ -84,7 +84,7 @@ class Macro final : public Object {
   }
 
  private:
-  std::string shown() const { return parts_->name.empty() ? "None" : quoted(parts_->name); }
+  std::string shown() const { return parts_->name.empty() ? "None" : in_quotes(parts_->name); }
   static std::optional<Value> take_named(Args& args, std::string_view name) {
     for (size_t i = 0; i < args.named.size(); ++i) {
       if (args.named[i].first != name) continue;

@@ -41,7 +41,7 @@ void Parser::fail(const Token& where, const std::string& what) const {
 
 const Token& Parser::expect_op(std::string_view op) {
   if (!now().is_op(op)) {
-    fail(now(), fmt::format("expected token '{}', got {}", op, quoted(describe(now()))));
+    fail(now(), fmt::format("expected token '{}', got {}", op, in_quotes(describe(now()))));
   }
   return next();
 }
@@ -51,7 +51,7 @@ const Token& Parser::expect(TokenKind kind, const char* what) {
     if (now().kind == TokenKind::end) {
       fail(now(), fmt::format("unexpected end of template, expected '{}'.", what));
     }
-    fail(now(), fmt::format("expected token '{}', got {}", what, quoted(describe(now()))));
+    fail(now(), fmt::format("expected token '{}', got {}", what, in_quotes(describe(now()))));
   }
   return next();
 }
@@ -60,7 +60,7 @@ const Token& Parser::expect_name() { return expect(TokenKind::name, "name"); }
 
 const Token& Parser::expect_keyword(std::string_view name) {
   if (!now().is_name(name)) {
-    fail(now(), fmt::format("expected token '{}', got {}", name, quoted(describe(now()))));
+    fail(now(), fmt::format("expected token '{}', got {}", name, in_quotes(describe(now()))));
   }
   return next();
 }
@@ -243,7 +243,7 @@ ExprPtr Parser::primary(bool with_namespace) {
   }
   if (t.is_op("[")) return list_literal();
   if (t.is_op("{")) return dict_literal();
-  fail(t, fmt::format("unexpected {}", quoted(describe(t))));
+  fail(t, fmt::format("unexpected {}", in_quotes(describe(t))));
 }
 
 ExprPtr Parser::tuple(const TupleRules& rules) {
@@ -265,7 +265,7 @@ ExprPtr Parser::tuple(const TupleRules& rules) {
   if (!is_tuple) {
     if (!items.empty()) return std::move(items[0]);
     if (!rules.parentheses) {
-      fail(now(), fmt::format("Expected an expression, got {}", quoted(describe(now()))));
+      fail(now(), fmt::format("Expected an expression, got {}", in_quotes(describe(now()))));
     }
   }
   ExprPtr e = make(ExprKind::tuple, at);
@@ -419,7 +419,7 @@ ExprPtr Parser::filter(ExprPtr of) {
   while (skip_op(".")) e->text += "." + expect_name().text;
   if (now().is_op("(")) e->args = call_args();
   if (!soft_ && !is_filter(e->text)) {
-    throw Raised("TemplateAssertionError", fmt::format("No filter named {}.", quoted(e->text)),
+    throw Raised("TemplateAssertionError", fmt::format("No filter named {}.", in_quotes(e->text)),
                  name.at);
   }
   e->kids.push_back(std::move(of));
@@ -454,7 +454,7 @@ ExprPtr Parser::test(ExprPtr of) {
     e->args.positional.push_back(postfix(primary()));
   }
   if (!soft_ && !is_test(e->text)) {
-    throw Raised("TemplateAssertionError", fmt::format("No test named {}.", quoted(e->text)),
+    throw Raised("TemplateAssertionError", fmt::format("No test named {}.", in_quotes(e->text)),
                  name.at);
   }
   e->kids.push_back(std::move(of));

@@ -92,7 +92,7 @@ class Parser {
   Symbols& symbols_;
   size_t at_ = 0;
   int depth_ = 0;
-  int loops_ = 0;     // that surround this place
+  int loops_ = 0;      // that surround this place
   bool soft_ = false;  // inside an `if`: an unknown filter is an error only when it is reached
   MacroParts* macro_ = nullptr;
   std::string tag_;  // the statement that is being read, for messages

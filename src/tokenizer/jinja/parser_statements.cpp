@@ -26,11 +26,11 @@ Body Parser::body(std::initializer_list<std::string_view> ends) {
       if (ends.size() == 0) return out;
       std::string wanted;
       for (const std::string_view e : ends) {
-        wanted += (wanted.empty() ? "" : " or ") + quoted(e);
+        wanted += (wanted.empty() ? "" : " or ") + in_quotes(e);
       }
       fail(t, fmt::format("Unexpected end of template. Jinja was looking for the following tags: "
                           "{}. The innermost block that needs to be closed is {}.",
-                          wanted, quoted(tag_)));
+                          wanted, in_quotes(tag_)));
     }
     next();
     if (t.kind == TokenKind::data) {
@@ -47,7 +47,7 @@ Body Parser::body(std::initializer_list<std::string_view> ends) {
       out.push_back(statement());
       expect(TokenKind::block_end, "end of statement block");
     } else {
-      fail(t, fmt::format("unexpected {}", quoted(describe(t))));
+      fail(t, fmt::format("unexpected {}", in_quotes(describe(t))));
     }
   }
 }
@@ -103,7 +103,7 @@ std::unique_ptr<Stmt> Parser::statement() {
 }
 
 void Parser::unknown_tag(const Token& name) {
-  fail(name, fmt::format("Encountered unknown tag {}.", quoted(name.text)));
+  fail(name, fmt::format("Encountered unknown tag {}.", in_quotes(name.text)));
 }
 
 ExprPtr Parser::assign_target(bool with_namespace, const char* end_name) {

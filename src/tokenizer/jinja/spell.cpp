@@ -80,7 +80,7 @@ void add_list(TextBuilder& out, Interpreter& in, const List& list) {
 
 }  // namespace
 
-std::string quoted(std::string_view s) {
+std::string in_quotes(std::string_view s) {
   const char quote = quote_for(s);
   std::string out(1, quote);
   for (size_t i = 0; i < s.size();) {
@@ -114,7 +114,7 @@ std::string plain_repr(const Value& v) {
   if (const bool* b = v.as<bool>()) return *b ? "True" : "False";
   if (const int64_t* i = v.as<int64_t>()) return fmt::format("{}", *i);
   if (const double* d = v.as<double>()) return float_repr(*d);
-  if (v.text()) return quoted(v.text()->view());
+  if (v.text()) return in_quotes(v.text()->view());
   return "<" + type_name(v) + ">";
 }
 

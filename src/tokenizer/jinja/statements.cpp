@@ -142,7 +142,8 @@ void Interpreter::assign(const Expr& target, const Value& v) {
     const Value of = look_up(name);
     auto* ns = dynamic_cast<Namespace*>(of.object());
     if (!ns) {
-      raise_at(target.at, "TemplateRuntimeError", "cannot assign attribute on non-namespace object");
+      raise_at(target.at, "TemplateRuntimeError",
+               "cannot assign attribute on non-namespace object");
     }
     ns->set(target.text, v);
     return;
@@ -182,7 +183,7 @@ void Namespace::set(std::string_view name, Value v) {
 std::string Namespace::repr(Interpreter& in) const {
   std::string out = "<Namespace {";
   for (const auto& [k, v] : members_) {
-    out += (out.size() > 12 ? ", " : "") + quoted(k) + ": ";
+    out += (out.size() > 12 ? ", " : "") + in_quotes(k) + ": ";
     // A namespace may hold itself.
     out += v.object() ? "<" + jinja::type_name(v) + ">" : std::string(jinja::repr(in, v).view());
   }

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "tokenizer/jinja/ast.h"
-#include "tokenizer/jinja/interpreter.h"
 #include "tokenizer/jinja/builtins/json.h"
+#include "tokenizer/jinja/interpreter.h"
 #include "tokenizer/unicode.h"
 
 namespace nibble::jinja {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // A chat template in Jinja, as models' makers write them: the language of Python's jinja2 in the
 // environment of Hugging Face's transformers (sandboxed, trim_blocks, lstrip_blocks, loop controls,
-// tojson without ASCII escapes, raise_exception, strftime_now, {% generation %}). docs/templates.md.
+// tojson without ASCII escapes, raise_exception, strftime_now, {% generation %}).
+// docs/templates.md.
 #pragma once
 #include <ctime>
 #include <memory>

@@ -35,7 +35,9 @@ class Text {
   Text(std::string bytes, std::vector<Run> runs, bool markup);
   static Text written(std::string_view s) { return Text(std::string(s), Origin::written); }
 
-  std::string_view view() const { return rep_ ? std::string_view(rep_->bytes) : std::string_view(); }
+  std::string_view view() const {
+    return rep_ ? std::string_view(rep_->bytes) : std::string_view();
+  }
   size_t size() const { return view().size(); }
   bool empty() const { return size() == 0; }
   const std::vector<Run>& runs() const;
@@ -44,7 +46,7 @@ class Text {
   Text with_markup(bool markup) const;
   Origin origin_at(size_t byte) const;
 
-  int64_t length() const;                 // in characters
+  int64_t length() const;  // in characters
   bool one_byte_each() const { return length() == int64_t(size()); }
   size_t byte_of(int64_t character) const;  // 0 <= character <= length()
   Text bytes(size_t from, size_t to, Budget& budget) const;

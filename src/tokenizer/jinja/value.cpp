@@ -116,7 +116,8 @@ Value undefined(std::string reason, const char* kind) {
 Value undefined_member(const Value& of, const Value& name) {
   const std::string type = object_type(of);
   if (name.text()) {
-    return undefined(fmt::format("{} has no attribute {}", quoted(type), quoted(name.text()->view())));
+    return undefined(
+        fmt::format("{} has no attribute {}", in_quotes(type), in_quotes(name.text()->view())));
   }
   return undefined(fmt::format("{} has no element {}", type, plain_repr(name)));
 }

@@ -34,9 +34,9 @@ bool is_test(std::string_view name);
 Value global_function(std::string_view name);  // globals.cpp
 
 // Methods of str, list, tuple, dict; null where the type has none of this name.
-MethodBody find_text_method(std::string_view name);       // text_methods.cpp
-MethodBody find_text_question(std::string_view name);     // text_questions.cpp
-MethodBody find_list_method(std::string_view name);       // container_methods.cpp
+MethodBody find_text_method(std::string_view name);    // text_methods.cpp
+MethodBody find_text_question(std::string_view name);  // text_questions.cpp
+MethodBody find_list_method(std::string_view name);    // container_methods.cpp
 MethodBody find_tuple_method(std::string_view name);
 MethodBody find_dict_method(std::string_view name);
 
@@ -84,7 +84,7 @@ Text repeated(Budget& budget, const Text& t, int64_t times);
 std::vector<Text> split_lines(Budget& budget, const Text& t, bool keep_ends);
 Text join_texts(Interpreter& in, const Text& separator, const std::vector<Value>& items);
 
-Text format_braces(Interpreter& in, const Text& format, const Args& args);   // format.cpp
+Text format_braces(Interpreter& in, const Text& format, const Args& args);    // format.cpp
 Text format_percent(Interpreter& in, const Text& format, const Value& with);  // format_percent.cpp
 Text format_value(Interpreter& in, const Value& v, const Text& spec);         // format_spec.cpp
 Text to_json(Interpreter& in, const Value& v, Args& args);                    // json.cpp

@@ -4,6 +4,7 @@
 #include "tokenizer/jinja/spell.h"
 
 namespace nibble::jinja {
+namespace container_methods {
 namespace {
 
 // dict.keys(), .values(), .items().
@@ -104,15 +105,22 @@ Value count(Interpreter& in, const Value& self, Args& args) {
   return n;
 }
 
-constexpr NamedMethod kDict[] = {{"get", get},   {"items", items}, {"keys", keys},
+constexpr NamedMethod kDict[] = {{"get", get},       {"items", items}, {"keys", keys},
                                  {"values", values}, {"copy", copy},   {"fromkeys", fromkeys}};
 constexpr NamedMethod kList[] = {{"index", index}, {"count", count}, {"copy", copy}};
 constexpr NamedMethod kTuple[] = {{"index", index}, {"count", count}};
 
 }  // namespace
+}  // namespace container_methods
 
-MethodBody find_list_method(std::string_view name) { return find_in(kList, name); }
-MethodBody find_tuple_method(std::string_view name) { return find_in(kTuple, name); }
-MethodBody find_dict_method(std::string_view name) { return find_in(kDict, name); }
+MethodBody find_list_method(std::string_view name) {
+  return find_in(container_methods::kList, name);
+}
+MethodBody find_tuple_method(std::string_view name) {
+  return find_in(container_methods::kTuple, name);
+}
+MethodBody find_dict_method(std::string_view name) {
+  return find_in(container_methods::kDict, name);
+}
 
 }  // namespace nibble::jinja

@@ -5,8 +5,8 @@
 namespace nibble::jinja {
 
 FilterBody find_filter(std::string_view name) {
-  for (const auto find : {find_text_filter, find_sequence_filter, find_select_filter,
-                          find_number_filter}) {
+  for (const auto find :
+       {find_text_filter, find_sequence_filter, find_select_filter, find_number_filter}) {
     if (const FilterBody f = find(name)) return f;
   }
   return nullptr;

@@ -9,6 +9,7 @@
 #include "tokenizer/jinja/spell.h"
 
 namespace nibble::jinja {
+namespace filters_number {
 namespace {
 
 // A number as Python's int() and float() read it from a string.
@@ -21,9 +22,9 @@ std::optional<int64_t> parse_int(std::string_view s, int base) {
     s.remove_prefix(1);
   }
   std::string digits;
-  if (s.size() > 2 && s[0] == '0' && ((base == 16 && (s[1] | 0x20) == 'x') ||
-                                      (base == 8 && (s[1] | 0x20) == 'o') ||
-                                      (base == 2 && (s[1] | 0x20) == 'b'))) {
+  if (s.size() > 2 && s[0] == '0' &&
+      ((base == 16 && (s[1] | 0x20) == 'x') || (base == 8 && (s[1] | 0x20) == 'o') ||
+       (base == 2 && (s[1] | 0x20) == 'b'))) {
     s.remove_prefix(2);
   }
   for (size_t i = 0; i < s.size(); ++i) {
@@ -101,7 +102,8 @@ Value abs_filter(Interpreter&, const Value& v, Args& args) {
 // Python's round(): half to even, decided on the exact decimal value.
 double round_to(double v, int digits) {
   if (!std::isfinite(v)) return v;
-  if (digits >= 0) return std::strtod(fmt::format("{:.{}f}", v, std::min(digits, 330)).c_str(), nullptr);
+  if (digits >= 0)
+    return std::strtod(fmt::format("{:.{}f}", v, std::min(digits, 330)).c_str(), nullptr);
   const double unit = std::pow(10.0, -digits);
   return std::nearbyint(v / unit) * unit;
 }
@@ -140,13 +142,20 @@ Value attr(Interpreter& in, const Value& v, Args& args) {
 }
 
 constexpr NamedFilter kFilters[] = {
-    {"default", default_filter}, {"d", default_filter}, {"int", int_filter},
-    {"float", float_filter},     {"abs", abs_filter},   {"round", round_filter},
+    {"default", default_filter},
+    {"d", default_filter},
+    {"int", int_filter},
+    {"float", float_filter},
+    {"abs", abs_filter},
+    {"round", round_filter},
     {"attr", attr},
 };
 
 }  // namespace
+}  // namespace filters_number
 
-FilterBody find_number_filter(std::string_view name) { return find_in(kFilters, name); }
+FilterBody find_number_filter(std::string_view name) {
+  return find_in(filters_number::kFilters, name);
+}
 
 }  // namespace nibble::jinja

@@ -4,6 +4,7 @@
 #include "tokenizer/jinja/spell.h"
 
 namespace nibble::jinja {
+namespace filters_select {
 namespace {
 
 using Step = std::function<std::optional<Value>(Interpreter&, const Value&)>;
@@ -50,9 +51,12 @@ Value map(Interpreter& in, const Value& v, Args& args) {
   if (args.positional.empty()) {
     std::optional<Value> attribute, fallback;
     for (const auto& [name, value] : args.named) {
-      if (name == "attribute") attribute = value;
-      else if (name == "default") fallback = value;
-      else raise("FilterArgumentError", "Unexpected keyword argument {}", quoted(name));
+      if (name == "attribute")
+        attribute = value;
+      else if (name == "default")
+        fallback = value;
+      else
+        raise("FilterArgumentError", "Unexpected keyword argument {}", in_quotes(name));
     }
     if (!attribute) raise("FilterArgumentError", "map requires a filter argument");
     return lazily(v, [a = *attribute, fallback](Interpreter& i, const Value& item) {
@@ -64,7 +68,7 @@ Value map(Interpreter& in, const Value& v, Args& args) {
     raise("TemplateRuntimeError", "No filter named {}.", plain_repr(args.positional[0]));
   }
   const std::string name(args.positional[0].text()->view());
-  if (!is_filter(name)) raise("TemplateRuntimeError", "No filter named {}.", quoted(name));
+  if (!is_filter(name)) raise("TemplateRuntimeError", "No filter named {}.", in_quotes(name));
   (void)in;
   const Args rest{behind(args.positional, 1), args.named};
   return lazily(v, [name, rest](Interpreter& i, const Value& item) {
@@ -136,14 +140,21 @@ Value items(Interpreter& in, const Value& v, Args& args) {
 }
 
 constexpr NamedFilter kFilters[] = {
-    {"map", map},           {"select", select},         {"reject", reject},
-    {"selectattr", selectattr}, {"rejectattr", rejectattr}, {"unique", unique},
+    {"map", map},
+    {"select", select},
+    {"reject", reject},
+    {"selectattr", selectattr},
+    {"rejectattr", rejectattr},
+    {"unique", unique},
     {"items", items},
 };
 
 }  // namespace
+}  // namespace filters_select
 
-FilterBody find_select_filter(std::string_view name) { return find_in(kFilters, name); }
+FilterBody find_select_filter(std::string_view name) {
+  return find_in(filters_select::kFilters, name);
+}
 
 // "a.b.0": members of members, whole numbers as such.
 Value attribute_path(Interpreter& in, Value v, const Value& path, const Value* otherwise) {
@@ -160,8 +171,8 @@ Value attribute_path(Interpreter& in, Value v, const Value& path, const Value* o
   for (;;) {
     const size_t dot = std::min(rest.find('.'), rest.size());
     const std::string_view part = rest.substr(0, dot);
-    const bool digits = !part.empty() && part.size() < 18 &&
-                        part.find_first_not_of("0123456789") == part.npos;
+    const bool digits =
+        !part.empty() && part.size() < 18 && part.find_first_not_of("0123456789") == part.npos;
     step(digits ? Value(int64_t(std::stoll(std::string(part)))) : written(part));
     if (dot == rest.size()) return v;
     rest.remove_prefix(dot + 1);

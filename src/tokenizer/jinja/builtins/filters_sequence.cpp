@@ -7,6 +7,7 @@
 #include "tokenizer/jinja/spell.h"
 
 namespace nibble::jinja {
+namespace filters_sequence {
 namespace {
 
 Value length_filter(Interpreter& in, const Value& v, Args& args) {
@@ -56,10 +57,9 @@ Value reverse(Interpreter& in, const Value& v, Args& args) {
   if (!v.list() && !v.dict() && !v.object() && !v.is_undefined()) {
     raise("FilterArgumentError", "argument must be iterable");
   }
-  return ObjectPtr(std::make_shared<Generator>(vector_iterator(backwards(in, v)),
-                                               v.list() && !v.list()->tuple
-                                                   ? "list_reverseiterator"
-                                                   : "reversed"));
+  return ObjectPtr(std::make_shared<Generator>(
+      vector_iterator(backwards(in, v)),
+      v.list() && !v.list()->tuple ? "list_reverseiterator" : "reversed"));
 }
 
 // Stable, by keys that are made once.
@@ -203,7 +203,8 @@ Value groupby(Interpreter& in, const Value& v, Args& args) {
   Value group_key, group_name;
   const auto flush = [&] {
     if (group.empty()) return;
-    out.push_back(make_list({group_name, make_list(std::move(group), in.budget())}, in.budget(), true));
+    out.push_back(
+        make_list({group_name, make_list(std::move(group), in.budget())}, in.budget(), true));
     group.clear();
   };
   for (const Value& pair : sorted(in, std::move(keyed), false)) {
@@ -224,14 +225,28 @@ Value random(Interpreter&, const Value&, Args&) {
 }
 
 constexpr NamedFilter kFilters[] = {
-    {"length", length_filter}, {"count", length_filter}, {"list", list},       {"first", first},
-    {"last", last},            {"reverse", reverse},     {"sort", sort},       {"dictsort", dictsort},
-    {"min", min},              {"max", max},             {"sum", sum},         {"batch", batch},
-    {"slice", slice_filter},   {"groupby", groupby},     {"random", random},
+    {"length", length_filter},
+    {"count", length_filter},
+    {"list", list},
+    {"first", first},
+    {"last", last},
+    {"reverse", reverse},
+    {"sort", sort},
+    {"dictsort", dictsort},
+    {"min", min},
+    {"max", max},
+    {"sum", sum},
+    {"batch", batch},
+    {"slice", slice_filter},
+    {"groupby", groupby},
+    {"random", random},
 };
 
 }  // namespace
+}  // namespace filters_sequence
 
-FilterBody find_sequence_filter(std::string_view name) { return find_in(kFilters, name); }
+FilterBody find_sequence_filter(std::string_view name) {
+  return find_in(filters_sequence::kFilters, name);
+}
 
 }  // namespace nibble::jinja

@@ -9,6 +9,7 @@
 #include "tokenizer/unicode.h"
 
 namespace nibble::jinja {
+namespace filters_text {
 namespace {
 
 Value upper_filter(Interpreter& in, const Value& v, Args& args) {
@@ -104,9 +105,8 @@ Value indent(Interpreter& in, const Value& v, Args& args) {
     if (v.is_undefined()) raise_undefined(**v.as<UndefinedPtr>());
     raise("TypeError", "unsupported operand type(s) for +=: '{}' and 'str'", type_name(v));
   }
-  const Text by = p[0] && p[0]->text()
-                      ? *p[0]->text()
-                      : repeated(in.budget(), Text::written(" "), p.integer(0, 4));
+  const Text by = p[0] && p[0]->text() ? *p[0]->text()
+                                       : repeated(in.budget(), Text::written(" "), p.integer(0, 4));
   const bool first = p.flag(1, false, in), blank = p.flag(2, false, in);
   TextBuilder with_end(in.budget());
   with_end.add(*v.text());
@@ -264,7 +264,8 @@ constexpr NamedFilter kFilters[] = {
 };
 
 }  // namespace
+}  // namespace filters_text
 
-FilterBody find_text_filter(std::string_view name) { return find_in(kFilters, name); }
+FilterBody find_text_filter(std::string_view name) { return find_in(filters_text::kFilters, name); }
 
 }  // namespace nibble::jinja

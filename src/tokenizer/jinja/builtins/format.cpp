@@ -6,6 +6,7 @@
 #include "tokenizer/jinja/spell.h"
 
 namespace nibble::jinja {
+namespace format {
 namespace {
 
 class Format {
@@ -131,7 +132,7 @@ class Format {
       for (const auto& [k, v] : args_.named) {
         if (k == name) return v;
       }
-      raise("KeyError", "{}", quoted(name));
+      raise("KeyError", "{}", in_quotes(name));
     }
     if (i >= int64_t(args_.positional.size())) {
       raise("IndexError", "tuple index out of range");
@@ -147,9 +148,10 @@ class Format {
 };
 
 }  // namespace
+}  // namespace format
 
 Text format_braces(Interpreter& in, const Text& format, const Args& args) {
-  return Format(in, format, args).all();
+  return format::Format(in, format, args).all();
 }
 
 }  // namespace nibble::jinja

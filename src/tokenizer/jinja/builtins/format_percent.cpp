@@ -26,8 +26,8 @@ class Percent {
       out.add(one());
     }
     const bool tuple = with_.list() && with_.list()->tuple;
-    const bool left_over = tuple ? used_ < with_.list()->items.size()
-                                 : used_ == 0 && !with_.dict() && !(with_.list());
+    const bool left_over =
+        tuple ? used_ < with_.list()->items.size() : used_ == 0 && !with_.dict() && !(with_.list());
     if (left_over && !named_) {
       raise("TypeError", "not all arguments converted during string formatting");
     }
@@ -75,7 +75,7 @@ class Percent {
       if (!with_.dict()) raise("TypeError", "format requires a mapping");
       const std::string_view key = s_.substr(at_ + 1, close - at_ - 1);
       const Value* found = with_.dict()->find(key);
-      if (!found) raise("KeyError", "{}", quoted(key));
+      if (!found) raise("KeyError", "{}", in_quotes(key));
       v = *found;
       have = named_ = true;
       at_ = close + 1;
@@ -84,12 +84,18 @@ class Percent {
     bool left = false, zero = false;
     for (;; ++at_) {
       const char c = peek();
-      if (c == '-') left = true;
-      else if (c == '0') zero = true;
-      else if (c == '+') form.sign = '+';
-      else if (c == ' ') form.sign = form.sign == '+' ? '+' : ' ';
-      else if (c == '#') form.alternate = true;
-      else break;
+      if (c == '-')
+        left = true;
+      else if (c == '0')
+        zero = true;
+      else if (c == '+')
+        form.sign = '+';
+      else if (c == ' ')
+        form.sign = form.sign == '+' ? '+' : ' ';
+      else if (c == '#')
+        form.alternate = true;
+      else
+        break;
     }
     int64_t width = count();
     if (width < 0) left = true, width = -width;

@@ -95,8 +95,8 @@ std::string in_base(uint64_t v, unsigned base, bool capitals) {
 Text aligned(Interpreter& in, const Spec& spec, const std::string& sign, const std::string& body) {
   const char align = spec.align ? spec.align : '>';
   if (align == '=') {
-    const Text digits = pad(in.budget(), Text::written(body), spec.width - int64_t(sign.size()),
-                            spec.fill, '>');
+    const Text digits =
+        pad(in.budget(), Text::written(body), spec.width - int64_t(sign.size()), spec.fill, '>');
     TextBuilder out(in.budget());
     out.written(sign);
     out.add(digits);
@@ -115,10 +115,10 @@ std::string sign_of(bool negative, char wanted) {
 std::string integer_digits(int64_t v, const NumberForm& form, bool& negative) {
   negative = v < 0;
   const uint64_t magnitude = negative ? uint64_t(0) - uint64_t(v) : uint64_t(v);
-  const unsigned base = form.kind == 'b'                        ? 2
-                        : form.kind == 'o'                      ? 8
+  const unsigned base = form.kind == 'b'                       ? 2
+                        : form.kind == 'o'                     ? 8
                         : form.kind == 'x' || form.kind == 'X' ? 16
-                                                                : 10;
+                                                               : 10;
   std::string out = in_base(magnitude, base, form.kind == 'X');
   if (form.grouping) out = grouped(out, form.grouping, base == 10 ? 3 : 4);
   if (form.alternate && base != 10) out = std::string("0") + form.kind + out;
@@ -156,7 +156,8 @@ std::string real_digits(double v, const NumberForm& form, bool& negative) {
 Text format_value(Interpreter& in, const Value& v, const Text& spec_text) {
   if (spec_text.empty()) return in.text_of(v);
   if (!v.text() && !v.number()) {
-    if (v.is_undefined()) raise("TypeError", "unsupported format string passed to Undefined.__format__");
+    if (v.is_undefined())
+      raise("TypeError", "unsupported format string passed to Undefined.__format__");
     raise("TypeError", "unsupported format string passed to {}.__format__", type_name(v));
   }
   const Spec spec = parse_spec(spec_text, v, in.budget());
@@ -182,7 +183,8 @@ Text format_value(Interpreter& in, const Value& v, const Text& spec_text) {
       }
       std::string c;
       append_utf8(c, char32_t(n));
-      return pad(in.budget(), Text::written(c), spec.width, spec.fill, spec.align ? spec.align : '<');
+      return pad(in.budget(), Text::written(c), spec.width, spec.fill,
+                 spec.align ? spec.align : '<');
     }
     if (kind && std::string_view("bdonxX").find(kind) == std::string_view::npos) unknown(kind, v);
     if (spec.number.precision >= 0) {

@@ -7,6 +7,7 @@
 #include "tokenizer/unicode.h"
 
 namespace nibble::jinja {
+namespace globals {
 namespace {
 
 constexpr int64_t kLongestRange = 100'000;
@@ -61,8 +62,8 @@ Value range(Interpreter&, Args args) {
     count = (uint64_t(start) - uint64_t(stop) - 1) / (uint64_t(0) - uint64_t(step)) + 1;
   }
   if (count > uint64_t(kLongestRange)) {
-    raise("OverflowError",
-          "Range too big. The sandbox blocks ranges larger than MAX_RANGE ({}).", kLongestRange);
+    raise("OverflowError", "Range too big. The sandbox blocks ranges larger than MAX_RANGE ({}).",
+          kLongestRange);
   }
   return ObjectPtr(std::make_shared<Range>(start, stop, step, int64_t(count)));
 }
@@ -82,9 +83,8 @@ Value dict(Interpreter& in, Args args) {
       for (const Value& pair : to_vector(in, from)) {
         const std::vector<Value> two = to_vector(in, pair);
         if (two.size() != 2) {
-          raise("ValueError",
-                "dictionary update sequence element #{} has length {}; 2 is required", n,
-                two.size());
+          raise("ValueError", "dictionary update sequence element #{} has length {}; 2 is required",
+                n, two.size());
         }
         out.set(two[0], two[1]);
         in.budget().charge(int64_t(++n));
@@ -187,9 +187,10 @@ constexpr NamedFunction kFunctions[] = {
 };
 
 }  // namespace
+}  // namespace globals
 
 Value global_function(std::string_view name) {
-  for (const NamedFunction& f : kFunctions) {
+  for (const globals::NamedFunction& f : globals::kFunctions) {
     if (name == f.name) return ObjectPtr(std::make_shared<Function>(f.type, f.body));
   }
   return None{};

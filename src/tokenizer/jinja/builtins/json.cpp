@@ -11,6 +11,7 @@
 #include "tokenizer/unicode.h"
 
 namespace nibble::jinja {
+namespace json {
 namespace {
 
 class Writer {
@@ -90,9 +91,8 @@ class Writer {
     std::vector<const std::pair<Value, Value>*> items;
     for (const auto& item : d.items) items.push_back(&item);
     if (sort_) {
-      std::stable_sort(items.begin(), items.end(), [](const auto* a, const auto* b) {
-        return less(a->first, b->first);
-      });
+      std::stable_sort(items.begin(), items.end(),
+                       [](const auto* a, const auto* b) { return less(a->first, b->first); });
     }
     out_.outside("{");
     bool first = true;
@@ -205,14 +205,15 @@ Value read(const nlohmann::ordered_json& j, Origin origin, Budget& budget, int d
 }
 
 }  // namespace
+}  // namespace json
 
 Text to_json(Interpreter& in, const Value& v, Args& args) {
   const Params p("tojson", args, {"ensure_ascii", "indent", "separators", "sort_keys"});
-  return Writer(in, p).write(v);
+  return json::Writer(in, p).write(v);
 }
 
 Value from_json(const nlohmann::ordered_json& j, Origin origin, Budget& budget) {
-  return read(j, origin, budget, 0);
+  return json::read(j, origin, budget, 0);
 }
 
 }  // namespace nibble::jinja

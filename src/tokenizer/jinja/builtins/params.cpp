@@ -19,10 +19,10 @@ Params::Params(const char* function, Args& args, std::initializer_list<const cha
       ++i;
     }
     if (i == names.size()) {
-      raise("TypeError", "{}() got an unexpected keyword argument {}", function, quoted(name));
+      raise("TypeError", "{}() got an unexpected keyword argument {}", function, in_quotes(name));
     }
     if (values_[i]) {
-      raise("TypeError", "{}() got multiple values for argument {}", function, quoted(name));
+      raise("TypeError", "{}() got multiple values for argument {}", function, in_quotes(name));
     }
     values_[i] = &v;
   }

@@ -4,6 +4,7 @@
 #include "tokenizer/jinja/operators.h"
 
 namespace nibble::jinja {
+namespace tests {
 namespace {
 
 int64_t remainder(const Value& v, int64_t by) {
@@ -30,9 +31,7 @@ bool divisibleby(Interpreter&, const Value& v, Args& args) {
 }
 bool defined(Interpreter&, const Value& v, Args&) { return !v.is_undefined(); }
 bool undefined_test(Interpreter&, const Value& v, Args&) { return v.is_undefined(); }
-bool filter(Interpreter&, const Value& v, Args&) {
-  return v.text() && is_filter(v.text()->view());
-}
+bool filter(Interpreter&, const Value& v, Args&) { return v.text() && is_filter(v.text()->view()); }
 bool test(Interpreter&, const Value& v, Args&) { return v.text() && is_test(v.text()->view()); }
 bool none(Interpreter&, const Value& v, Args&) { return v.is_none(); }
 bool boolean(Interpreter&, const Value& v, Args&) { return v.as<bool>() != nullptr; }
@@ -88,23 +87,50 @@ struct NamedTest {
   TestBody body;
 };
 constexpr NamedTest kTests[] = {
-    {"defined", defined},   {"undefined", undefined_test}, {"string", string},
-    {"mapping", mapping},   {"none", none},                {"iterable", iterable},
-    {"sequence", sequence}, {"boolean", boolean},          {"true", is_true},
-    {"false", is_false},    {"number", number},            {"integer", integer},
-    {"float", real},        {"odd", odd},                  {"even", even},
-    {"divisibleby", divisibleby}, {"filter", filter},      {"test", test},
-    {"lower", lower_test},  {"upper", upper_test},         {"callable", callable},
-    {"sameas", sameas},     {"escaped", escaped},          {"in", in_test},
-    {"==", eq},             {"eq", eq},                    {"equalto", eq},
-    {"!=", ne},             {"ne", ne},                    {">", gt},
-    {"gt", gt},             {"greaterthan", gt},           {"ge", ge},
-    {">=", ge},             {"<", lt},                     {"lt", lt},
-    {"lessthan", lt},       {"<=", le},                    {"le", le},
+    {"defined", defined},
+    {"undefined", undefined_test},
+    {"string", string},
+    {"mapping", mapping},
+    {"none", none},
+    {"iterable", iterable},
+    {"sequence", sequence},
+    {"boolean", boolean},
+    {"true", is_true},
+    {"false", is_false},
+    {"number", number},
+    {"integer", integer},
+    {"float", real},
+    {"odd", odd},
+    {"even", even},
+    {"divisibleby", divisibleby},
+    {"filter", filter},
+    {"test", test},
+    {"lower", lower_test},
+    {"upper", upper_test},
+    {"callable", callable},
+    {"sameas", sameas},
+    {"escaped", escaped},
+    {"in", in_test},
+    {"==", eq},
+    {"eq", eq},
+    {"equalto", eq},
+    {"!=", ne},
+    {"ne", ne},
+    {">", gt},
+    {"gt", gt},
+    {"greaterthan", gt},
+    {"ge", ge},
+    {">=", ge},
+    {"<", lt},
+    {"lt", lt},
+    {"lessthan", lt},
+    {"<=", le},
+    {"le", le},
 };
 
 }  // namespace
+}  // namespace tests
 
-TestBody find_test(std::string_view name) { return find_in(kTests, name); }
+TestBody find_test(std::string_view name) { return find_in(tests::kTests, name); }
 
 }  // namespace nibble::jinja

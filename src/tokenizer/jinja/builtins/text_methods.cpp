@@ -10,6 +10,7 @@
 #include "tokenizer/unicode.h"
 
 namespace nibble::jinja {
+namespace text_methods {
 namespace {
 
 using Texts = std::vector<Text>;
@@ -121,10 +122,8 @@ Value partition_at(Interpreter& in, const Text& t, const Text& by, bool right) {
   if (at == std::string_view::npos) {
     return list_of(in, right ? Texts{Text(), Text(), t} : Texts{t, Text(), Text()}, true);
   }
-  return list_of(in,
-                 {t.bytes(0, at, in.budget()), by,
-                  t.bytes(at + by.size(), t.size(), in.budget())},
-                 true);
+  return list_of(
+      in, {t.bytes(0, at, in.budget()), by, t.bytes(at + by.size(), t.size(), in.budget())}, true);
 }
 Value partition(Interpreter& in, const Value& self, Args& args) {
   return partition_at(in, *self.text(), Params("partition", args, {"sep"}, 1).text(0), false);
@@ -167,9 +166,8 @@ Value removeprefix(Interpreter& in, const Value& self, Args& args) {
 Value removesuffix(Interpreter& in, const Value& self, Args& args) {
   const Params p("removesuffix", args, {"suffix"}, 1);
   const Text& t = *self.text();
-  return t.view().ends_with(p.text(0).view())
-             ? t.bytes(0, t.size() - p.text(0).size(), in.budget())
-             : t;
+  return t.view().ends_with(p.text(0).view()) ? t.bytes(0, t.size() - p.text(0).size(), in.budget())
+                                              : t;
 }
 
 Value to_upper(Interpreter& in, const Value& self, Args& args) {
@@ -222,7 +220,8 @@ Value swapcase(Interpreter& in, const Value& self, Args& args) {
     const CodePoint c = decode_valid(s.data() + i);
     const auto n = utf8proc_int32_t(c.value);
     std::string piece;
-    append_utf8(piece, char32_t(utf8proc_toupper(n) != n ? utf8proc_toupper(n) : utf8proc_tolower(n)));
+    append_utf8(piece,
+                char32_t(utf8proc_toupper(n) != n ? utf8proc_toupper(n) : utf8proc_tolower(n)));
     out.add(piece, t.origin_at(i));
     i += c.length;
   }
@@ -291,7 +290,8 @@ Value format_map(Interpreter& in, const Value& self, Args& args) {
 }
 
 Value unsupported(Interpreter&, const Value&, Args&) {
-  raise("NotImplementedError", "encode, maketrans and translate are not part of nibble's templates");
+  raise("NotImplementedError",
+        "encode, maketrans and translate are not part of nibble's templates");
 }
 
 constexpr NamedMethod kMethods[] = {
@@ -326,7 +326,8 @@ constexpr NamedMethod kMethods[] = {
 };
 
 }  // namespace
+}  // namespace text_methods
 
-MethodBody find_text_method(std::string_view name) { return find_in(kMethods, name); }
+MethodBody find_text_method(std::string_view name) { return find_in(text_methods::kMethods, name); }
 
 }  // namespace nibble::jinja

@@ -10,6 +10,7 @@
 #include "tokenizer/unicode.h"
 
 namespace nibble::jinja {
+namespace text_questions {
 namespace {
 
 // The bytes between two optional positions in characters, and where they begin.
@@ -152,14 +153,14 @@ Value isspace(Interpreter& in, const Value& self, Args& args) {
   return every(in, self, args, is_space);
 }
 Value isascii(Interpreter& in, const Value& self, Args& args) {
-  return self.text()->empty() || *every(in, self, args, [](char32_t c) { return c < 0x80; }).as<bool>();
+  return self.text()->empty() ||
+         *every(in, self, args, [](char32_t c) { return c < 0x80; }).as<bool>();
 }
 Value isprintable(Interpreter& in, const Value& self, Args& args) {
-  return self.text()->empty() ||
-         *every(in, self, args, [](char32_t c) {
-            return c == ' ' || (category(c) != UTF8PROC_CATEGORY_CN &&
-                                category(c) < UTF8PROC_CATEGORY_ZS);
-          }).as<bool>();
+  return self.text()->empty() || *every(in, self, args, [](char32_t c) {
+                                    return c == ' ' || (category(c) != UTF8PROC_CATEGORY_CN &&
+                                                        category(c) < UTF8PROC_CATEGORY_ZS);
+                                  }).as<bool>();
 }
 Value isidentifier(Interpreter& in, const Value& self, Args& args) {
   bool first = true;
@@ -173,12 +174,13 @@ Value isidentifier(Interpreter& in, const Value& self, Args& args) {
 // At least one letter of this case and none of the other.
 Value one_case(Interpreter& in, const Value& self, Args& args, utf8proc_category_t wanted) {
   bool any = false;
-  const bool all = *every(in, self, args, [&](char32_t c) {
-                      const auto k = category(c);
-                      any |= k == wanted;
-                      return k == wanted || (k != UTF8PROC_CATEGORY_LU &&
-                                             k != UTF8PROC_CATEGORY_LL && k != UTF8PROC_CATEGORY_LT);
-                    }).as<bool>();
+  const bool all =
+      *every(in, self, args, [&](char32_t c) {
+         const auto k = category(c);
+         any |= k == wanted;
+         return k == wanted || (k != UTF8PROC_CATEGORY_LU && k != UTF8PROC_CATEGORY_LL &&
+                                k != UTF8PROC_CATEGORY_LT);
+       }).as<bool>();
   return all && any;
 }
 Value islower(Interpreter& in, const Value& self, Args& args) {
@@ -202,17 +204,32 @@ Value istitle(Interpreter& in, const Value& self, Args& args) {
 }
 
 constexpr NamedMethod kMethods[] = {
-    {"startswith", startswith}, {"endswith", endswith},         {"find", find},
-    {"rfind", rfind},           {"index", index},               {"rindex", rindex},
-    {"count", count},           {"isalpha", isalpha},           {"isdecimal", isdecimal},
-    {"isdigit", isdigit},       {"isnumeric", isnumeric},       {"isalnum", isalnum},
-    {"isspace", isspace},       {"isascii", isascii},           {"isprintable", isprintable},
-    {"islower", islower},       {"isupper", isupper},           {"istitle", istitle},
+    {"startswith", startswith},
+    {"endswith", endswith},
+    {"find", find},
+    {"rfind", rfind},
+    {"index", index},
+    {"rindex", rindex},
+    {"count", count},
+    {"isalpha", isalpha},
+    {"isdecimal", isdecimal},
+    {"isdigit", isdigit},
+    {"isnumeric", isnumeric},
+    {"isalnum", isalnum},
+    {"isspace", isspace},
+    {"isascii", isascii},
+    {"isprintable", isprintable},
+    {"islower", islower},
+    {"isupper", isupper},
+    {"istitle", istitle},
     {"isidentifier", isidentifier},
 };
 
 }  // namespace
+}  // namespace text_questions
 
-MethodBody find_text_question(std::string_view name) { return find_in(kMethods, name); }
+MethodBody find_text_question(std::string_view name) {
+  return find_in(text_questions::kMethods, name);
+}
 
 }  // namespace nibble::jinja
