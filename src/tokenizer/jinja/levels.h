@@ -10,7 +10,7 @@ struct Interpreter::Level {
   explicit Level(Interpreter& in) : in(in) {
     if (++in.depth_ > in.budget_.limits().depth) {
       --in.depth_;
-      raise("RecursionError", "maximum recursion depth exceeded");
+      raise("RecursionError", "maximum recursion depth exceeded while calling a Python object");
     }
   }
   ~Level() { --in.depth_; }
