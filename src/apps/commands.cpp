@@ -12,6 +12,7 @@ namespace nibble {
   X(init)                  \
   X(inspect)               \
   X(tokenize)              \
+  X(render)                \
   X(bench)                 \
   X(check)                 \
   X(trace)                 \

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+// The chat template a model brings along, and the strings of its special tokens.
+#pragma once
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace nibble {
+
+struct ModelTemplate {
+  std::string source;          // the Jinja text; empty: the model has none
+  std::filesystem::path from;  // the file it stands in, for messages
+  // bos_token, eos_token and what else tokenizer_config.json names, as templates know them.
+  std::vector<std::pair<std::string, std::string>> token_strings;
+};
+
+// Looks where the model's tokenizer.json is: chat_template.jinja wins over tokenizer_config.json.
+// Throws FormatError for files that are not what they should be.
+ModelTemplate find_model_template(const std::filesystem::path& tokenizer);
+
+}  // namespace nibble
