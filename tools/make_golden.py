@@ -6,6 +6,7 @@ tools/make_golden.py make DIR [--seed N]      new models with random weights, an
 tools/make_golden.py check DIR                recomputes every expectation from the stored weights
                                               and inputs; prints the relative L2 per tensor
 tools/make_golden.py check DIR --numpy        only what needs no torch
+tools/make_golden.py check DIR --exact        how far stored gradients of biases are from exact ones
 
 Needs numpy, ml_dtypes and safetensors; gradients and optimizer steps also torch and transformers
 (4.5x or 5.x). None of these is a dependency of nibble or of its tests, which read the files.
@@ -228,6 +229,18 @@ def check(root, use_torch):
     return 1 if report.bad else 0
 
 
+def check_exact(root):
+    """What fp32 inside transformers cost: the golden tests allow for it."""
+    for name in MODELS:
+        config, weights = read_config(root / name), load_file(root / name / "model.safetensors")
+        stored = load_file(root / name / "expected.safetensors")
+        for key in sorted(k for k in weights if k.endswith(("q_proj.bias", "k_proj.bias"))):
+            exact = decoder_numpy.derivative(config, weights, stored["input_ids"],
+                                             stored["labels"], key)
+            print(f"{name:24} {key:55} {relative_l2(stored['grad.' + key], exact):.2e}")
+    return 0
+
+
 # --- make ---
 
 def make_config(settings, theta):
@@ -348,7 +361,10 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--numpy", action="store_true", help="check only what needs no torch")
+    parser.add_argument("--exact", action="store_true", help="derivatives by biases, exactly")
     a = parser.parse_args()
+    if a.action == "check" and a.exact:
+        return check_exact(a.folder)
     return make(a.folder, a.seed) if a.action == "make" else check(a.folder, not a.numpy)
 
 

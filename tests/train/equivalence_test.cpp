@@ -221,7 +221,9 @@ TEST_P(CloseIn, Bf16ComputeAndGradients) {
   for (const DType compute : {DType::bf16, DType::f16}) {
     s.compute = compute;
     const auto rounded = gradients(c, s, batch);
-    for (size_t i = 0; i < exact.size(); ++i) EXPECT_GT(cosine(rounded[i], exact[i]), 0.999);
+    // Heads that are not normalised make scores several times as large, and their roundings.
+    const double least = c.qk_norm ? 0.999 : 0.99;
+    for (size_t i = 0; i < exact.size(); ++i) EXPECT_GT(cosine(rounded[i], exact[i]), least);
   }
 }
 

@@ -61,15 +61,18 @@ def attention(q, k, v):
     k, v = np.repeat(k, group, 2), np.repeat(v, group, 2)
     score = np.einsum("bthd,bshd->bhts", q, k) / np.sqrt(q.shape[-1])
     t = q.shape[1]
-    score = np.where(np.tril(np.ones((t, t), bool)), score, -np.inf)
-    weight = np.exp(score - score.max(-1, keepdims=True))
+    seen = np.tril(np.ones((t, t), bool))
+    top = np.where(seen, score.real, -np.inf).max(-1, keepdims=True)
+    weight = np.where(seen, np.exp(np.where(seen, score - top, 0)), 0)
     weight /= weight.sum(-1, keepdims=True)
     return np.einsum("bhts,bshd->bthd", weight, v)
 
 
 def logits(config, weights, ids):
     """fp64 [B, T, V] of ids [B, T]; a tied model has no lm_head.weight, or one that is used."""
-    w = {name: np.asarray(x, np.float64) for name, x in weights.items()}
+    # Complex weights carry a derivative along.
+    w = {name: x if np.iscomplexobj(x) else np.asarray(x, np.float64)
+         for name, x in weights.items()}
     eps, d, rope = config["rms_norm_eps"], head_dim(config), rope_frequencies(config)
     batch, t = ids.shape
     x = w["model.embed_tokens.weight"][ids]
@@ -94,10 +97,21 @@ def logits(config, weights, ids):
 def loss(values, labels):
     """Mean over labels >= 0; logits at t are scored against labels at t + 1."""
     values, labels = values[:, :-1], labels[:, 1:]
-    top = values.max(-1, keepdims=True)
+    top = values.real.max(-1, keepdims=True)
     log_sum = np.log(np.exp(values - top).sum(-1)) + top[..., 0]
     target = np.take_along_axis(values, np.maximum(labels, 0)[..., None], -1)[..., 0]
-    return float((log_sum - target)[labels >= 0].mean())
+    return (log_sum - target)[labels >= 0].mean()
+
+
+def derivative(config, weights, ids, labels, name, step=1e-30):
+    """Of the loss by one parameter, exact to fp64: a step along the imaginary axis for each element."""
+    w = weights | {name: weights[name].astype(np.complex128)}
+    gradient = np.empty(w[name].shape)
+    for i, kept in enumerate(w[name].flat):
+        w[name].flat[i] = kept + step * 1j
+        gradient.flat[i] = loss(logits(config, w, ids), labels).imag / step
+        w[name].flat[i] = kept
+    return gradient
 
 
 def greedy(config, weights, start, count):
