@@ -120,16 +120,20 @@ uint64_t TensorSource::payload_bytes() const {
   return n;
 }
 
+uint64_t TensorSource::stored_bytes() const {
+  uint64_t n = 0;
+  for (const TensorInfo& t : tensors_) n += t.stored_bytes();
+  return n;
+}
+
 std::string TensorSource::name() const {
-  return files_.empty() ? "(no file)" : files_.front().path().string();
+  return files().empty() ? "(no file)" : files().front().path().string();
 }
 
 std::string TensorSource::describe() const {
-  const std::string shards = files_.size() > 1 ? fmt::format(" in {} files", files_.size()) : "";
-  uint64_t stored = 0;
-  for (const TensorInfo& t : tensors_) stored += t.stored_bytes();
+  const std::string shards = files().size() > 1 ? fmt::format(" in {} files", files().size()) : "";
   return fmt::format("{}: {}{}, {} tensors, {}", name(), format_, shards, tensors_.size(),
-                     format_bytes(stored));
+                     format_bytes(stored_bytes()));
 }
 
 std::unique_ptr<TensorSource> open_tensor_source(const fs::path& path) {

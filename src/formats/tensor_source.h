@@ -52,9 +52,10 @@ class TensorSource {
   virtual void read(const TensorInfo& tensor, uint64_t byte_offset, std::span<std::byte> out) const;
 
   const std::string& format() const { return format_; }  // "dat", "safetensors", "gguf"
-  const std::vector<InputFile>& files() const { return files_; }
+  virtual const std::vector<InputFile>& files() const { return files_; }
   const Metadata& metadata() const { return metadata_; }  // safetensors' __metadata__
-  uint64_t payload_bytes() const;                         // as they are read
+  uint64_t payload_bytes() const;  // as they are read
+  uint64_t stored_bytes() const;   // as they lie in the files
   std::string name() const;                               // of its (first) file, for messages
   std::string describe() const;  // "models/x.dat: dat, 652 tensors, 2.83 GiB"
 

@@ -157,6 +157,11 @@ std::unique_ptr<GgufSource> open_gguf(const fs::path& path) {
                                       std::move(header.metadata));
 }
 
+bool is_first_gguf(const fs::path& path) {
+  const auto split = SplitName::parse(path.filename().string());
+  return !split || split->number == 1;
+}
+
 bool looks_like_gguf(const fs::path& path) {
   std::error_code ec;
   if (!fs::is_regular_file(path, ec)) return false;

@@ -27,6 +27,8 @@ class GgufSource final : public TensorSource {
 
 // Any part of a split file stands for all of them, which lie beside it.
 std::unique_ptr<GgufSource> open_gguf(const std::filesystem::path& path);
+// False for the second and later parts of a split file, by its name.
+bool is_first_gguf(const std::filesystem::path& path);
 bool looks_like_gguf(const std::filesystem::path& path);  // false when it cannot be read
 
 }  // namespace nibble

@@ -20,8 +20,8 @@ namespace {
 
 // Limits of a bad file's cost, far above real ones: a vocabulary of 256 Ki tokens makes a header of
 // 20 MB, a model has a hundred keys, the longest strings are chat templates.
-constexpr uint64_t kMaxHeaderBytes = 1ull << 30, kMaxStringBytes = 64ull << 20;
-constexpr uint64_t kMaxKeys = 1u << 16;
+constexpr uint64_t kMostHeaderBytes = 1ull << 30, kMostStringBytes = 64ull << 20;
+constexpr uint64_t kMostKeys = 1u << 16;
 
 // Reads the header front to back through a buffer.
 class Cursor {
@@ -32,8 +32,8 @@ class Cursor {
 
   void bytes(void* out, uint64_t n, std::string_view what) {
     if (n > left()) fail("the file ends inside {} (cut?)", what);
-    if (offset_ + n > kMaxHeaderBytes) {
-      fail("{} passes the limit of {} bytes for a header", what, kMaxHeaderBytes);
+    if (offset_ + n > kMostHeaderBytes) {
+      fail("{} passes the limit of {} bytes for a header", what, kMostHeaderBytes);
     }
     auto* to = static_cast<std::byte*>(out);
     while (n > 0) {
@@ -116,7 +116,7 @@ bool read_boolean(Cursor& in) {
 }
 
 std::string read_text(Cursor& in) {
-  std::string s = in.text(kMaxStringBytes, "a string");
+  std::string s = in.text(kMostStringBytes, "a string");
   if (!is_utf8(s)) in.fail("a string is not UTF-8");
   return s;
 }
@@ -251,7 +251,7 @@ uint64_t round_up(uint64_t n, uint64_t alignment) {
 }
 
 // Payloads lie end to end, padded to the alignment, and fill the file: anything else is damage.
-void check_layout(const InputFile& file, uint64_t begin, uint64_t alignment,
+void check_payload(const InputFile& file, uint64_t begin, uint64_t alignment,
                   std::vector<TensorInfo>& tensors) {
   const std::string path = file.path().string();
   std::vector<TensorInfo*> sorted;
@@ -316,7 +316,7 @@ GgufHeader read_gguf_header(const InputFile& file) {
   if (n_tensors > kMaxTensors || n_tensors > in.left() / 24) {
     in.fail("{} tensors in a file of {} bytes", n_tensors, file.size());
   }
-  if (n_keys > kMaxKeys || n_keys > in.left() / 13) {
+  if (n_keys > kMostKeys || n_keys > in.left() / 13) {
     in.fail("{} keys in a file of {} bytes", n_keys, file.size());
   }
   header.metadata = read_metadata(in, n_keys, file.path().string());
@@ -327,7 +327,7 @@ GgufHeader read_gguf_header(const InputFile& file) {
     if (!names.insert(header.tensors.back().name).second) in.fail("the name occurs twice");
   }
   const uint64_t alignment = alignment_of(header.metadata);
-  check_layout(file, round_up(in.offset(), alignment), alignment, header.tensors);
+  check_payload(file, round_up(in.offset(), alignment), alignment, header.tensors);
   return header;
 }
 
