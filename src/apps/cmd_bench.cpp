@@ -15,6 +15,8 @@
 #include "measure/bench_ceilings.h"
 #include "measure/bench_measure.h"
 #include "measure/bench_random.h"
+#include "model/gguf_model.h"
+#include "runtime/model_texts.h"
 #include "runtime/output_files.h"
 #include "runtime/runtime.h"
 #include "runtime/runtime_memory.h"
@@ -100,7 +102,7 @@ json tokenizer_figures(const BenchOptions& o, const Runtime& r, std::ostream& ou
   std::vector<double> loads;
   for (int i = 0; i < 3; ++i) {
     const auto start = Clock::now();
-    Tokenizer::load(r.paths.tokenizer);
+    load_tokenizer(r.paths.tokenizer);
     loads.push_back(seconds_since(start));
   }
   j["load_s"] = quantiles(loads).median;
@@ -111,7 +113,7 @@ json tokenizer_figures(const BenchOptions& o, const Runtime& r, std::ostream& ou
     size_t count = 0;
     for (int i = 0; i < 5; ++i) {
       // A fresh one each time: a used tokenizer remembers whole words.
-      const Tokenizer fresh = Tokenizer::load(r.paths.tokenizer);
+      const Tokenizer fresh = load_tokenizer(r.paths.tokenizer);
       const auto start = Clock::now();
       count = fresh.encode(text).size();
       rates.push_back(double(text.size()) / 1e6 / seconds_since(start));
@@ -241,7 +243,7 @@ ExitCode run_bench(const BenchOptions& o, Io& io) {
   const Runtime r =
       open_runtime(runtime, paths,
                    o.random_weights ? make_random_source(load_config(paths.config), 1, threads)
-                                    : open_tensor_source(paths.weights),
+                                    : open_model_source(paths.weights),
                    &all_caches);
   const double load_s = seconds_since(start);
   if (!o.tokenizer_text.empty()) r.require_tokenizer();

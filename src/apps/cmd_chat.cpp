@@ -124,7 +124,7 @@ class ChatCommand {
       // Ctrl+C ends the reply, not the program; a second one in the same reply ends the program.
       const InterruptGuard interrupts(TerminateIs::end);
       const Watchdog watchdog(Watchdog::hard_limit(o_.generate.timeout_ms));
-      r = session_.turn(user, o_.generate.options(rt_.stop_ids(), o_.cache.use_kvc),
+      r = session_.turn(user, o_.generate.options(rt_, o_.cache),
                         [&](std::string_view piece) {
                           io_.out << piece << std::flush;
                           return !InterruptGuard::requested();
@@ -164,6 +164,7 @@ class ChatCommand {
  private:
   static ChatSessionOptions session_options(const ChatCommandOptions& o) {
     ChatSessionOptions s = o.session;
+    s.stop = o.generate.stop;
     s.content = o.plain ? ContentTokens::plain : ContentTokens::parse;
     return s;
   }
@@ -253,6 +254,7 @@ ExitCode run_chat(const ChatCommandOptions& o, Io& io) {
     if (!log.empty()) touch_log(log);  // before the model is loaded, not after the first reply
   }
   const Runtime rt = open_runtime(o.runtime, TokenizerNeed::required, &o.cache);
+  log_sampling(o.generate.sample, rt.generation);
   ChatCommand chat(o, rt, io);
   if (!o.replay.empty()) {
     ReplayedChat replayed = read_jsonl_log(o.replay);

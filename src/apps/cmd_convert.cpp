@@ -10,6 +10,8 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "core/memory_info.h"
+#include "model/gguf_model.h"
+#include "runtime/model_texts.h"
 #include "runtime/output_files.h"
 
 namespace nibble {
@@ -80,7 +82,7 @@ ScaleLevels levels_of(const ConvertOptions& o) { return o.scales.value_or(ScaleL
 
 struct Input {
   std::unique_ptr<TensorSource> source;
-  fs::path directory;  // where the companions are
+  fs::path directory;  // where the companions are, or the GGUF that has them in itself
   fs::path config_file;
   std::optional<Config> config;
 };
@@ -88,14 +90,13 @@ struct Input {
 Input open_input(const ConvertOptions& o) {
   if (!fs::exists(o.in)) throw_format("{}: no such file or directory", o.in.string());
   Input input;
-  input.source = open_tensor_source(o.in);
-  input.directory = fs::is_directory(o.in)   ? o.in
-                    : o.in.has_parent_path() ? o.in.parent_path()
-                                             : fs::path(".");
+  input.source = open_model_source(o.in);
+  input.directory = place_of(o.in);
   if (!o.config.empty()) {
     input.config_file = o.config;
-  } else if (fs::exists(input.directory / "config.json")) {
-    input.config_file = input.directory / "config.json";
+  } else if (companion_text(input.directory, "config.json")) {
+    input.config_file =
+        fs::is_directory(input.directory) ? input.directory / "config.json" : input.directory;
   }
   if (!input.config_file.empty()) input.config = load_config(input.config_file);
   return input;

@@ -9,6 +9,7 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "generate/reply_report.h"
+#include "generate/stop_text.h"
 #include "guard/watchdog.h"
 #include "runtime/runtime.h"
 #include "tokenizer/chat_template.h"
@@ -98,23 +99,28 @@ ExitCode run_generate(const GenerateCommandOptions& o, Io& io) {
       o.runtime, o.input_ids ? TokenizerNeed::optional : TokenizerNeed::required, &o.cache);
   const std::vector<int32_t> prompt = prompt_ids(o, rt, io);
   Engine engine(*rt.backend, rt.model, rt.engine_options(o.cache));
+  log_sampling(o.generate.sample, rt.generation);
 
   std::optional<StreamDecoder> decoder;
   if (rt.tokenizer) decoder.emplace(*rt.tokenizer, DecodeSpecial::skip);
   if (o.echo) io.out << rt.require_tokenizer().decode(prompt);
+  if (!o.generate.stop.empty()) rt.require_tokenizer();
+  StopText stop(o.generate.stop);
   std::string text;
   const auto emit = [&](const std::string& piece) {
     text += piece;
     if (o.stream) io.out << piece << std::flush;
   };
   const Watchdog watchdog(Watchdog::hard_limit(o.generate.timeout_ms));
-  const GenerateResult r =
-      generate(engine, prompt, o.generate.options(rt.stop_ids(), o.cache.use_kvc), [&](int32_t id) {
-        if (decoder) emit(decoder->push(id));
-        return true;
+  GenerateResult r =
+      generate(engine, prompt, o.generate.options(rt, o.cache), [&](int32_t id) {
+        if (decoder) emit(stop.push(decoder->push(id)));
+        return !stop.stopped();
       });
   if (decoder) {
-    emit(decoder->flush());
+    emit(stop.push(decoder->flush()));
+    emit(stop.flush());
+    if (stop.stopped()) r.reason = FinishReason::stop;
     if (!o.stream) io.out << text;
     io.out << "\n";
   }

@@ -11,6 +11,8 @@
 #include "core/log.h"
 #include "core/memory_info.h"
 #include "inspect/inspect.h"
+#include "model/gguf_model.h"
+#include "runtime/model_texts.h"
 
 namespace nibble {
 namespace {
@@ -132,8 +134,8 @@ void print_text(const InspectOptions& o, const TensorSource& source, const Inspe
   for (const TensorReport& t : report.tensors) packed += t.packed;
   out << fmt::format("{}: {}, {} entries, {} tensors ({} NVFP4), {} payload bytes ({}): {}\n",
                      o.file.string(), source.format(), source.tensors().size(),
-                     report.tensors.size(), packed, source.payload_bytes(),
-                     format_bytes(source.payload_bytes()),
+                     report.tensors.size(), packed, source.stored_bytes(),
+                     format_bytes(source.stored_bytes()),
                      report.damaged() ? "DAMAGED"
                      : o.headers_only ? "headers are sound"
                                       : "sound");
@@ -144,19 +146,18 @@ ExitCode run_inspect(const InspectOptions& o, Io& io) {
     throw_usage("--headers-only reads no values: {} needs them", o.stats ? "--stats" : "--against");
   }
   if (!fs::exists(o.file)) throw_format("{}: no such file or directory", o.file.string());
-  const auto source = open_tensor_source(o.file);
+  const auto source = open_model_source(o.file);
   std::optional<Config> config;
-  const fs::path own = o.file / "config.json";
   if (!o.config.empty()) {
     config = load_config(o.config);
-  } else if (fs::is_directory(o.file) && fs::exists(own)) {
-    config = load_config(own);
+  } else if (const auto own = companion_text(o.file, "config.json")) {
+    config = parse_config(*own, o.file.string());
   }
   std::unique_ptr<TensorSource> other;
   std::optional<WeightIndex> reference;
   if (!o.against.empty()) {
     if (!fs::exists(o.against)) throw_format("{}: no such file or directory", o.against.string());
-    other = open_tensor_source(o.against);
+    other = open_model_source(o.against);
     reference.emplace(*other);
   }
   InspectSettings settings;

@@ -12,6 +12,7 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "runtime/model_paths.h"
+#include "runtime/model_texts.h"
 #include "runtime/output_files.h"
 #include "tokenizer/tokenizer.h"
 
@@ -113,7 +114,7 @@ ExitCode run_tokenize(const TokenizeOptions& o, Io& io) {
     }
   };
 
-  const Tokenizer tokenizer = Tokenizer::load(tokenizer_file);
+  const Tokenizer tokenizer = load_tokenizer(tokenizer_file);
   if (o.decode) {
     check_ids(tokenizer, *o.decode);
     emit(tokenizer.decode(*o.decode) + "\n");

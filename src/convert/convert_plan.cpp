@@ -147,10 +147,13 @@ void settle_head(const WeightIndex& index, const Config& config, const ConvertSe
   const HeadCheck check = check_head(index, pool);
   if (check.relation != HeadCheck::Relation::tied) {
     summary.untied = true;
+    const std::string what =
+        check.relation == HeadCheck::Relation::rounded
+            ? "is the embedding at another precision"
+            : fmt::format("is not the embedding ({:.2f} % of it agrees)", check.share * 100);
     summary.notes.push_back(fmt::format(
-        "{} is not the embedding ({:.2f} % of it agrees): it is kept, and config.json of the "
-        "output says tie_word_embeddings false",
-        kHeadName, check.share * 100));
+        "{} {}: it is kept, and config.json of the output says tie_word_embeddings false",
+        kHeadName, what));
     return;
   }
   const auto job = std::ranges::find(jobs, kHeadName, &ConvertJob::name);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "model/params.h"
+#include "model/same_matrix.h"
 #include "quant/codec.h"
 #include "quant/nvfp4.h"
 
@@ -46,6 +47,9 @@ HeadCheck check_head(const WeightIndex& index, ThreadPool& pool) {
   if (head->shape != embed->shape || embed->packed()) return check;
 
   const TensorSource& source = index.source();
+  if (!head->packed() && same_within_blocks(source, *embed->raw, *head->raw)) {
+    return {HeadCheck::Relation::rounded, 1};
+  }
   const float g = head->packed() ? read_global_scale(source, *head) : 1;
   const int64_t rows = head->rows, cols = head->cols;
   std::atomic<int64_t> good{0};

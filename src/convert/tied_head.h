@@ -10,6 +10,7 @@ struct HeadCheck {
   enum class Relation {
     absent,     // there is no head (or no embedding) in the file
     tied,       // equal values, or the nearest codes under the head's own scales
+    rounded,    // one matrix at two precisions (model/same_matrix.h)
     different,  // trained apart, or another model's
   };
   Relation relation = Relation::absent;

@@ -7,6 +7,8 @@
 #include "core/error.h"
 #include "core/memory_info.h"
 #include "formats/dat.h"
+#include "formats/gguf/block_types.h"
+#include "formats/gguf/gguf.h"
 #include "formats/safetensors.h"
 
 namespace nibble {
@@ -47,6 +49,11 @@ int64_t TensorInfo::numel() const {
   return n;
 }
 
+uint64_t TensorInfo::stored_bytes() const {
+  if (!blocks) return n_bytes;
+  return uint64_t(numel()) / uint64_t(blocks->elements) * uint64_t(blocks->bytes);
+}
+
 std::string TensorInfo::describe() const {
   return fmt::format("{}[{}]", dtype_name(dtype), fmt::join(shape, ", "));
 }
@@ -60,7 +67,7 @@ TensorSource::TensorSource(std::string format, std::vector<InputFile> files,
   index_names();
   for (const TensorInfo& t : tensors_) {
     const InputFile& file = files_.at(size_t(t.file_index));
-    if (t.file_offset > file.size() || t.n_bytes > file.size() - t.file_offset) {
+    if (t.file_offset > file.size() || t.stored_bytes() > file.size() - t.file_offset) {
       throw_internal("{}: tensor '{}' lies outside the file", file.path().string(), t.name);
     }
   }
@@ -94,12 +101,16 @@ const TensorInfo& TensorSource::at(std::string_view name) const {
   throw_format("{}: there is no tensor '{}'", describe(), name);
 }
 
-void TensorSource::read(const TensorInfo& tensor, uint64_t byte_offset,
-                        std::span<std::byte> out) const {
-  if (byte_offset > tensor.n_bytes || out.size() > tensor.n_bytes - byte_offset) {
-    throw_internal("tensor '{}': {} bytes wanted at offset {}, it has {}", tensor.name, out.size(),
+void TensorSource::check_range(const TensorInfo& tensor, uint64_t byte_offset, uint64_t n) {
+  if (byte_offset > tensor.n_bytes || n > tensor.n_bytes - byte_offset) {
+    throw_internal("tensor '{}': {} bytes wanted at offset {}, it has {}", tensor.name, n,
                    byte_offset, tensor.n_bytes);
   }
+}
+
+void TensorSource::read(const TensorInfo& tensor, uint64_t byte_offset,
+                        std::span<std::byte> out) const {
+  check_range(tensor, byte_offset, out.size());
   files_.at(size_t(tensor.file_index)).read(tensor.file_offset + byte_offset, out);
 }
 
@@ -109,14 +120,20 @@ uint64_t TensorSource::payload_bytes() const {
   return n;
 }
 
+uint64_t TensorSource::stored_bytes() const {
+  uint64_t n = 0;
+  for (const TensorInfo& t : tensors_) n += t.stored_bytes();
+  return n;
+}
+
 std::string TensorSource::name() const {
-  return files_.empty() ? "(no file)" : files_.front().path().string();
+  return files().empty() ? "(no file)" : files().front().path().string();
 }
 
 std::string TensorSource::describe() const {
-  const std::string shards = files_.size() > 1 ? fmt::format(" in {} files", files_.size()) : "";
+  const std::string shards = files().size() > 1 ? fmt::format(" in {} files", files().size()) : "";
   return fmt::format("{}: {}{}, {} tensors, {}", name(), format_, shards, tensors_.size(),
-                     format_bytes(payload_bytes()));
+                     format_bytes(stored_bytes()));
 }
 
 std::unique_ptr<TensorSource> open_tensor_source(const fs::path& path) {
@@ -127,12 +144,13 @@ std::unique_ptr<TensorSource> open_tensor_source(const fs::path& path) {
   const std::string extension = path.extension().string();
   if (extension == ".dat") return open_dat(path);
   if (extension == ".safetensors") return open_safetensors(path);
+  if (extension == ".gguf" || looks_like_gguf(path)) return open_gguf(path);
   if (path.filename().string().ends_with(".index.json")) return open_sharded_safetensors(path);
   // A .dat has no magic number to tell it by, so it must carry its extension.
   if (looks_like_safetensors(path)) return open_safetensors(path);
   throw_format(
-      "{}: not a weight file; expected *.dat, *.safetensors, *.safetensors.index.json or a "
-      "directory that holds {} or its index",
+      "{}: not a weight file; expected *.dat, *.safetensors, *.gguf, *.safetensors.index.json or "
+      "a directory that holds {} or its index",
       path.string(), kSingleFile);
 }
 

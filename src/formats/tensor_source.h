@@ -17,6 +17,8 @@
 
 namespace nibble {
 
+struct BlockType;  // formats/gguf/block_types.h
+
 struct TensorInfo {
   std::string name;
   DType dtype = DType::f32;
@@ -25,9 +27,12 @@ struct TensorInfo {
   int dat_code = -1;         // element type code in a .dat, -1 elsewhere
   uint64_t file_offset = 0;  // of the payload, in its file
   int file_index = 0;        // into TensorSource::files()
+  // Stored in blocks of this type, which reading expands to `dtype`; null: stored as it is read.
+  const BlockType* blocks = nullptr;
 
   int64_t numel() const;
-  std::string describe() const;  // "f16[384, 64]"
+  uint64_t stored_bytes() const;  // in the file: fewer than n_bytes where it is in blocks
+  std::string describe() const;   // "f16[384, 64]"
 };
 
 class TensorSource {
@@ -46,17 +51,20 @@ class TensorSource {
   // Fills `out` from byte `byte_offset` of the tensor's payload. Thread-safe.
   virtual void read(const TensorInfo& tensor, uint64_t byte_offset, std::span<std::byte> out) const;
 
-  const std::string& format() const { return format_; }  // "dat", "safetensors"
-  const std::vector<InputFile>& files() const { return files_; }
+  const std::string& format() const { return format_; }  // "dat", "safetensors", "gguf"
+  virtual const std::vector<InputFile>& files() const { return files_; }
   const Metadata& metadata() const { return metadata_; }  // safetensors' __metadata__
-  uint64_t payload_bytes() const;
-  std::string name() const;      // of its (first) file, for messages
+  uint64_t payload_bytes() const;  // as they are read
+  uint64_t stored_bytes() const;   // as they lie in the files
+  std::string name() const;                               // of its (first) file, for messages
   std::string describe() const;  // "models/x.dat: dat, 652 tensors, 2.83 GiB"
 
  protected:
   // For sources whose bytes come from elsewhere: they override read().
   struct Virtual {};
   TensorSource(Virtual, std::string format, std::vector<TensorInfo> tensors, Metadata metadata);
+  // Throws InternalError unless [byte_offset, byte_offset + n) lies inside the tensor.
+  static void check_range(const TensorInfo& tensor, uint64_t byte_offset, uint64_t n);
 
  private:
   void index_names();
@@ -67,7 +75,7 @@ class TensorSource {
   std::unordered_map<std::string_view, size_t> by_name_;  // keys view tensors_' names
 };
 
-// A .dat, a .safetensors, a model.safetensors.index.json, or a directory that holds
+// A .dat, a .safetensors, a .gguf, a model.safetensors.index.json, or a directory that holds
 // model.safetensors or that index. Throws FormatError that says what was expected.
 std::unique_ptr<TensorSource> open_tensor_source(const std::filesystem::path& path);
 

@@ -121,9 +121,11 @@ void read_float_scales(const TensorSource& source, const LogicalTensor& t, int64
 }  // namespace
 
 WeightIndex::WeightIndex(const TensorSource& source) : source_(&source) {
+  const bool grouped = source.format() != "gguf";
   std::unordered_map<std::string, size_t> position;
   for (const TensorInfo& info : source.tensors()) {
-    PartName part = classify(info.name);
+    // The NVFP4 of a GGUF is a block type, not a group: its names end as they like.
+    PartName part = grouped ? classify(info.name) : PartName{Part::raw, info.name};
     const auto [it, is_new] = position.emplace(std::move(part.logical), tensors_.size());
     if (is_new) tensors_.emplace_back().name = it->first;
     LogicalTensor& t = tensors_[it->second];

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/log.h"
+#include "generate/stop_text.h"
 #include "tokenizer/stream_decoder.h"
 
 namespace nibble {
@@ -64,10 +65,13 @@ TurnResult ChatSession::turn(const std::string& user, const GenerateOptions& opt
   messages_.push_back({Role::user, user});
   TurnResult r;
   StreamDecoder decoder(tokenizer_, DecodeSpecial::skip);
-  const auto on_token = [&](int32_t id) {
-    const std::string piece = decoder.push(id);
+  StopText stop(options_.stop);
+  const auto show = [&](const std::string& piece) {
     r.text += piece;
     return piece.empty() || !on_text || on_text(piece);
+  };
+  const auto on_token = [&](int32_t id) {
+    return show(stop.push(decoder.push(id))) && !stop.stopped();
   };
   const int64_t length_before = engine_.length();
   std::vector<int32_t> prompt;
@@ -80,11 +84,14 @@ TurnResult ChatSession::turn(const std::string& user, const GenerateOptions& opt
     if (engine_.length() != length_before) forget_cached_messages();
     throw;
   }
-  const std::string rest = decoder.flush();
-  r.text += rest;
-  if (!rest.empty() && on_text) on_text(rest);
+  show(stop.push(decoder.flush()));
+  show(stop.flush());
   messages_.push_back({Role::assistant, r.text});
   close_reply(r.generation, r.reused_tokens, int64_t(prompt.size()));
+  if (stop.stopped()) {
+    r.generation.reason = FinishReason::stop;
+    forget_cached_messages();  // the cache holds tokens of the stop, which was not said
+  }
   return r;
 }
 

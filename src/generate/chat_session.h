@@ -23,6 +23,7 @@ struct ChatSessionOptions {
   bool persistent = true;  // false: every turn computes the whole conversation anew
   TemplateStyle style = TemplateStyle::qwen3;
   ContentTokens content = ContentTokens::parse;
+  std::vector<std::string> stop;  // texts that end a reply and are no part of it
 };
 
 struct TurnResult {

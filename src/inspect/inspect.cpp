@@ -12,11 +12,16 @@
 #include "convert/tied_head.h"
 #include "core/error.h"
 #include "core/progress.h"
+#include "formats/gguf/block_types.h"
 #include "model/params.h"
 #include "quant/codec.h"
 
 namespace nibble {
 namespace {
+
+std::string stored_name(const TensorInfo& t) {
+  return std::string(t.blocks ? t.blocks->name : dtype_name(t.dtype));
+}
 
 constexpr int64_t kPiece = 1 << 18;  // elements per piece of parallel work
 
@@ -168,8 +173,8 @@ class Inspector {
       return i.dat_code < 0 ? std::string() : fmt::format(" (code {})", i.dat_code);
     };
     if (!t.packed()) {
-      r.stored = std::string(dtype_name(t.raw->dtype)) + code(*t.raw);
-      r.n_bytes = t.raw->n_bytes;
+      r.stored = stored_name(*t.raw) + code(*t.raw);
+      r.n_bytes = t.raw->stored_bytes();
       return r;
     }
     r.stored = fmt::format("nvfp4 {}{} + {}{}", dtype_name(t.codes->dtype), code(*t.codes),
@@ -274,6 +279,10 @@ void note_head(const WeightIndex& index, const InspectSettings& settings, Inspec
   if (check.relation == HeadCheck::Relation::tied) {
     report.notes.push_back(
         fmt::format("the head is the embedding ({:.3f} % agrees): tied", check.share * 100));
+  } else if (check.relation == HeadCheck::Relation::rounded) {
+    report.notes.push_back(
+        "the head is the embedding at another precision: inference uses both as they are, training "
+        "has one matrix");
   } else if (check.relation == HeadCheck::Relation::different && settings.config &&
              settings.config->tied) {
     report.notes.push_back(
@@ -337,16 +346,16 @@ InspectReport inspect_weights(const TensorSource& source, const InspectSettings&
       TensorReport r;
       r.name = info.name;
       r.shape = info.shape;
-      r.stored = std::string(dtype_name(info.dtype));
+      r.stored = stored_name(info);
       if (info.dat_code >= 0) r.stored += fmt::format(" (code {})", info.dat_code);
-      r.n_bytes = info.n_bytes;
+      r.n_bytes = info.stored_bytes();
       report.tensors.push_back(std::move(r));
     }
     return report;
   }
   if (settings.config) compare_with_table(*index, *settings.config, report);
   const Inspector inspector(*index, settings, pool);
-  Progress progress("inspect", source.payload_bytes());
+  Progress progress("inspect", source.stored_bytes());
   for (const LogicalTensor& t : index->tensors()) {
     report.tensors.push_back(inspector.report(t));
     progress.advance(report.tensors.back().n_bytes);

@@ -5,14 +5,11 @@
 
 #include "core/file.h"
 #include "core/thread_pool.h"
+#include "runtime/model_texts.h"
 
 namespace nibble {
 namespace fs = std::filesystem;
 namespace {
-
-fs::path directory_of(const fs::path& file) {
-  return file.has_parent_path() ? file.parent_path() : fs::path(".");
-}
 
 // config.json and the tokenizer's files beside the weights.
 void write_companions(const TrainInputs& in, const Destination& d, bool untied) {
@@ -21,11 +18,15 @@ void write_companions(const TrainInputs& in, const Destination& d, bool untied) 
   // The tokenizer of this run, whatever its name; another one may lie beside config.json.
   const fs::path tokenizer = d.directory / "tokenizer.json";
   if (!same_file(in.paths.tokenizer, tokenizer)) {
-    write_companion(read_text_file(in.paths.tokenizer), tokenizer, d.overwrite);
+    write_companion(tokenizer_text(in.paths.tokenizer), tokenizer, d.overwrite);
   }
-  copy_companions(directory_of(in.paths.tokenizer), d.directory, d.overwrite, {"tokenizer.json"});
-  const fs::path generation = directory_of(in.paths.config) / "generation_config.json";
-  if (fs::is_regular_file(generation)) copy_companion(generation, d.directory, d.overwrite);
+  copy_companions(place_of(in.paths.tokenizer), d.directory, d.overwrite, {"tokenizer.json"});
+  const fs::path place = place_of(in.paths.config);
+  const fs::path generation = d.directory / "generation_config.json";
+  const auto text = companion_text(place, generation.filename().string());
+  if (text && !same_file(place / generation.filename(), generation)) {
+    write_companion(*text, generation, d.overwrite);
+  }
 }
 
 }  // namespace

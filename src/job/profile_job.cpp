@@ -10,6 +10,8 @@
 #include "job/memory_choice.h"
 #include "job/slow_paths.h"
 #include "measure/bench_random.h"
+#include "model/gguf_model.h"
+#include "runtime/model_texts.h"
 
 namespace nibble {
 namespace {
@@ -29,7 +31,7 @@ std::vector<PackedBatch> batches_of(const ProfileJob& job, const ModelPaths& pat
     for (PackedBatch& b : micro) position = random.next(b, position);
     return micro;
   }
-  const Tokenizer tokenizer = Tokenizer::load(paths.tokenizer);
+  const Tokenizer tokenizer = load_tokenizer(paths.tokenizer);
   check_tokenizer_fits(tokenizer, config, paths.tokenizer.string());
   DataSettings data_settings;
   data_settings.truncate = true;
@@ -77,7 +79,7 @@ void run_profile_job(const ProfileJob& job, const ModelPaths& paths, ProfileWatc
   const auto source =
       job.random_weights
           ? make_random_source(config, job.train.seed, default_thread_count(), TiedHead::left_out)
-          : open_tensor_source(paths.weights);
+          : open_model_source(paths.weights, TiedMatrix::once);
   const auto backend = make_backend(job.train.device, job.train.threads);
   const std::vector<PackedBatch> micro = batches_of(job, paths, config);
   TrainSettings s = job.train.settings();

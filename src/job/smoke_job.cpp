@@ -5,6 +5,7 @@
 #include "core/log.h"
 #include "job/memory_choice.h"
 #include "job/slow_paths.h"
+#include "model/gguf_model.h"
 #include "runtime/output_files.h"
 
 namespace nibble {
@@ -73,7 +74,7 @@ JobResult run_smoke_job(const SmokeJob& job, JobEvents& events) {
     config = load_config(paths.config);
     weights = paths.weights;
   }
-  const auto source = open_tensor_source(weights);
+  const auto source = open_model_source(weights, TiedMatrix::once);
   recorder.device(backend->name());
   for (const InputFile& f : source->files()) recorder.input("weights", f.path());
   check_window(config, job.batch.seq_len);

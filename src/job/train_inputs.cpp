@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "job/train_inputs.h"
 
+#include "model/gguf_model.h"
+#include "runtime/model_texts.h"
 #include "runtime/runtime.h"
 
 namespace nibble {
@@ -8,9 +10,10 @@ namespace nibble {
 TrainInputs open_train_inputs(const ModelOptions& model) {
   ModelPaths paths = resolve_model(model, TokenizerNeed::required);
   Config config = load_config(paths.config);
-  Tokenizer tokenizer = Tokenizer::load(paths.tokenizer);
+  add_end_tokens(config, load_generation_config(paths.config));
+  Tokenizer tokenizer = load_tokenizer(paths.tokenizer);
   check_tokenizer_fits(tokenizer, config, paths.tokenizer.string());
-  auto source = open_tensor_source(paths.weights);
+  auto source = open_model_source(paths.weights, TiedMatrix::once);
   return {std::move(paths), std::move(config), std::move(source), std::move(tokenizer)};
 }
 

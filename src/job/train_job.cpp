@@ -43,8 +43,9 @@ void record_inputs(RunRecorder& recorder, const TrainJob& job, const TrainInputs
   if (!job.run.vram_report.empty()) recorder.also_report_memory_to(job.run.vram_report);
   recorder.device(backend.name());
   for (const InputFile& f : in.source->files()) recorder.input("weights", f.path());
-  recorder.input("config", in.paths.config);
-  recorder.input("tokenizer", in.paths.tokenizer);
+  // A GGUF is all three and is counted once.
+  if (in.paths.config != in.paths.weights) recorder.input("config", in.paths.config);
+  if (in.paths.tokenizer != in.paths.weights) recorder.input("tokenizer", in.paths.tokenizer);
   recorder.input("train-data", job.data.train_data);
   recorder.input("eval-data", job.data.eval_data);
   recorder.input("probes", job.gates.probes);

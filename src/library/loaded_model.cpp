@@ -12,6 +12,7 @@
 #include "core/thread_pool.h"
 #include "data/records.h"
 #include "job/train_job.h"
+#include "runtime/model_texts.h"
 #include "runtime/output_files.h"
 #include "tokenizer/stream_decoder.h"
 
@@ -171,7 +172,7 @@ void LoadedModel::save(const fs::path& out) {
   ThreadPool pool(options_.threads > 0 ? options_.threads : default_thread_count());
   const ConvertSummary done = convert_weights(*r.source, &r.model.config, out, settings, pool);
   write_model_config(r.paths.config, place.directory, done.untied, Overwrite::refuse);
-  copy_companions(r.paths.tokenizer.parent_path(), place.directory, Overwrite::refuse);
+  copy_companions(place_of(r.paths.tokenizer), place.directory, Overwrite::refuse);
 }
 
 }  // namespace nibble

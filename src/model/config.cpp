@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "model/gguf_model.h"
 #include "model/params.h"
 
 namespace nibble {
@@ -278,8 +279,13 @@ Config parse_config(std::string_view text, const std::string& where) {
   return c;
 }
 
+std::string config_text(const std::filesystem::path& file) {
+  if (looks_like_gguf(file)) return gguf_config_json(*open_gguf(file));
+  return read_text_file(file, 16 << 20);
+}
+
 Config load_config(const std::filesystem::path& file) {
-  return parse_config(read_text_file(file, 16 << 20), file.string());
+  return parse_config(config_text(file), file.string());
 }
 
 int64_t Config::parameter_count() const {

@@ -38,6 +38,8 @@ struct Config {
 // `where` names the text in error messages. Accepts both generations of the file: rope_theta at
 // the top level, or transformers 5's rope_parameters.
 Config parse_config(std::string_view json, const std::string& where);
+// A config.json, or a GGUF, whose metadata make one.
 Config load_config(const std::filesystem::path& file);
+std::string config_text(const std::filesystem::path& file);
 
 }  // namespace nibble

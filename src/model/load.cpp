@@ -10,9 +10,6 @@
 namespace nibble {
 namespace {
 
-// The type a stored tensor is held in: as it is, except that backends compute in at most f32.
-DType held_type(DType stored) { return stored == DType::f64 ? DType::f32 : stored; }
-
 // Decides types from the file and the options.
 class LayoutPlanner {
  public:
@@ -22,7 +19,7 @@ class LayoutPlanner {
 
   WeightLayout plan() {
     WeightLayout layout;
-    layout.embed = o_.dtype.value_or(held_type(index_.at(kEmbedName).raw->dtype));
+    layout.embed = o_.dtype.value_or(held_type(*index_.at(kEmbedName).raw));
     layout.norm = o_.dtype.value_or(DType::f32);
     for (int64_t l = 0; l < c_.L; ++l) {
       for (const auto& m : BlockWeights::linears()) {
@@ -36,6 +33,11 @@ class LayoutPlanner {
   }
 
  private:
+  // The type a stored tensor is held in: as it is, except that backends compute in at most f32.
+  DType held_type(const TensorInfo& stored) const {
+    if (stored.blocks) return o_.expanded;
+    return stored.dtype == DType::f64 ? DType::f32 : stored.dtype;
+  }
   LinearLayout linear(int64_t layer, ParamSlot slot, std::optional<Recipe> recipe) const {
     bool all_packed = true, any_global = false;
     std::optional<DType> raw_type;
@@ -48,16 +50,17 @@ class LayoutPlanner {
         any_global |= t.global_scale != nullptr;
         continue;
       }
-      mixed |= raw_type && *raw_type != t.raw->dtype;
+      const DType type = held_type(*t.raw);
+      mixed |= raw_type && *raw_type != type;
       all_packed = false;
-      raw_type = t.raw->dtype;
+      raw_type = type;
     }
     const bool packed = recipe ? *recipe == Recipe::nvfp4 : all_packed;
     if (packed) return {std::nullopt, any_global};
     // NVFP4 values without a global scale are exact in bf16.
     DType dense = all_packed ? (any_global ? DType::f32 : DType::bf16) : *raw_type;
     if (mixed) dense = DType::f32;
-    return {o_.dtype.value_or(held_type(dense)), false};
+    return {o_.dtype.value_or(dense), false};
   }
 
   const WeightIndex& index_;

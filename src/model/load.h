@@ -20,6 +20,8 @@ struct LoadOptions {
   ScaleRule scale_rule = ScaleRule::four_over_six;
   // Overrides the types of everything dense; the reference backend computes in one type.
   std::optional<DType> dtype;
+  // What blocks of a GGUF become where they stay dense: they have no type of their own.
+  DType expanded = DType::f32;
 };
 
 struct Model {

@@ -9,6 +9,8 @@
 
 #include "core/error.h"
 #include "core/shipped_files.h"
+#include "formats/gguf/gguf.h"
+#include "runtime/model_texts.h"
 
 namespace nibble {
 namespace {
@@ -17,53 +19,56 @@ namespace fs = std::filesystem;
 
 struct Located {
   fs::path weights;    // file or directory
-  fs::path directory;  // where config and tokenizer are looked for
+  fs::path directory;  // where config and tokenizer are looked for; a GGUF has them in itself
 };
 
-std::vector<std::string> dat_files(const fs::path& directory) {
+// Files that are a model's weights by their name alone; of a split GGUF the first part.
+std::vector<std::string> weight_files(const fs::path& directory) {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(directory)) {
-    if (entry.is_regular_file() && entry.path().extension() == ".dat") {
-      names.push_back(entry.path().filename().string());
-    }
+    const fs::path& file = entry.path();
+    const std::string name = file.filename().string();
+    if (!entry.is_regular_file()) continue;
+    const bool gguf = file.extension() == ".gguf" && is_first_gguf(file);
+    if (gguf || file.extension() == ".dat") names.push_back(name);
   }
   std::ranges::sort(names);
   return names;
 }
 
 fs::path weights_in(const fs::path& directory) {
-  const std::vector<std::string> dats = dat_files(directory);
+  const std::vector<std::string> dats = weight_files(directory);
   for (const char* name : {"model.safetensors", "model.safetensors.index.json"}) {
     if (!fs::exists(directory / name)) continue;
     if (dats.empty()) return directory;
-    throw_usage("{} holds {} and .dat files ({}): name one of them, e.g. --model {} or --model {}",
+    throw_usage("{} holds {} and other weights ({}): name one of them, e.g. --model {} or --model {}",
                 directory.string(), name, fmt::join(dats, ", "), (directory / name).string(),
                 (directory / dats[0]).string());
   }
   if (dats.size() == 1) return directory / dats[0];
   if (dats.size() > 1) {
-    throw_usage("{} holds several .dat files ({}): name one of them, e.g. --model {}",
+    throw_usage("{} holds several files of weights ({}): name one of them, e.g. --model {}",
                 directory.string(), fmt::join(dats, ", "), (directory / dats[0]).string());
   }
   throw_format(
-      "{}: no weights there; looked for model.safetensors, model.safetensors.index.json "
-      "and *.dat",
+      "{}: no weights there; looked for model.safetensors, model.safetensors.index.json, "
+      "*.dat and *.gguf",
       directory.string());
 }
 
-fs::path beside(const fs::path& file) {
-  return file.has_parent_path() ? file.parent_path() : fs::path(".");
-}
-
 Located locate_one(const fs::path& named) {
-  if (fs::is_directory(named)) return {weights_in(named), named};
+  const auto in_directory = [](const fs::path& d) {
+    const fs::path weights = weights_in(d);
+    return Located{weights, looks_like_gguf(weights) ? weights : d};
+  };
+  if (fs::is_directory(named)) return in_directory(named);
   if (!fs::exists(named)) {
     const fs::path shipped = find_shipped_model(named);
-    if (!shipped.empty()) return {weights_in(shipped), shipped};
+    if (!shipped.empty()) return in_directory(shipped);
     throw_format("{}: no such file or directory (the model){}", named.string(),
                  named == named.filename() ? ", nor a model that comes with nibble" : "");
   }
-  return {named, beside(named)};
+  return {named, place_of(named)};
 }
 
 Located locate(const ModelOptions& o) {
@@ -82,7 +87,8 @@ Located locate(const ModelOptions& o) {
     throw_format("{}: --model-dir is not a directory", o.model_dir.string());
   }
   for (const fs::path& candidate : {o.model_dir / o.weight, o.weight}) {
-    if (fs::exists(candidate)) return {candidate, o.model_dir};
+    if (!fs::exists(candidate)) continue;
+    return {candidate, looks_like_gguf(candidate) ? candidate : o.model_dir};
   }
   throw_format("--weight {}: no such file; looked for {} and {}", o.weight.string(),
                (o.model_dir / o.weight).string(), o.weight.string());
@@ -95,6 +101,10 @@ fs::path companion(const fs::path& given, const fs::path& directory, const char*
     const fs::path file = fs::is_directory(given) ? given / name : given;
     if (!fs::exists(file)) throw_format("{} {}: no such file", flag, file.string());
     return file;
+  }
+  if (looks_like_gguf(directory)) {
+    const bool there = need == TokenizerNeed::required || companion_text(directory, name);
+    return there ? directory : fs::path();
   }
   const fs::path file = directory / name;
   if (fs::exists(file)) return file;
@@ -120,7 +130,8 @@ fs::path resolve_tokenizer(const ModelOptions& o) {
     throw_usage("no tokenizer given: use --tokenizer FILE or --model DIR");
   }
   // The tokenizer of a directory needs no decision on which weights in it are meant.
-  const fs::path directory = fs::is_directory(o.model) ? o.model
+  const bool own = fs::is_directory(o.model) && fs::exists(o.model / "tokenizer.json");
+  const fs::path directory = own                       ? o.model
                              : o.named()               ? locate(o).directory
                                                        : fs::path();
   return companion(o.tokenizer, directory, "tokenizer.json", "--tokenizer",

@@ -12,9 +12,10 @@ struct ModelOptions {
 };
 
 struct ModelPaths {
-  std::filesystem::path weights;    // for open_tensor_source(): a file or a directory
-  std::filesystem::path config;     // config.json
-  std::filesystem::path tokenizer;  // tokenizer.json; empty when optional and not found
+  std::filesystem::path weights;    // for open_model_source(): a file or a directory
+  // config.json and tokenizer.json (empty when optional and not found), or the GGUF they are made
+  // from: for load_config() and load_tokenizer().
+  std::filesystem::path config, tokenizer;
 };
 
 enum class TokenizerNeed { required, optional };
@@ -22,7 +23,7 @@ enum class TokenizerNeed { required, optional };
 // The files that make up the model. Throws UsageError when the options do not name one, and
 // FormatError that lists what was looked for when a file is missing.
 ModelPaths resolve_model(const ModelOptions& options, TokenizerNeed need);
-// tokenizer.json alone: --tokenizer, or beside the model.
+// The tokenizer alone: --tokenizer, or beside (or inside) the model.
 std::filesystem::path resolve_tokenizer(const ModelOptions& options);
 
 }  // namespace nibble

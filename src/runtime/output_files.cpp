@@ -7,6 +7,9 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
+#include "formats/gguf/gguf.h"
+#include "model/config.h"
+#include "runtime/model_texts.h"
 
 namespace nibble {
 namespace {
@@ -50,6 +53,11 @@ std::vector<fs::path> files_of(const ModelPaths& model) {
   for (const fs::path& d : directories) {
     files.push_back(d / "config.json");
     for (const char* name : kCompanions) files.push_back(d / name);
+  }
+  // The other parts of a split GGUF.
+  if (model.weights.extension() == ".gguf" && fs::exists(model.weights)) {
+    const auto parts = open_gguf(model.weights);
+    for (const InputFile& f : parts->files()) files.push_back(f.path());
   }
   const bool sharded = model.weights.string().ends_with(".index.json");
   if (!sharded && !fs::is_directory(model.weights)) return files;
@@ -147,7 +155,7 @@ void write_companion(const std::string& text, const fs::path& target, Overwrite 
 void write_model_config(const fs::path& config, const fs::path& directory, bool untied,
                         Overwrite overwrite) {
   const fs::path target = directory / "config.json";
-  std::string text = read_text_file(config);
+  std::string text = config_text(config);
   if (untied) {
     auto json = nlohmann::ordered_json::parse(text);
     json["tie_word_embeddings"] = false;
@@ -161,16 +169,11 @@ void write_model_config(const fs::path& config, const fs::path& directory, bool 
   }
 }
 
-void copy_companion(const fs::path& file, const fs::path& to, Overwrite overwrite) {
-  const fs::path target = to / file.filename();
-  if (!same_file(file, target)) write_companion(read_text_file(file), target, overwrite);
-}
-
 void copy_companions(const fs::path& from, const fs::path& to, Overwrite overwrite,
                      const std::set<std::string>& except) {
   for (const char* name : kCompanions) {
-    if (except.contains(name) || !fs::is_regular_file(from / name)) continue;
-    copy_companion(from / name, to, overwrite);
+    if (except.contains(name) || same_file(from / name, to / name)) continue;
+    if (const auto text = companion_text(from, name)) write_companion(*text, to / name, overwrite);
   }
 }
 

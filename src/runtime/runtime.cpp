@@ -8,6 +8,8 @@
 #include "core/log.h"
 #include "core/thread_pool.h"
 #include "model/config.h"
+#include "model/gguf_model.h"
+#include "runtime/model_texts.h"
 #include "runtime/runtime_memory.h"
 
 namespace nibble {
@@ -110,7 +112,7 @@ void check_tokenizer_fits(const Tokenizer& tokenizer, const Config& config,
 Runtime open_runtime(const RuntimeOptions& o, TokenizerNeed need, const CacheOptions* cache) {
   check_native_fp4(o);
   ModelPaths paths = resolve_model(o.model, need);
-  auto source = open_tensor_source(paths.weights);
+  auto source = open_model_source(paths.weights);
   return open_runtime(o, std::move(paths), std::move(source), cache);
 }
 
@@ -121,16 +123,18 @@ Runtime open_runtime(const RuntimeOptions& o, ModelPaths paths,
   r.paths = std::move(paths);
   r.source = std::move(source);
   r.model.config = load_config(r.paths.config);
+  r.generation = load_generation_config(r.paths.config);
+  add_end_tokens(r.model.config, r.generation);
   check_quant_hint(o.quant, *r.source);
-  r.load = {recipe_of(o.recipe), recipe_of(o.head_recipe), o.scale_rule, std::nullopt};
-  const bool packed = loads_packed(r.model.config, *r.source, r.load);
   r.device = choose_device(o.device);
   r.compute = float_type(o.compute, r.device.kind == Device::cuda ? DType::bf16 : DType::f32);
+  r.load = {recipe_of(o.recipe), recipe_of(o.head_recipe), o.scale_rule, std::nullopt, r.compute};
+  const bool packed = loads_packed(r.model.config, *r.source, r.load);
   r.activations = choose_activations(o.activations, r.device.kind, packed);
   std::optional<EngineOptions> engine;
   if (cache) engine = r.engine_options(*cache);
   if (!r.paths.tokenizer.empty()) {
-    r.tokenizer = Tokenizer::load(r.paths.tokenizer);
+    r.tokenizer = load_tokenizer(r.paths.tokenizer);
     check_tokenizer_fits(*r.tokenizer, r.model.config, r.paths.tokenizer.string());
   }
   if (r.device.kind == Device::cuda) {

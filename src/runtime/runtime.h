@@ -8,6 +8,7 @@
 
 #include "generate/engine.h"
 #include "runtime/device.h"
+#include "runtime/generation_config.h"
 #include "runtime/model_paths.h"
 #include "tokenizer/tokenizer.h"
 
@@ -45,7 +46,7 @@ struct CacheOptions {
 Activations default_activations(Device::Kind device, bool packed);
 DType default_cache(Device::Kind device, Activations activations, DType compute);
 
-// End tokens: those of config.json, <|im_end|> and <|endoftext|>. The tokenizer may be null.
+// End tokens: those of config.json and generation_config.json, <|im_end|> and <|endoftext|>. The tokenizer may be null.
 std::vector<int32_t> stop_ids_of(const Config& config, const Tokenizer* tokenizer);
 
 struct Runtime {
@@ -58,6 +59,7 @@ struct Runtime {
   DType compute = DType::f32;
   Activations activations = Activations::none;
   std::optional<Tokenizer> tokenizer;
+  GenerationConfig generation;
 
   // The tokenizer, or a UsageError that says how to give one.
   const Tokenizer& require_tokenizer() const;

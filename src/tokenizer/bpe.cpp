@@ -39,7 +39,13 @@ Bpe::Bpe(std::array<uint32_t, 256> byte_ids, const std::vector<Merge>& merges, M
          const std::vector<uint32_t>& never_whole)
     : byte_ids_(byte_ids), table_(std::move(table)), byte_pairs_(size_t(256) * 256) {
   std::vector<int16_t> byte_of(vocabulary.size(), int16_t(-1));
-  for (uint32_t b = 0; b < 256; ++b) byte_of[byte_ids_[b]] = int16_t(b);
+  for (uint32_t b = 0; b < 256; ++b) {
+    if (byte_ids_[b] == kNoToken) {
+      lacks_bytes_ = true;
+    } else {
+      byte_of[byte_ids_[b]] = int16_t(b);
+    }
+  }
   for (const Merge& m : merges) {
     const int left = byte_of[m.left], right = byte_of[m.right];
     if (left >= 0 && right >= 0) byte_pairs_[size_t(left * 256 + right)] = {m.rank, m.result};
@@ -54,6 +60,17 @@ Bpe::Bpe(std::array<uint32_t, 256> byte_ids, const std::vector<Merge>& merges, M
 
 void Bpe::encode(std::string_view word, const Vocabulary& vocabulary,
                  std::vector<int32_t>& out) const {
+  const auto lacking = [this](char c) { return byte_ids_[uint8_t(c)] == kNoToken; };
+  if (!lacks_bytes_ || std::ranges::none_of(word, lacking)) {
+    return encode_known(word, vocabulary, out);
+  }
+  std::string rest(word);
+  std::erase_if(rest, lacking);
+  if (!rest.empty()) encode_known(rest, vocabulary, out);
+}
+
+void Bpe::encode_known(std::string_view word, const Vocabulary& vocabulary,
+                       std::vector<int32_t>& out) const {
   if (word.size() == 1) {
     out.push_back(int32_t(byte_ids_[uint8_t(word[0])]));
     return;

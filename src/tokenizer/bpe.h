@@ -55,7 +55,9 @@ enum class WholeWord {
 
 class Bpe {
  public:
-  // `byte_ids`: the id of each single byte. `never_whole`: ids that plain text must not become.
+  static constexpr uint32_t kNoToken = UINT32_MAX;  // of a byte that the vocabulary lacks
+  // `byte_ids`: the id of each single byte, or kNoToken: such bytes vanish from a text, as they do
+  // in Hugging Face's tokenizers. `never_whole`: ids that plain text must not become.
   Bpe(std::array<uint32_t, 256> byte_ids, const std::vector<Merge>& merges, MergeTable table,
       WholeWord whole_word, const Vocabulary& vocabulary, const std::vector<uint32_t>& never_whole);
 
@@ -74,11 +76,14 @@ class Bpe {
     const Merge* m = table_.find(left, right);
     return m ? Pair{m->rank, m->result} : Pair{};
   }
+  void encode_known(std::string_view word, const Vocabulary& vocabulary,
+                    std::vector<int32_t>& out) const;
   void merge_short(std::string_view word, std::vector<int32_t>& out) const;
   void merge_long(std::string_view word, std::vector<int32_t>& out) const;
   void merge(std::string_view word, std::vector<int32_t>& out) const;
 
   std::array<uint32_t, 256> byte_ids_;
+  bool lacks_bytes_ = false;
   MergeTable table_;
   std::vector<Pair> byte_pairs_;  // [256 * 256]: the first pass over a word needs no hashing
   std::unique_ptr<std::atomic<uint8_t>[]> proofs_;

@@ -55,6 +55,22 @@ class Encoding {
   }
 
   void words(std::string_view text) {
+    if (!data_.single_digits) return stretch(text);
+    size_t begin = 0;
+    for (size_t at = 0; at < text.size();) {
+      const CodePoint c = decode_valid(text.data() + at);
+      if (UnicodeTable::instance().char_class(c.value) == CharClass::number) {
+        stretch(text.substr(begin, at - begin));
+        stretch(text.substr(at, c.length));
+        begin = at + c.length;
+      }
+      at += c.length;
+    }
+    stretch(text.substr(begin));
+  }
+
+  // Text that is cut by the pattern alone.
+  void stretch(std::string_view text) {
     ends_.clear();
     if (data_.regex) {
       data_.regex->split(text, ends_);

@@ -22,6 +22,7 @@ struct TokenizerData {
   std::vector<uint8_t> flags;  // by id
   std::optional<Bpe> bpe;      // always set once loaded
   Normalizer normalizer = Normalizer::none;
+  bool single_digits = false;          // each digit is a piece, before anything else is cut
   std::optional<RegexSplitter> regex;  // absent: Qwen's pattern
   AddedTokenFinder added_raw, added_normalized;
   std::optional<int32_t> im_start, im_end, endoftext;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Reads tokenizer.json. Accepted: byte-level BPE; normalizer null or NFC; pre_tokenizer ByteLevel,
-// alone or after one Split by a regular expression (Isolated); decoder ByteLevel; post_processor
-// null or ByteLevel. Anything else that would change ids or text is refused by name.
+// alone, after Digits one by one, or after one Split by a regular expression (Isolated); decoder
+// ByteLevel; post_processor null, ByteLevel or TemplateProcessing (which adds tokens at the ends of a
+// text, and here none ever are). Anything else that would change ids or text is refused by name.
 // Ids must be 0 .. n-1 without holes: a hole in such a file is damage more often than intent.
 #include <fmt/format.h>
 
@@ -43,6 +44,7 @@ class Loader {
   void read_pattern(const json& j);
   void use_pattern(const std::string& pattern);
   void read_normalizer(const json& j);
+  void read_post_processor(const json& j);
   void finish();
   uint64_t hash() const;
 
@@ -155,8 +157,8 @@ void Loader::read_model() {
   if (model_.contains("type") && model_["type"] != "BPE") {
     fail("model type {} is not supported, only BPE is", model_["type"].dump());
   }
-  // unk_token, fuse_unk and byte_fallback speak of characters outside the vocabulary. All 256
-  // bytes are required to be in it (see finish), so there are none.
+  // unk_token, fuse_unk and byte_fallback speak of characters outside the vocabulary; finish() sees
+  // to those.
   for (const char* k : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     if (model_.contains(k) && !model_[k].is_null() && model_[k] != "") {
       fail("model: '{}' is not supported", k);
@@ -348,13 +350,22 @@ void Loader::read_pre_tokenizer(const json& j) {
       fail("pre_tokenizer: no list");
     parts = j["pretokenizers"];
   }
-  if (parts.empty() || parts.size() > 2) fail("pre_tokenizer: expected [Split,] ByteLevel");
+  if (parts.empty() || parts.size() > 2) {
+    fail("pre_tokenizer: expected ByteLevel, alone or after Split or Digits");
+  }
   bool use_regex = false;
   read_byte_level(parts.back(), "pre_tokenizer", use_regex);
   if (flag(parts.back(), "add_prefix_space", true)) {
     fail("pre_tokenizer: add_prefix_space is not supported");
   }
-  if (parts.size() == 2) {
+  if (parts.size() == 2 && parts[0].is_object() && text_of(parts[0], "type") == "Digits") {
+    only_keys(parts[0], "pre_tokenizer Digits", {"type", "individual_digits"});
+    if (!flag(parts[0], "individual_digits", false) || !use_regex) {
+      fail("pre_tokenizer: Digits must be one by one, and ByteLevel after it have use_regex true");
+    }
+    data_.single_digits = true;
+    use_pattern(std::string(kGpt2Pattern));
+  } else if (parts.size() == 2) {
     if (!parts[0].is_object() || text_of(parts[0], "type") != "Split" || use_regex) {
       fail("pre_tokenizer: only Split, then ByteLevel with use_regex false, is supported");
     }
@@ -365,13 +376,36 @@ void Loader::read_pre_tokenizer(const json& j) {
   }
 }
 
+void Loader::read_post_processor(const json& j) {
+  if (j.is_null()) return;
+  const std::string type = j.is_object() ? text_of(j, "type") : "";
+  if (type == "TemplateProcessing") return;
+  if (type != "Sequence") {
+    bool unused = false;
+    return read_byte_level(j, "post_processor", unused);
+  }
+  only_keys(j, "post_processor", {"type", "processors"});
+  if (!j.contains("processors") || !j["processors"].is_array()) fail("post_processor: no list");
+  for (const json& part : j["processors"]) {
+    if (!part.is_object() || part.value("type", json()) == "Sequence") {
+      fail("post_processor: a nested list");
+    }
+    read_post_processor(part);
+  }
+}
+
 void Loader::finish() {
   std::array<uint32_t, 256> byte_ids;
   for (uint32_t b = 0; b < 256; ++b) {
     const char byte = char(b);
     const auto id = data_.vocabulary.find_bytes(std::string_view(&byte, 1));
-    if (!id) fail("the vocabulary lacks the token of byte 0x{:02x}; byte-level BPE needs all", b);
-    byte_ids[b] = *id;
+    if (!id && b >= 0x20 && b < 0x7f) {
+      fail("the vocabulary lacks the token of '{}'; byte-level BPE needs all of ASCII", byte);
+    }
+    if (!id && model_.contains("unk_token") && !model_["unk_token"].is_null()) {
+      fail("the vocabulary lacks the token of byte 0x{:02x}, and an unk_token is not supported", b);
+    }
+    byte_ids[b] = id.value_or(Bpe::kNoToken);
   }
   MergeTable table(merges_.size());
   for (const Merge& m : merges_) {
@@ -418,6 +452,7 @@ uint64_t Loader::hash() const {
     h = hash_bytes({reinterpret_cast<const char*>(flags), sizeof flags}, h + t.id);
   }
   h = hash_bytes(pattern_, h + uint64_t(data_.normalizer));
+  if (data_.single_digits) h = hash_bytes("digits", h);
   return hash_bytes(flag(model_, "ignore_merges", false) ? "whole" : "merges", h);
 }
 
@@ -439,8 +474,7 @@ TokenizerData Loader::load() {
   read_normalizer(sections_["normalizer"]);
   read_pre_tokenizer(sections_["pre_tokenizer"]);
   bool unused = false;
-  if (!sections_["post_processor"].is_null())
-    read_byte_level(sections_["post_processor"], "post_processor", unused);
+  read_post_processor(sections_["post_processor"]);
   read_byte_level(sections_["decoder"], "decoder", unused);
   if (!have_ids_) assign_ids();
   if (!have_merges_) {

@@ -21,6 +21,7 @@ float rounded_to(float x, DType t) { return t == DType::bf16 ? to_float(to_bf16(
 
 std::vector<TensorInfo> listed(const TensorSource& base, const TrainState& state, RawTypes types) {
   std::vector<TensorInfo> infos = base.tensors();
+  for (TensorInfo& t : infos) t.blocks = nullptr;  // read() gives them as they are
   const WeightIndex index(base);
   for (const ParamSpec& p : state.groups().table) {
     const LogicalTensor* t = index.find(p.name);
@@ -225,7 +226,8 @@ ExportSummary export_weights(const TensorSource& base, const TrainState& state, 
                              const std::filesystem::path& out, ThreadPool& pool) {
   refuse_overwrite_of_input(base, out);
   const Container container = container_for(out);
-  const bool same = (container == Container::dat) == (base.format() == "dat");
+  const bool same = base.format() != "gguf" &&  // which is read only
+                    (container == Container::dat) == (base.format() == "dat");
   if (!same) {
     const TrainedSource source(base, state, RawTypes::of_master);
     ConvertSettings settings;

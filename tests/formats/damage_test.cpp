@@ -5,6 +5,7 @@
 #include "formats/files.h"
 #include "formats/safetensors.h"
 #include "formats/weights.h"
+#include "support/gguf_file.h"
 
 namespace nibble {
 namespace {
@@ -76,6 +77,17 @@ TEST_F(Damage, Safetensors) {
   fill(w);
   const auto first = open_safetensors(path("x.safetensors"))->tensors()[0].file_offset;
   break_it("x.safetensors", size_t(first));
+}
+
+TEST_F(Damage, Gguf) {
+  test::GgufFile file;
+  file.text("general.name", "x");
+  file.texts("names", {"a", "bc"});
+  file.integers("numbers", {1, 2});
+  file.add("q", {32, 2}, 2, std::string(36, '\x11'));
+  file.add_f32("n", {3}, {1, 2, 3});
+  file.write(path("x.gguf"));
+  break_it("x.gguf", file.header().size());
 }
 
 TEST_F(Damage, SafetensorsIndex) {

@@ -2,17 +2,25 @@
 // Flags of text generation, the same in every command that generates.
 #pragma once
 #include <cstdint>
+#include <string>
+#include <type_traits>
 #include <vector>
 
 #include "apps/options/options.h"
 #include "generate/generator.h"
+#include "runtime/runtime.h"
 
 namespace nibble {
 
-// How the next token is drawn.
-inline void visit_sampling(Fields& f, SampleOptions& sample) {
+// How the next token is drawn: SampleOptions, or SampleFlags where the model's files have a say.
+template <class Sampling>
+void visit_sampling(Fields& f, Sampling& sample) {
+  constexpr bool files = std::is_same_v<Sampling, SampleFlags>;
   f.add(sample.temperature, {.flag = "--temp",
-                             .help = "Temperature; 0 or less is greedy",
+                             .help = files ? "Temperature; 0 or less is greedy. This and the next "
+                                             "four are the model's own (generation_config.json) "
+                                             "unless given; without either, greedy"
+                                           : "Temperature; 0 or less is greedy",
                              .value = "T",
                              .aliases = {"--temperature"}});
   f.add(sample.top_k, {.flag = "--top-k",
@@ -42,7 +50,8 @@ inline void visit_sampling(Fields& f, SampleOptions& sample) {
 
 struct GenerateFlags {
   int64_t max_tokens = 256;
-  SampleOptions sample;
+  SampleFlags sample;
+  std::vector<std::string> stop;
   bool ignore_eos = false;
   bool stop_on_repetition = false;
   int64_t timeout_ms = 0;
@@ -55,6 +64,10 @@ struct GenerateFlags {
                        .least = 1,
                        .most = 1 << 30});
     visit_sampling(f, sample);
+    f.add(stop, {.flag = "--stop",
+                 .help = "End the reply where this text would come, and do not show it; may be "
+                         "given several times",
+                 .value = "TEXT"});
     f.add(ignore_eos, {.flag = "--ignore-eos", .help = "Do not stop at end tokens"});
     f.add(stop_on_repetition, {.flag = "--stop-on-repetition",
                                .help = "Stop when the reply only repeats its own tail"});
@@ -65,12 +78,13 @@ struct GenerateFlags {
                        .most = 1 << 30});
   }
 
-  GenerateOptions options(const std::vector<int32_t>& stop_ids, bool use_cache) const {
+  // For a model; the log says which of its own wishes count.
+  GenerateOptions options(const Runtime& rt, const CacheOptions& cache) const {
     GenerateOptions o;
     o.max_tokens = max_tokens;
-    if (!ignore_eos) o.stop_ids = stop_ids;
-    o.sample = sample;
-    o.replay = !use_cache;
+    if (!ignore_eos) o.stop_ids = rt.stop_ids();
+    o.sample = sample.over(rt.generation);
+    o.replay = !cache.use_kvc;
     o.timeout_s = double(timeout_ms) / 1000;
     o.stop_on_repetition = stop_on_repetition;
     return o;

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT
+// config.OrderedJson from the metadata of a GGUF.
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "model/gguf_model.h"
+#include "model/rope.h"
+#include "model/same_matrix.h"
+
+namespace nibble {
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+struct GgufFamily {
+  std::string_view architecture;  // the GGUF's name, and Hugging Face's model_type
+  std::string_view model_class;
+};
+constexpr GgufFamily kGgufFamilies[] = {{"qwen2", "Qwen2ForCausalLM"},
+                                {"llama", "LlamaForCausalLM"},
+                                {"qwen3", "Qwen3ForCausalLM"}};
+
+// The metadata has f32 for what config.OrderedJson says in short decimals: 1e-06 instead of 9.99e-07.
+double short_decimal(double x) {
+  return double(float(x)) == x ? std::stod(fmt::format("{}", float(x))) : x;
+}
+
+class ConfigMaker {
+ public:
+  explicit ConfigMaker(const GgufSource& source)
+      : source_(source), m_(source.values()), arch_(m_.text("general.architecture")) {}
+
+  std::string text() {
+    const GgufFamily& family = find_family();
+    refuse_features();
+    const int64_t width = integer("embedding_length"), heads = integer("attention.head_count");
+    if (heads < 1) throw_format("{}: {} attention heads", m_.where(), heads);
+    OrderedJson j;
+    j["architectures"] = {family.model_class};
+    j["model_type"] = arch_;
+    j["hidden_size"] = width;
+    j["num_hidden_layers"] = integer("block_count");
+    j["num_attention_heads"] = heads;
+    j["num_key_value_heads"] = find("attention.head_count_kv").value_or(heads);
+    j["head_dim"] = head_width(width / heads);
+    j["intermediate_size"] = integer("feed_forward_length");
+    j["vocab_size"] = embedding().shape[0];
+    j["max_position_embeddings"] = integer("context_length");
+    j["rms_norm_eps"] = short_decimal(m_.number(key("attention.layer_norm_rms_epsilon")));
+    j["hidden_act"] = "silu";
+    add_rope(j, int64_t(j["head_dim"]));
+    j["tie_word_embeddings"] = tied();
+    if (find("attention.sliding_window").value_or(0) > 0) j["use_sliding_window"] = true;
+    if (find("expert_count").value_or(0) > 0) j["num_experts"] = integer("expert_count");
+    for (const char* token : {"bos_token_id", "eos_token_id"}) {
+      if (const auto id = m_.find_integer(fmt::format("tokenizer.ggml.{}", token))) j[token] = *id;
+    }
+    return j.dump(2) + "\n";
+  }
+
+ private:
+  std::string key(std::string_view name) const { return fmt::format("{}.{}", arch_, name); }
+  int64_t integer(std::string_view name) const { return m_.integer(key(name)); }
+  std::optional<int64_t> find(std::string_view name) const { return m_.find_integer(key(name)); }
+
+  const GgufFamily& find_family() const {
+    std::string known;
+    for (const GgufFamily& f : kGgufFamilies) {
+      if (f.architecture == arch_) return f;
+      known += fmt::format("{}{}", known.empty() ? "" : ", ", f.architecture);
+    }
+    throw_format("{}: the architecture '{}' is not supported, only {}", m_.where(), arch_, known);
+  }
+
+  void refuse_features() const {
+    for (const auto& [name, value] : m_.values()) {
+      if (name.ends_with(".rope.dimension_sections") || name.ends_with("_swa")) {
+        throw_format("{}: '{}' is not supported", m_.where(), name);
+      }
+    }
+  }
+
+  const TensorInfo& embedding() const {
+    const TensorInfo* t = source_.find("token_embd.weight");
+    if (!t || t->shape.size() != 2) {
+      throw_format("{}: there is no matrix token_embd.weight", m_.where());
+    }
+    return *t;
+  }
+
+  int64_t head_width(int64_t otherwise) const {
+    const int64_t width = find("attention.key_length").value_or(otherwise);
+    const int64_t value = find("attention.value_length").value_or(width);
+    const int64_t rotated = find("rope.dimension_count").value_or(width);
+    if (value != width) {
+      throw_format("{}: heads of {} for keys and {} for values are not supported", m_.where(),
+                   width, value);
+    }
+    if (rotated != width) {
+      throw_format("{}: {} of {} elements of a head are rotated; only whole heads are supported",
+                   m_.where(), rotated, width);
+    }
+    return width;
+  }
+
+  bool tied() const {
+    const TensorInfo* head = source_.find("output.weight");
+    return !head || same_within_blocks(source_, embedding(), *head);
+  }
+
+  void add_rope(OrderedJson& j, int64_t head_width) const {
+    constexpr double kDefaultBase = 1e4;  // what a GGUF without one means
+    j["rope_theta"] = short_decimal(m_.find_number(key("rope.freq_base")).value_or(kDefaultBase));
+    OrderedJson scaling;
+    const std::string* kind = m_.find_text(key("rope.scaling.type"));
+    if (source_.find("rope_freqs.weight")) {
+      scaling = llama3(head_width, double(j["rope_theta"]));
+    } else if (const auto old = m_.find_number(key("rope.scale_linear"))) {
+      if (*old != 1) scaling = {{"rope_type", "linear"}, {"factor", short_decimal(*old)}};
+    }
+    if (kind && *kind != "none") {
+      if (!scaling.is_null()) {
+        throw_format("{}: rope scaling '{}' comes on top of another", m_.where(), *kind);
+      }
+      scaling = {{"rope_type", *kind},
+                 {"factor", short_decimal(m_.number(key("rope.scaling.factor")))}};
+      if (*kind == "yarn") add_yarn(scaling);
+    }
+    if (!scaling.is_null()) j["rope_scaling"] = scaling;
+  }
+
+  void add_yarn(OrderedJson& scaling) const {
+    const auto copy = [&](const char* to, std::string_view from) {
+      if (const auto x = m_.find_number(key(from))) scaling[to] = short_decimal(*x);
+    };
+    if (const auto n = find("rope.scaling.original_context_length")) {
+      scaling["original_max_position_embeddings"] = *n;
+    }
+    copy("beta_fast", "rope.scaling.yarn_beta_fast");
+    copy("beta_slow", "rope.scaling.yarn_beta_slow");
+    for (const std::string_view other :
+         {"rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor",
+          "rope.scaling.yarn_log_multiplier", "rope.scaling.yarn_ext_factor"}) {
+      if (m_.has(key(other))) throw_format("{}: '{}' is not supported", m_.where(), key(other));
+    }
+  }
+
+  // rope_freqs.weight [D/2] has what each frequency is divided by. Llama 3 makes it of four numbers,
+  // of which only the largest divisor shows; the other three are those that all its models have, and
+  // what they give must be what is stored.
+  OrderedJson llama3(int64_t head_width, double theta) const {
+    constexpr double kLow = 1, kHigh = 4, kPositions = 8192;
+    const TensorInfo& t = source_.at("rope_freqs.weight");
+    const int64_t pairs = head_width / 2;
+    if (t.dtype != DType::f32 || t.shape != std::vector<int64_t>{pairs}) {
+      throw_format("{}: rope_freqs.weight is {}, expected f32[{}]", m_.where(), t.describe(),
+                   pairs);
+    }
+    std::vector<float> stored(static_cast<size_t>(pairs));
+    source_.read(t, 0, std::as_writable_bytes(std::span(stored)));
+    RopeSpec plain, scaled;
+    plain.theta = scaled.theta = theta;
+    scaled.kind = RopeKind::llama3;
+    scaled.factor = short_decimal(double(*std::ranges::max_element(stored)));
+    scaled.original_positions = kPositions;
+    scaled.low_freq_factor = kLow, scaled.high_freq_factor = kHigh;
+    const RopeFrequencies before = rope_frequencies(plain, head_width);
+    const RopeFrequencies after = rope_frequencies(scaled, head_width);
+    for (size_t i = 0; i < stored.size(); ++i) {
+      const double expected = before.turns[i] / after.turns[i];
+      if (!(std::abs(expected - double(stored[i])) <= 1e-4 * expected)) {
+        throw_format(
+            "{}: rope_freqs.weight is not that of Llama 3: element {} is {}, expected {:.6g}",
+            m_.where(), i, stored[i], expected);
+      }
+    }
+    return {{"rope_type", "llama3"},
+            {"factor", scaled.factor},
+            {"low_freq_factor", kLow},
+            {"high_freq_factor", kHigh},
+            {"original_max_position_embeddings", int64_t(kPositions)}};
+  }
+
+  const GgufSource& source_;
+  const GgufMetadata& m_;
+  std::string arch_;
+};
+
+}  // namespace
+
+bool is_gguf_model(const GgufMetadata& metadata) { return metadata.has("general.architecture"); }
+
+std::string gguf_config_json(const GgufSource& source) { return ConfigMaker(source).text(); }
+
+}  // namespace nibble

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+// A GGUF as the Hugging Face model it was made from: config.json in its words, and its tensors
+// under its names, with the rows in its order. Readers stay those of Hugging Face files.
+#pragma once
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "formats/gguf/gguf.h"
+
+namespace nibble {
+
+// Whether the metadata describes a model; without, the file is a bag of tensors.
+bool is_gguf_model(const GgufMetadata& metadata);
+
+// The text of config.json. FormatError for a family or a feature that is not supported, by name.
+// The head counts as tied when the file has none, or one that is the embedding at another precision
+// (model/same_matrix.h).
+std::string gguf_config_json(const GgufSource& source);
+
+// The Hugging Face name of a tensor; empty for one that has no place in such a model.
+std::string gguf_tensor_name(std::string_view name);
+
+// A tied matrix that a GGUF holds at two precisions: as it lies there, which is what inference uses,
+// or as the one matrix that training has, which is the finer of the two, under the embedding's name.
+enum class TiedMatrix { as_stored, once };
+
+// The tensors under Hugging Face names. FormatError naming those that have no place.
+std::unique_ptr<TensorSource> as_hugging_face(std::unique_ptr<GgufSource> source,
+                                              TiedMatrix tied = TiedMatrix::as_stored);
+
+// Weights of a model, whatever file holds them: a GGUF model under Hugging Face names, anything
+// else (a bag, too) as open_tensor_source() gives it.
+std::unique_ptr<TensorSource> open_model_source(const std::filesystem::path& path,
+                                                TiedMatrix tied = TiedMatrix::as_stored);
+
+}  // namespace nibble
