@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "backends/cuda/device/dependent_launch.cuh"
-#include "backends/cuda/device/head_of_128.cuh"
+#include "backends/cuda/device/rotate_head.cuh"
 #include "backends/cuda/kernels/kernels.h"
 #include "backends/cuda/launch.h"
 

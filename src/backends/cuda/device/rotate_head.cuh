@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// QK-norm and RoPE of one head of 128 elements, fused: by one warp (a lane has four columns, the
-// lane 16 further holds the other halves of its rotation pairs), or by half a warp (HalfWarpHead),
-// with the same bits.
+// What comes between the qkv projection and attention, for one head by one warp: bias or QK-norm, and
+// RoPE. A lane has D / 32 columns, the lane 16 further holds the other halves of its rotation pairs.
+// Heads of 128 also by half a warp (HalfWarpHead), with the same bits.
 #pragma once
 #include "backends/cuda/device/raw.cuh"
 #include "backends/cuda/device/reduce.cuh"
@@ -10,35 +10,62 @@ namespace nibble::cuda {
 
 // A lane's norm weights, cosines and sines; loaded apart, since they may be there before the head
 // is.
+template <int D>
 struct HeadFactors {
-  float weight[4], cosine[4], sine[4];
+  static constexpr int kOwn = D / 32;  // columns of a lane
+  float weight[kOwn], cosine[kOwn], sine[kOwn];
 
   // For row 0 of the table; everything 16-byte aligned. w null: no norm.
   __device__ __forceinline__ HeadFactors(const AnyFloats& w, const AnyFloats& table) {
-    const int at = 4 * (int(threadIdx.x) % 32), angle = at % 64;
+    const int at = kOwn * (int(threadIdx.x) % 32), angle = at % (D / 2);
 #pragma unroll
-    for (int k = 0; k < 4; ++k) weight[k] = 1.0f;
-    if (w) w.load<4, true>(at, weight);
-    table.load<4, true>(angle, cosine);
-    table.load<4, true>(64 + angle, sine);
+    for (int k = 0; k < kOwn; ++k) weight[k] = 1.0f;
+    if (w) w.load<kOwn, true>(at, weight);
+    table.load<kOwn, true>(angle, cosine);
+    table.load<kOwn, true>(D / 2 + angle, sine);
+  }
+};
+
+// A lane's part of a head's bias. `from`: the first pair whose bias a key is held without
+// (StillPairs); of queries and values none.
+template <int D>
+struct HeadBias {
+  static constexpr int kOwn = D / 32;
+  float value[kOwn], less[kOwn];
+
+  __device__ __forceinline__ HeadBias(const AnyFloats& bias, int64_t head, int from, float factor) {
+    const int at = kOwn * (int(threadIdx.x) % 32);
+    bias.load<kOwn, true>(head * D + at, value);
+#pragma unroll
+    for (int k = 0; k < kOwn; ++k) less[k] = at % (D / 2) + k < from ? 0.0f : factor * value[k];
+  }
+  __device__ __forceinline__ void add(float (&v)[kOwn]) const {
+#pragma unroll
+    for (int k = 0; k < kOwn; ++k) v[k] += value[k];
+  }
+  __device__ __forceinline__ void take_still(float (&v)[kOwn]) const {
+#pragma unroll
+    for (int k = 0; k < kOwn; ++k) v[k] -= less[k];
   }
 };
 
 // Rounded as the norm alone would store it.
-template <class T>
-__device__ __forceinline__ void normalise_head(float (&v)[4], const HeadFactors& f, float eps) {
+template <class T, int D>
+__device__ __forceinline__ void normalise_head(float (&v)[D / 32], const HeadFactors<D>& f,
+                                               float eps) {
   float squares = 0;
 #pragma unroll
-  for (int k = 0; k < 4; ++k) squares = fmaf(v[k], v[k], squares);
-  const float scale = 1.0f / sqrtf(warp_reduce<Sum>(squares) / 128.0f + eps);
+  for (int k = 0; k < D / 32; ++k) squares = fmaf(v[k], v[k], squares);
+  const float scale = 1.0f / sqrtf(warp_reduce<Sum>(squares) / float(D) + eps);
 #pragma unroll
-  for (int k = 0; k < 4; ++k) v[k] = to_f32(from_f32<T>(v[k] * scale * f.weight[k]));
+  for (int k = 0; k < D / 32; ++k) v[k] = to_f32(from_f32<T>(v[k] * scale * f.weight[k]));
 }
 
-__device__ __forceinline__ void rotate_head(float (&v)[4], const HeadFactors& f) {
+template <int D>
+__device__ __forceinline__ void rotate_head(float (&v)[D / 32], const HeadFactors<D>& f) {
   const bool first_half = threadIdx.x % 32 < 16;
 #pragma unroll
-  for (int k = 0; k < 4; ++k) {
+  for (int k = 0; k < D / 32; ++k) {
     const float other = __shfl_xor_sync(0xffffffffu, v[k], 16) * f.sine[k];
     v[k] = fmaf(v[k], f.cosine[k], first_half ? -other : other);
   }
