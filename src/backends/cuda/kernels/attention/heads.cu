@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// RoPE table, RoPE, QK-norm with RoPE, and the append to the KV cache, as ops of their own;
-// split_heads.cu fuses the last three. One warp per head (at most kHeadWidth wide where
-// normalised), eight warps a block.
+// RoPE table, QK-norm with RoPE, and the append to the KV cache, as ops of their own; split_heads.cu
+// fuses the last two. (RoPE without a norm: rotate_heads.cu.) One warp per head, at most kHeadWidth
+// wide, eight warps a block.
 #include <algorithm>
 #include <cmath>
 
@@ -46,7 +46,7 @@ struct HeadArgs {
   AnyFloats rstd;  // of all heads, or null
   AnyFloats weight, table;
   int64_t width;
-  float eps, sign;
+  float eps;
 };
 
 // A head of 128, with the bits of split_heads.cu; both half-warps do the same.
@@ -60,15 +60,11 @@ __device__ __forceinline__ void head_of_128(T* out, int64_t index, const T* x, i
   for (int half = 0; half < 2; ++half) load_f32_at<4, false>(x + 64 * half + at, y.v[half]);
   h.table.load<4, false>(token * 128 + at, cosine);
   h.table.load<4, false>(token * 128 + 64 + at, sine);
+  float weight[2][4];
 #pragma unroll
-  for (int k = 0; k < 4; ++k) sine[k] *= h.sign;
-  if (h.weight) {
-    float weight[2][4];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) h.weight.load<4, false>(64 * half + at, weight[half]);
-    const float scale = y.normalise<T>(weight, h.eps);
-    if (h.rstd && threadIdx.x % 32 == 0) h.rstd.set(index, scale);
-  }
+  for (int half = 0; half < 2; ++half) h.weight.load<4, false>(64 * half + at, weight[half]);
+  const float scale = y.normalise<T>(weight, h.eps);
+  if (h.rstd && threadIdx.x % 32 == 0) h.rstd.set(index, scale);
   y.rotate(cosine, sine);
   __syncwarp();  // out may be x
   if (threadIdx.x % 32 >= 16) return;
@@ -76,8 +72,8 @@ __device__ __forceinline__ void head_of_128(T* out, int64_t index, const T* x, i
   for (int half = 0; half < 2; ++half) store_f32_at<4, false>(out + 64 * half + at, y.v[half]);
 }
 
-// One head by one warp, number `index` of all, normalised if there is a weight, then rotated by the
-// token's row of the table: cosines, then sines. out may be x: a lane reads only what it writes,
+// One head by one warp, number `index` of all, normalised, then rotated by the token's row of the
+// table: cosines, then sines. out may be x: a lane reads only what it writes,
 // after a shuffle.
 template <class T>
 __device__ __forceinline__ void one_head(T* out, int64_t index, const T* x, int64_t token,
@@ -88,23 +84,18 @@ __device__ __forceinline__ void one_head(T* out, int64_t index, const T* x, int6
   }
   const int lane = int(threadIdx.x) % 32;
   const int64_t half = h.width / 2;
-  float scale = 1;
-  if (h.weight) {
-    float squares = 0;
-    for (int64_t i = lane; i < h.width; i += 32) {
-      const float v = to_f32(x[i]);
-      squares = fmaf(v, v, squares);
-    }
-    scale = 1.0f / sqrtf(warp_reduce<Sum>(squares) / float(h.width) + h.eps);
-    if (h.rstd && lane == 0) h.rstd.set(index, scale);
+  float squares = 0;
+  for (int64_t i = lane; i < h.width; i += 32) {
+    const float v = to_f32(x[i]);
+    squares = fmaf(v, v, squares);
   }
+  const float scale = 1.0f / sqrtf(warp_reduce<Sum>(squares) / float(h.width) + h.eps);
+  if (h.rstd && lane == 0) h.rstd.set(index, scale);
   for (int64_t i = lane; i < half; i += 32) {
-    float a = to_f32(x[i]), b = to_f32(x[half + i]);
-    if (h.weight) {  // rounded as the norm alone would store it
-      a = to_f32(from_f32<T>(a * scale * h.weight[i]));
-      b = to_f32(from_f32<T>(b * scale * h.weight[half + i]));
-    }
-    const float co = h.table[token * h.width + i], s = h.sign * h.table[token * h.width + half + i];
+    // Rounded as the norm alone would store it.
+    const float a = to_f32(from_f32<T>(to_f32(x[i]) * scale * h.weight[i]));
+    const float b = to_f32(from_f32<T>(to_f32(x[half + i]) * scale * h.weight[half + i]));
+    const float co = h.table[token * h.width + i], s = h.table[token * h.width + half + i];
     out[i] = from_f32<T>(fmaf(a, co, -(b * s)));
     out[half + i] = from_f32<T>(fmaf(b, co, a * s));
   }
@@ -150,17 +141,7 @@ void norm_rope(const Context& c, Tensor out, Tensor rstd, Tensor x, Tensor w, Te
                double eps) {
   with_float(x.dtype, [&](auto t) {
     using T = decltype(t);
-    const HeadArgs h{AnyFloats(rstd), AnyFloats(w), AnyFloats(table), x.dim(2), float(eps), 1.0f};
-    launch(c, warps_for(x.rows()), norm_rope_kernel<T>, ptr<T>(out), out.row_stride,
-           ptr<const T>(x), x.row_stride, x.dim(0), x.dim(1), h);
-  });
-}
-
-void rope(const Context& c, Tensor out, Tensor x, Tensor table, Rotation rotation) {
-  with_float(x.dtype, [&](auto t) {
-    using T = decltype(t);
-    const HeadArgs h{AnyFloats(), AnyFloats(), AnyFloats(table),
-                     x.dim(2),    0.0f,        rotation == Rotation::forward ? 1.0f : -1.0f};
+    const HeadArgs h{AnyFloats(rstd), AnyFloats(w), AnyFloats(table), x.dim(2), float(eps)};
     launch(c, warps_for(x.rows()), norm_rope_kernel<T>, ptr<T>(out), out.row_stride,
            ptr<const T>(x), x.row_stride, x.dim(0), x.dim(1), h);
   });
