@@ -24,6 +24,14 @@ struct HeadFactors {
     table.load<kOwn, true>(angle, cosine);
     table.load<kOwn, true>(D / 2 + angle, sine);
   }
+  // For row `token`, aligned or not.
+  __device__ __forceinline__ HeadFactors(const AnyFloats& w, const AnyFloats& table,
+                                         int64_t token) {
+    const int at = kOwn * (int(threadIdx.x) % 32), angle = at % (D / 2);
+    w.load<kOwn, false>(at, weight);
+    table.load<kOwn, false>(token * D + angle, cosine);
+    table.load<kOwn, false>(token * D + D / 2 + angle, sine);
+  }
 };
 
 // A lane's part of a head's bias. `from`: the first pair whose bias a key is held without
@@ -49,9 +57,9 @@ struct HeadBias {
   }
 };
 
-// Rounded as the norm alone would store it.
+// Rounded as the norm alone would store it; returns the reciprocal RMS.
 template <class T, int D>
-__device__ __forceinline__ void normalise_head(float (&v)[D / 32], const HeadFactors<D>& f,
+__device__ __forceinline__ float normalise_head(float (&v)[D / 32], const HeadFactors<D>& f,
                                                float eps) {
   float squares = 0;
 #pragma unroll
@@ -59,6 +67,7 @@ __device__ __forceinline__ void normalise_head(float (&v)[D / 32], const HeadFac
   const float scale = 1.0f / sqrtf(warp_reduce<Sum>(squares) / float(D) + eps);
 #pragma unroll
   for (int k = 0; k < D / 32; ++k) v[k] = to_f32(from_f32<T>(v[k] * scale * f.weight[k]));
+  return scale;
 }
 
 template <int D>

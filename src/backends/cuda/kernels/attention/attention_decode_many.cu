@@ -325,13 +325,11 @@ __global__ void __launch_bounds__(kThreads, 2) attention_many_kernel(ManyArgs<T>
     }
     // None of this is written by the projection: may be read before pdl_wait.
     const AnyFloats table = n.template table_of<D>(token);
-    const auto load_heads = [&] {  // gives the slot of the new key
-      const int64_t slot = n.slots[token];
+    const auto load_heads = [&] {
       load_first_stages();
       pdl_enter();
       if (threadIdx.x == 0) own.load_async(n, token, kv_head);
       __syncthreads();  // the barrier is initialised
-      return slot;
     };
     if constexpr (kFused == FusedHeads::biased) {
       static_assert(kHeadsOfWarp == 3);
@@ -340,12 +338,14 @@ __global__ void __launch_bounds__(kThreads, 2) attention_many_kernel(ManyArgs<T>
         return own.bias_of(n, min(warp + k * kWarps, a.group + 1), a.group, kv_head);
       };
       const HeadBias<D> biases[] = {bias(0), bias(1), bias(2)};
-      const int64_t slot = load_heads();
+      const int64_t slot = n.slots[token];
+      load_heads();
       own.bias_and_rotate(n, factors, biases, slot * a.k.stride + kv_head * D,
                           slot * a.v.stride + kv_head * D);
     } else {
       const HeadFactors<D> for_queries(n.q_norm, table), for_key(n.k_norm, table);
-      const int64_t slot = load_heads();
+      const int64_t slot = n.slots[token];
+      load_heads();
       own.norm_and_rotate(n, for_queries, for_key, slot * a.k.stride + kv_head * D,
                           slot * a.v.stride + kv_head * D);
     }

@@ -72,6 +72,20 @@ __device__ __forceinline__ void head_of_128(T* out, int64_t index, const T* x, i
   for (int half = 0; half < 2; ++half) store_f32_at<4, false>(out + 64 * half + at, y.v[half]);
 }
 
+// A head of 64, with the bits of attention_decode_many.cu and decode/.
+template <class T>
+__device__ __forceinline__ void head_of_64(T* out, int64_t index, const T* x, int64_t token,
+                                           const HeadArgs& h) {
+  const int at = 2 * (int(threadIdx.x) % 32);
+  const HeadFactors<64> factors(h.weight, h.table, token);
+  float v[2];
+  load_f32_at<2, false>(x + at, v);
+  const float scale = normalise_head<T>(v, factors, h.eps);
+  if (h.rstd && threadIdx.x % 32 == 0) h.rstd.set(index, scale);
+  rotate_head(v, factors);  // shuffles: out may be x
+  store_f32_at<2, false>(out + at, v);
+}
+
 // One head by one warp, number `index` of all, normalised, then rotated by the token's row of the
 // table: cosines, then sines. out may be x: a lane reads only what it writes,
 // after a shuffle.
@@ -80,6 +94,10 @@ __device__ __forceinline__ void one_head(T* out, int64_t index, const T* x, int6
                                          const HeadArgs& h) {
   if (h.width == 128) {
     head_of_128(out, index, x, token, h);
+    return;
+  }
+  if (h.width == 64) {
+    head_of_64(out, index, x, token, h);
     return;
   }
   const int lane = int(threadIdx.x) % 32;
