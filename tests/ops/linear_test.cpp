@@ -127,9 +127,30 @@ TEST(Linear, FourBitActivationsOnDenseWeights) {
 
 // Shapes where backends switch kernels: few rows and many, columns in one piece and in slices, one
 // token, groups of eight, hundreds; rows aligned and not.
-constexpr Shape kSwitches[] = {{1, 40, 2176}, {1, 4230, 144},  {1, 70, 400},    {2, 70, 400},
-                               {8, 64, 1024}, {20, 130, 2176}, {33, 200, 640},  {64, 100, 1280},
-                               {65, 72, 128}, {70, 136, 272},  {150, 200, 1104}};
+constexpr Shape kSwitches[] = {{1, 40, 2176},
+                               {1, 4230, 144},
+                               {1, 70, 400},
+                               {2, 70, 400},
+                               {8, 64, 1024},
+                               {20, 130, 2176},
+                               {33, 200, 640},
+                               {64, 100, 1280},
+                               {65, 72, 128},
+                               {70, 136, 272},
+                               {150, 200, 1104},
+                               // Widths of real models; 576 is no multiple of 128.
+                               {1, 960, 576},
+                               {3, 320, 576},
+                               {8, 960, 576},
+                               {32, 576, 576},
+                               {64, 144, 576},
+                               {1, 576, 1536},
+                               {32, 128, 1536},
+                               {1, 1152, 896},
+                               {17, 1152, 896},
+                               {5, 112, 4864},
+                               {40, 96, 8960},
+                               {300, 64, 576}};
 
 TEST(Linear, WhereKernelsSwitch) {
   Both b;
@@ -220,7 +241,9 @@ TEST(Linear, FusedSwigluHasTheBitsOfItsParts) {
   for (DType act : kActTypes) {
     for (const Shape& s :
          {Shape{1, 96, 400}, Shape{1, 8480, 128}, Shape{1, 64, 2176}, Shape{3, 96, 400},
-          Shape{32, 224, 1280}, Shape{40, 160, 272}, Shape{70, 128, 256}, Shape{2, 24, 64}}) {
+          Shape{32, 224, 1280}, Shape{40, 160, 272}, Shape{70, 128, 256}, Shape{2, 24, 64},
+          Shape{1, 3072, 576}, Shape{8, 512, 576}, Shape{32, 3072, 576}, Shape{1, 9728, 896},
+          Shape{33, 704, 896}, Shape{4, 320, 1536}}) {
       SCOPED_TRACE(::testing::Message() << s.n << " x " << s.out << " x " << s.in);
       const int64_t width = s.out / 2;
       Operand x(act, {s.n, s.in}, 8), scale(DType::f32, {s.out});
