@@ -21,8 +21,7 @@ constexpr Shape kShapes[] = {{65, 8, 16},
                              // of real models
                              {96, 960, 576},
                              {100, 576, 1536},
-                             {128, 1152, 896},
-                             {80, 3072, 576}};
+                             {66, 1152, 896}};
 
 // Twice: what is left in scratch memory by the first call has no part in the second.
 template <class F>

@@ -72,8 +72,8 @@ struct TokenArgs {
   TokenLayer layer[kTokenLayers + 1];  // behind the last: the head (as qkv) and the final norm
 };
 
-// token_kernel_64.cu, token_kernel_128.cu: by head width. f8_cache: the cache is f8_e4m3, else bf16.
-// bias: heads have one. False: it does not fit this device. plan_only: all but the launch.
+// token_kernel_64.cu, token_kernel_128.cu: by head width. f8_cache: the cache is f8_e4m3, else
+// bf16. bias: heads have one. False: it does not fit this device. plan_only: all but the launch.
 enum class TokenLaunch { plan_only, enqueue };
 bool launch_token_64(const Context& c, TokenArgs& a, bool f8_cache, bool bias, TokenLaunch launch);
 bool launch_token_128(const Context& c, TokenArgs& a, bool f8_cache, bool bias, TokenLaunch launch);

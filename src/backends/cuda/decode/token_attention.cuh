@@ -4,11 +4,11 @@
 //
 // Work: (key head, split) pairs, number = split * kv_heads + kv_head; a block takes number
 // blockIdx.x, then every gridDim.x-th. Its first four warps (a warpgroup) attend. Up to group + 2
-// warps first make the heads, one each: bias or QK-norm and RoPE of the queries of that key head, and
-// of this token's key and value, which go to the cache and straight into the stage of the split that
-// holds their slot. So heads are recomputed by every block that attends with them. With several
-// splits, each writes unnormalised sums, row maximum and row sum as flagged words, and all splits
-// combine: split s takes the groups of 32 columns s, s + splits, ...
+// warps first make the heads, one each: bias or QK-norm and RoPE of the queries of that key head,
+// and of this token's key and value, which go to the cache and straight into the stage of the split
+// that holds their slot. So heads are recomputed by every block that attends with them. With
+// several splits, each writes unnormalised sums, row maximum and row sum as flagged words, and all
+// splits combine: split s takes the groups of 32 columns s, s + splits, ...
 //
 // Barriers (bar.sync ids): 1 within the warpgroup, 2 heads written, 3 heads read.
 //

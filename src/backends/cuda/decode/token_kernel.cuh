@@ -15,14 +15,14 @@
 // One buffer of attention partials serves all layers: who reads some publishes columns of
 // attention's output made of them, every row of attn_out needs those, every block needs all rows
 // before the next layer, and partials are overwritten in the next layer at the earliest. So a block
-// need not have a part of every product; a small model has fewer strips than there are SMs. The same
-// holds for the sums that a strip's owner receives from its cluster.
+// need not have a part of every product; a small model has fewer strips than there are SMs. The
+// same holds for the sums that a strip's owner receives from its cluster.
 //
 // The order of all sums is that of the single-op kernels, so results agree with them bit for bit
 // (gemv.cu, norm.cu, heads.cu, attention_decode.cu).
 //
-// Widths: multiples of 128 with heads of 128, of 16 with heads of 64 (the last unit of a row is then
-// part zeros, in the weights and in shared memory).
+// Widths: multiples of 128 with heads of 128, of 16 with heads of 64 (the last unit of a row is
+// then part zeros, in the weights and in shared memory).
 //
 // What bounds it, on an H200 with the shape of Qwen3-4B at 512 tokens, in clocks a layer of about
 // 49,500: the units of a block, 422 where an even division were 373, at 53 each (23,000; HBM alone
@@ -65,8 +65,8 @@ __global__ void __launch_bounds__(kTokenThreads, 1)
   bf16* const x_slice = reinterpret_cast<bf16*>(shared + a.memory.x_slice);
   const TokenLayer* const layers = reinterpret_cast<const TokenLayer*>(shared + a.memory.layers);
   // Before this wait nothing is read that the preceding kernel writes, and the words cleared above
-  // are not its memory: it is rope_table (one_launch.cu), which uses no scratch memory. An op that does
-  // would have to be waited for first.
+  // are not its memory: it is rope_table (one_launch.cu), which uses no scratch memory. An op that
+  // does would have to be waited for first.
   pdl_wait();
   Residual<kWide> residual(a.x, a.width);
   if constexpr (D == 64) zero_ragged_columns(x_full, a.width, t);

@@ -54,8 +54,8 @@ struct PhaseShape {
   }
 };
 
-// Interleaved order: number i takes from `ranks` equal ranges of strips in turn (strips % ranks == 0:
-// one_launch.cu).
+// Interleaved order: number i takes from `ranks` equal ranges of strips in turn (strips % ranks ==
+// 0: one_launch.cu).
 NIBBLE_HOST_DEVICE inline int interleaved_strip(int strips, int i, int ranks) {
   return i % ranks * (strips / ranks) + i / ranks;
 }

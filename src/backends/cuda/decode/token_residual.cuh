@@ -149,9 +149,9 @@ __device__ __forceinline__ void zero_ragged_columns(bf16* token, int columns, in
   }
 }
 
-// Loads columns begin .. end (multiples of 128; kRagged: end of 8, followed by zeros) of activations
-// that other blocks publish into shared memory. Threads are numbered from the last: the first ones
-// attend.
+// Loads columns begin .. end (multiples of 128; kRagged: end of 8, followed by zeros) of
+// activations that other blocks publish into shared memory. Threads are numbered from the last: the
+// first ones attend.
 template <bool kRagged>
 struct ColumnLoader {
   bf16* token;

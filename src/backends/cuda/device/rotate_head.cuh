@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What comes between the qkv projection and attention, for one head by one warp: bias or QK-norm, and
-// RoPE. A lane has D / 32 columns, the lane 16 further holds the other halves of its rotation pairs.
-// Heads of 128 also by half a warp (HalfWarpHead), with the same bits.
+// What comes between the qkv projection and attention, for one head by one warp: bias or QK-norm,
+// and RoPE. A lane has D / 32 columns, the lane 16 further holds the other halves of its rotation
+// pairs. Also by half a warp (HalfWarpHead), with the same bits.
 #pragma once
 #include "backends/cuda/device/raw.cuh"
 #include "backends/cuda/device/reduce.cuh"
@@ -60,7 +60,7 @@ struct HeadBias {
 // Rounded as the norm alone would store it; returns the reciprocal RMS.
 template <class T, int D>
 __device__ __forceinline__ float normalise_head(float (&v)[D / 32], const HeadFactors<D>& f,
-                                               float eps) {
+                                                float eps) {
   float squares = 0;
 #pragma unroll
   for (int k = 0; k < D / 32; ++k) squares = fmaf(v[k], v[k], squares);
@@ -80,17 +80,19 @@ __device__ __forceinline__ void rotate_head(float (&v)[D / 32], const HeadFactor
   }
 }
 
-// A head by half a warp: lane l of 16 has columns 4 l .. 4 l + 3 and their rotation partners, 64
-// further, so that only the sum of squares crosses lanes.
+// A head by half a warp: lane l of 16 has columns kOwn l .. kOwn l + kOwn - 1 and their rotation
+// partners, D / 2 further, so that only the sum of squares crosses lanes.
+template <int D>
 struct HalfWarpHead {
-  float v[2][4];
+  static constexpr int kOwn = D / 32, kHalf = D / 2;
+  float v[2][kOwn];
 
-  static __device__ __forceinline__ int column() { return 4 * (int(threadIdx.x) % 16); }
+  static __device__ __forceinline__ int column() { return kOwn * (int(threadIdx.x) % 16); }
 
   // All lanes of the warp take part. Rounded to T as the norm alone would store it; returns the
   // reciprocal RMS.
   template <class T>
-  __device__ __forceinline__ float normalise(const float (&weight)[2][4], float eps) {
+  __device__ __forceinline__ float normalise(const float (&weight)[2][kOwn], float eps) {
     float squares[2] = {};
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -100,18 +102,18 @@ struct HalfWarpHead {
     float sum = squares[0] + squares[1];
 #pragma unroll
     for (int o = 8; o > 0; o >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, o);
-    const float scale = 1.0f / sqrtf(sum / 128.0f + eps);
+    const float scale = 1.0f / sqrtf(sum / float(D) + eps);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
 #pragma unroll
-      for (int k = 0; k < 4; ++k) v[half][k] = v[half][k] * scale * weight[half][k];
+      for (int k = 0; k < kOwn; ++k) v[half][k] = v[half][k] * scale * weight[half][k];
       round_as<T>(v[half]);
     }
     return scale;
   }
-  __device__ __forceinline__ void rotate(const float (&cosine)[4], const float (&sine)[4]) {
+  __device__ __forceinline__ void rotate(const float (&cosine)[kOwn], const float (&sine)[kOwn]) {
 #pragma unroll
-    for (int k = 0; k < 4; ++k) {
+    for (int k = 0; k < kOwn; ++k) {
       const float low = v[0][k], high = v[1][k];
       v[0][k] = fmaf(low, cosine[k], -(high * sine[k]));
       v[1][k] = fmaf(high, cosine[k], low * sine[k]);

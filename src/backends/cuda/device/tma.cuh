@@ -22,7 +22,8 @@ __device__ __forceinline__ void tma_load_3d(uint32_t to, const CUtensorMap& map,
       : "memory");
 #endif
 }
-// The 64-column halves of a WgmmaTile, half_bytes apart: rows of one head, kWidth wide, from `row` on.
+// The 64-column halves of a WgmmaTile, half_bytes apart: rows of one head, kWidth wide, from `row`
+// on.
 template <int kWidth>
 __device__ __forceinline__ void tma_load_head_rows(uint32_t to, uint32_t half_bytes,
                                                    const CUtensorMap& map, int head, int row,

@@ -2,10 +2,10 @@
 // Shared memory tiles for wgmma with the 128-byte swizzle, the wgmma forms used on them, register
 // reallocation, and mbarriers as objects.
 //
-// WgmmaTile<rows, width>: [rows][width] 16-bit elements, width 64 or 128, as one or two halves of 64
-// columns, each [rows][128 bytes] with 16-byte chunks XOR-permuted by the row. The same bytes serve
-// as a K-major operand (queries, keys: sums over a row's elements) and as an MN-major one (values:
-// sums over rows). Rows are multiples of 8; the tile is aligned to 1024 bytes.
+// WgmmaTile<rows, width>: [rows][width] 16-bit elements, width 64 or 128, as one or two halves of
+// 64 columns, each [rows][128 bytes] with 16-byte chunks XOR-permuted by the row. The same bytes
+// serve as a K-major operand (queries, keys: sums over a row's elements) and as an MN-major one
+// (values: sums over rows). Rows are multiples of 8; the tile is aligned to 1024 bytes.
 #pragma once
 #include "backends/cuda/device/bulk_copy.cuh"
 #include "backends/cuda/device/wgmma.cuh"

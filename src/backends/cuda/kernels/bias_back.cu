@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The gradient of a bias, db [width] = the sum over rows of dy [N, width]: partial sums of groups of
-// rows, then over the groups in order (sum_groups.cuh). Groups and the order within one depend on
-// shapes alone.
+// The gradient of a bias, db [width] = the sum over rows of dy [N, width]: partial sums of groups
+// of rows, then over the groups in order (sum_groups.cuh). Groups and the order within one depend
+// on shapes alone.
 //
 // Grid (256 columns, groups of rows), eight warps that take a group's rows in turn, eight columns a
 // lane. Bound by memory: reads dy once.

@@ -150,8 +150,8 @@ __global__ void __launch_bounds__(kWideThreads, 2)
   }
 }
 
-// Heads are summed as norm_rope does (heads.cu): by one warp, lane by lane, two or four columns at a
-// time where the head is 64 or 128 wide.
+// Heads are summed as norm_rope does (heads.cu): by one warp, lane by lane, two or four columns at
+// a time where the head is 64 or 128 wide.
 unsigned threads_for(int64_t cols, int width) {
   if (cols <= kHeadWidth) return 32;
   const int64_t packs = (cols + width - 1) / width;

@@ -265,9 +265,8 @@ __device__ __forceinline__ void back_queries(const BackArgs& a, const BackMaps& 
   }
   if (row >= count) return;
   warpgroup_fence_operand(dq);
-  store_tile_rows(m.resident(0), row, dq, a.scale, a.scale,
-                                 a.dq.at(token + row, head, kWidth), a.dq.stride, count - row,
-                                 group);
+  store_tile_rows(m.resident(0), row, dq, a.scale, a.scale, a.dq.at(token + row, head, kWidth),
+                  a.dq.stride, count - row, group);
 }
 
 // dk and dv of 128 keys of one key head. With kClusterBlocks > 1, over the heads of cluster rank
@@ -362,12 +361,10 @@ __device__ __forceinline__ void back_keys(const BackArgs& a, const BackMaps& map
   warpgroup_fence_operand(dk), warpgroup_fence_operand(dv);
   if constexpr (kClusterBlocks == 1) {
     if (row >= count) return;
-    store_tile_rows(m.resident(0), row, dk, a.scale, a.scale,
-                                   a.dk.at(token + row, kv_head, kWidth), a.dk.stride, count - row,
-                                   group);
-    store_tile_rows(m.resident(1), row, dv, 1.0f, 1.0f,
-                                   a.dv.at(token + row, kv_head, kWidth), a.dv.stride, count - row,
-                                   group);
+    store_tile_rows(m.resident(0), row, dk, a.scale, a.scale, a.dk.at(token + row, kv_head, kWidth),
+                    a.dk.stride, count - row, group);
+    store_tile_rows(m.resident(1), row, dv, 1.0f, 1.0f, a.dv.at(token + row, kv_head, kWidth),
+                    a.dv.stride, count - row, group);
     return;
   }
   // Both warpgroups have read all tiles: their memory becomes that of the partial sums.
@@ -378,8 +375,7 @@ __device__ __forceinline__ void back_keys(const BackArgs& a, const BackMaps& map
   cluster_arrive();
   cluster_wait();
   if (row + 16 * warp < count) {
-    constexpr int kQuads = Reduction::kQuads / kClusterBlocks,
-                  kAtOnce = kQuads < 4 ? kQuads : 4;
+    constexpr int kQuads = Reduction::kQuads / kClusterBlocks, kAtOnce = kQuads < 4 ? kQuads : 4;
     for (int q = rank * kQuads; q < (rank + 1) * kQuads; q += kAtOnce) {
       sums.template reduce_and_write<kClusterBlocks, kAtOnce>(
           0, q, a.scale, a.dk.at(token + key, kv_head, kWidth), a.dk.stride, count - key);

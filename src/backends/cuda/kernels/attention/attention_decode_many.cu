@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Attention for one or few queries each of many sequences: so many (token, key head) pairs, at
-// least one an SM, that the keys need not be split. Heads of 64 or 128, 16-bit cache of q's type, at
-// most eight query heads a key head. First choice of attention().
+// least one an SM, that the keys need not be split. Heads of 64 or 128, 16-bit cache of q's type,
+// at most eight query heads a key head. First choice of attention().
 //
 // Grid (key heads, tokens); a block of four warps takes all query heads of the key head (GQA), so
 // keys and values are read once. Warps take 16 keys in turn, three cp.async stages each (six where
@@ -13,8 +13,8 @@
 //
 // Together with split_heads it is one launch (split_heads_attention): the block applies bias or
 // QK-norm and RoPE to its own heads, writes the new key and value to the cache and into its last
-// tile, and prefetches the older keys before the projection has ended (PDL). Apart, both took 24.1 us of a layer of 32 sequences of 512 keys, 22.9
-// where only the keys were prefetched.
+// tile, and prefetches the older keys before the projection has ended (PDL). Apart, both took 24.1
+// us of a layer of 32 sequences of 512 keys, 22.9 where only the keys were prefetched.
 //
 // mma roles: keys (then columns of the values) are M, the query heads are N. Lane = 4 r + c.
 #include <algorithm>
@@ -32,9 +32,9 @@ namespace {
 
 constexpr int64_t kMaxMeanQueries = 8;  // a sequence, on average
 constexpr int kWarps = 4, kThreads = 32 * kWarps;
-constexpr int kKeys = 16;              // of a warp's stage
-constexpr int kStep = kKeys * kWarps;  // keys of a step of the block
-constexpr int kGroup = 8;              // query heads a key head, at most
+constexpr int kKeys = 16;                                         // of a warp's stage
+constexpr int kStep = kKeys * kWarps;                             // keys of a step of the block
+constexpr int kGroup = 8;                                         // query heads a key head, at most
 constexpr int kHeadsOfWarp = (kGroup + 2 + kWarps - 1) / kWarps;  // with the key and the value
 
 // Sizes for heads of D.
@@ -91,8 +91,8 @@ struct OnlineSoftmax {
   float row_max[2] = {-INFINITY, -INFINITY}, row_sum[2] = {0, 0};
 };
 
-// Starts copying `count` (at most 16) rows of keys or values, 512 bytes a warp at a time; the others
-// become zero.
+// Starts copying `count` (at most 16) rows of keys or values, 512 bytes a warp at a time; the
+// others become zero.
 template <class T, int D>
 __device__ __forceinline__ void load_rows_async(uint32_t tile, const T* from, int64_t stride,
                                                 int count) {
@@ -250,7 +250,9 @@ struct BlockHeads {
     for (int k = 0; k < kHeadsOfWarp; ++k) {
       const int i = int(threadIdx.x) / 32 + k * kWarps;
       if (i >= group + 2) break;
-      T* const cached = i < group ? nullptr : i == group ? n.cache_k + cache_k : n.cache_v + cache_v;
+      T* const cached = i < group    ? nullptr
+                        : i == group ? n.cache_k + cache_k
+                                     : n.cache_v + cache_v;
       bias_and_rotate_head<T>(head(i), f, bias[k], i <= group, cached);
     }
   }
@@ -441,8 +443,8 @@ bool split_heads_attention(const Context& c, Tensor out, Tensor lse, const HeadS
   const AttentionCall call{{heads.q, kv, sequences}, out, lse};
   // Training keeps q and k, or attends over them in place.
   const bool heads_wanted = heads.q_rstd || heads.k_rstd || kv.k.data == heads.k.data;
-  if (c.capability < 90 || heads_wanted || call.tokens() != sequences.dim(0) ||
-      !fits(c, call) || qkv.dtype != heads.q.dtype ||
+  if (c.capability < 90 || heads_wanted || call.tokens() != sequences.dim(0) || !fits(c, call) ||
+      qkv.dtype != heads.q.dtype ||
       !in_packs<8>(qkv, params.q_norm, params.k_norm, params.bias, table)) {
     return false;
   }

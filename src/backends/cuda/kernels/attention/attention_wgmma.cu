@@ -14,10 +14,10 @@
 // The arithmetic is that of attention_flash.cu, in tiles of 128 keys instead of 64 (a NaN among
 // values of masked keys shows in the tile's earlier queries).
 //
-// On an H200, 32 heads of 128, 2048 tokens take 60.6 us (567 TFLOP/s), 8192 870, 8 x 2048 481, 512 tokens 10.1. Not
-// persistent (one work tile a block): 69, 920, 563 and 11.2; with cp.async by a producer warpgroup
-// instead of TMA, whose instructions and L1 traffic stand in the consumers' way, 94, 1,270, 721 and
-// 12.9.
+// On an H200, 32 heads of 128, 2048 tokens take 60.6 us (567 TFLOP/s), 8192 870, 8 x 2048 481, 512
+// tokens 10.1. Not persistent (one work tile a block): 69, 920, 563 and 11.2; with cp.async by a
+// producer warpgroup instead of TMA, whose instructions and L1 traffic stand in the consumers' way,
+// 94, 1,270, 721 and 12.9.
 //
 // What bounds it: a tile of a warpgroup is a chain of 2,700 clocks (wgmma issue and wait 1,200,
 // maxima 300, exponentials 900, ping-pong 200), in which the tensor cores work 2,048 for both
@@ -242,8 +242,8 @@ __global__ void __launch_bounds__(kThreads, 1) wgmma_kernel(const __grid_constan
         const int groups = u.blocks[1].count > 0 ? 2 : 1;
         mbarrier_arrive_expect_tx(there, QueryTile::kBytes / kConsumers * uint32_t(groups));
         for (int g = 0; g < groups; ++g) {
-          tma_load_head_rows<kWidth>(q_tile.at(g * kRows, 0), QueryTile::kHalfBytes, a.q_map, u.head,
-                             u.blocks[g].row, there);
+          tma_load_head_rows<kWidth>(q_tile.at(g * kRows, 0), QueryTile::kHalfBytes, a.q_map,
+                                     u.head, u.blocks[g].row, there);
         }
 #pragma unroll 1
         for (int t = 0; t < whole; ++t) {
@@ -251,8 +251,10 @@ __global__ void __launch_bounds__(kThreads, 1) wgmma_kernel(const __grid_constan
           wait_empty(n);
           const uint32_t full = barriers.full(n).address;
           mbarrier_arrive_expect_tx(full, 2 * KeyTile::kBytes);
-          tma_load_head_rows<kWidth>(stage(n, 0).base, KeyTile::kHalfBytes, a.k_map, kv_head, row, full);
-          tma_load_head_rows<kWidth>(stage(n, 1).base, KeyTile::kHalfBytes, a.v_map, kv_head, row, full);
+          tma_load_head_rows<kWidth>(stage(n, 0).base, KeyTile::kHalfBytes, a.k_map, kv_head, row,
+                                     full);
+          tma_load_head_rows<kWidth>(stage(n, 1).base, KeyTile::kHalfBytes, a.v_map, kv_head, row,
+                                     full);
         }
         next_tile[k % 2] = a.scheduler.claim();
       }

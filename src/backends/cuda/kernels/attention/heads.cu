@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// RoPE table, QK-norm with RoPE, and the append to the KV cache, as ops of their own; split_heads.cu
-// fuses the last two. (RoPE without a norm: rotate_heads.cu.) One warp per head, at most kHeadWidth
-// wide, eight warps a block.
+// RoPE table, QK-norm with RoPE, and the append to the KV cache, as ops of their own;
+// split_heads.cu fuses the last two. (RoPE without a norm: rotate_heads.cu.) One warp per head, at
+// most kHeadWidth wide, eight warps a block.
 #include <algorithm>
 #include <cmath>
 
@@ -53,8 +53,8 @@ struct HeadArgs {
 template <class T>
 __device__ __forceinline__ void head_of_128(T* out, int64_t index, const T* x, int64_t token,
                                             const HeadArgs& h) {
-  const int at = HalfWarpHead::column();
-  HalfWarpHead y;
+  const int at = HalfWarpHead<128>::column();
+  HalfWarpHead<128> y;
   float cosine[4], sine[4];
 #pragma unroll
   for (int half = 0; half < 2; ++half) load_f32_at<4, false>(x + 64 * half + at, y.v[half]);

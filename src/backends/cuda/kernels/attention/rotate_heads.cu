@@ -29,8 +29,8 @@ struct HeadKind {
   K* cache = nullptr;  // or null: its rows are those of `slots`
   int64_t x_stride = 0, out_stride = 0, cache_stride = 0;
   int heads = 0;
-  int bias_at = 0;    // of its first head
-  int still = 0;      // pairs from here on are held without their bias
+  int bias_at = 0;  // of its first head
+  int still = 0;    // pairs from here on are held without their bias
   bool rotated = true;
 };
 
@@ -186,8 +186,7 @@ void add_bias(const Context& c, Tensor out, Tensor x, Tensor bias) {
 bool split_rotated_heads(const Context& c, const HeadSlots& out, KvView kv, Tensor qkv,
                          const HeadParams& params, Tensor table, Tensor slots) {
   const int64_t n = out.q.dim(0), q_heads = out.q.dim(1), kv_heads = out.k.dim(1), d = out.q.dim(2);
-  if (!in_pairs(out.q) ||
-      !in_packs<kPairs>(out.q, out.k, qkv, kv.k, kv.v, params.bias, table)) {
+  if (!in_pairs(out.q) || !in_packs<kPairs>(out.q, out.k, qkv, kv.k, kv.v, params.bias, table)) {
     return false;
   }
   if (n == 0) return true;
