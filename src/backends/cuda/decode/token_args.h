@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Arguments of token_kernel.cu: the model's layers, where the ops it replaces would have read and
+// Arguments of token_kernel.cuh: the model's layers, where the ops it replaces would have read and
 // written, how the grid divides the work, and the map of a block's shared memory.
 #pragma once
 #include <cstdint>

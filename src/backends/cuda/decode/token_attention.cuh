@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Attention of one token inside token_kernel.cu: split-KV with an online softmax
+// Attention of one token inside token_kernel.cuh: split-KV with an online softmax
 // (attention_split_kv.cuh), heads of D = 64 or 128, for one sequence.
 //
 // Work: (key head, split) pairs, number = split * kv_heads + kv_head; a block takes number

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The static tile scheduler of token_kernel.cu: which warp of which block multiplies which weights.
+// The static tile scheduler of token_kernel.cuh: which warp of which block multiplies which weights.
 // A task is one split-K part of one strip (16 rows; device/gemv_units.cuh), for one warp.
 //
 // qkv, gate_up and the head have enough strips for all blocks: a block takes whole ones. attn_out

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The prologue of token_kernel.cu: the exchange words are set to "unwritten", the tile scheduler's
+// The prologue of token_kernel.cuh: the exchange words are set to "unwritten", the tile scheduler's
 // tables are built in shared memory, and all blocks pass one grid barrier, the only one of the
 // kernel.
 #pragma once
