@@ -3,6 +3,7 @@
 // where there is none.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -190,7 +191,9 @@ TEST_F(Cuda, ReplayHasTheBitsOfLaunches) {
     BatchEngine engine(*backend, model, gpu_options(2100, k.cache), k.sequences);
     std::vector<DecodeStep> steps;
     for (int64_t s = 0; s < k.sequences; ++s) {
-      engine.feed(s, some_ids(k.prompt - 61 * s % 1900, model.config.V));
+      // Of different lengths.
+      const int64_t shorter = 61 * s % std::max<int64_t>(1, k.prompt * 19 / 20);
+      engine.feed(s, some_ids(k.prompt - shorter, model.config.V));
       steps.push_back({s, engine.sample({}, 0), {}, 0});
     }
     std::vector<float> all;
