@@ -3,6 +3,7 @@
 // where there is none.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -41,6 +42,30 @@ Config wide_config() {
   c.V = 32000;
   c.tied = true;
   c.max_positions = 40960;
+  return c;
+}
+
+// Shapes of real models with few layers: heads of 64 and 128, ratios 7, 3, 6 and 5, biases or
+// neither biases nor norms, widths that are no multiples of 128, fewer strips than multiprocessors.
+struct Family {
+  const char* name;
+  int64_t C, Hq, Hkv, D, F;
+  bool qk_norm, qkv_bias;
+  int64_t L = 3;
+};
+constexpr Family kFamilies[] = {
+    {"SmolLM2-135M", 576, 9, 3, 64, 1536, false, false},
+    {"SmolLM2-360M", 960, 15, 5, 64, 2560, false, false},
+    {"Qwen2.5-0.5B", 896, 14, 2, 64, 4864, false, true},
+    {"Qwen2.5-1.5B", 1536, 12, 2, 128, 8960, false, true},
+    {"Qwen2.5-7B", 3584, 28, 4, 128, 18944, false, true, 1},
+    {"Llama-3.2-1B", 2048, 32, 8, 64, 8192, false, false},
+    {"norms of heads of 64", 1024, 16, 8, 64, 3072, true, false},
+};
+Config family_config(const Family& f) {
+  Config c = wide_config();
+  c.C = f.C, c.L = f.L, c.Hq = f.Hq, c.Hkv = f.Hkv, c.D = f.D, c.F = f.F;
+  c.qk_norm = f.qk_norm, c.qkv_bias = f.qkv_bias;
   return c;
 }
 
@@ -166,7 +191,9 @@ TEST_F(Cuda, ReplayHasTheBitsOfLaunches) {
     BatchEngine engine(*backend, model, gpu_options(2100, k.cache), k.sequences);
     std::vector<DecodeStep> steps;
     for (int64_t s = 0; s < k.sequences; ++s) {
-      engine.feed(s, some_ids(k.prompt - 61 * s % 1900, model.config.V));
+      // Of different lengths.
+      const int64_t shorter = 61 * s % std::max<int64_t>(1, k.prompt * 19 / 20);
+      engine.feed(s, some_ids(k.prompt - shorter, model.config.V));
       steps.push_back({s, engine.sample({}, 0), {}, 0});
     }
     std::vector<float> all;
@@ -197,6 +224,13 @@ TEST_F(Cuda, ReplayHasTheBitsOfLaunches) {
     for (const int64_t prompt : {1, 63, 2000}) cases.push_back({wide_config(), cache, 1, prompt});
     for (const int64_t n : {4, 33}) cases.push_back({wide_config(), cache, n, 2000});
   }
+  for (const Family& f : kFamilies) {
+    const Config c = family_config(f);
+    for (const DType cache : {DType::bf16, DType::f8_e4m3}) {
+      for (const int64_t prompt : {1, 700}) cases.push_back({c, cache, 1, prompt});
+    }
+    for (const int64_t n : {3, 70}) cases.push_back({c, DType::bf16, n, 300});
+  }
   for (const Case& k : cases) {
     const std::vector<float> launched = run(k, "1", Decode::automatic);
     for (const Decode decode : {Decode::launches, Decode::automatic}) {
@@ -204,7 +238,8 @@ TEST_F(Cuda, ReplayHasTheBitsOfLaunches) {
       ASSERT_EQ(launched.size(), replayed.size());
       EXPECT_EQ(std::memcmp(launched.data(), replayed.data(), launched.size() * 4), 0)
           << dtype_name(k.cache) << ", sequences " << k.sequences << ", prompt " << k.prompt
-          << ", width " << k.config.C << ", one launch " << (decode == Decode::automatic);
+          << ", width " << k.config.C << ", heads of " << k.config.D << ", one launch "
+          << (decode == Decode::automatic);
     }
   }
 }
@@ -316,7 +351,9 @@ TEST_F(Cuda, UpdatesInHostMemoryHaveTheSameBits) {
 
 // In fp32 a GPU's greedy ids are the CPU's, whichever way the prompt is fed.
 TEST_F(Cuda, GreedyIdsAreTheCpus) {
-  for (const char* name : {"qwen3_tied", "qwen3_untied", "qwen3_tied_nvfp4", "predecessor"}) {
+  for (const char* name :
+       {"qwen3_tied", "qwen3_untied", "qwen3_tied_nvfp4", "predecessor", "qwen2_tied",
+        "qwen2_untied", "llama_tied", "llama3_rope", "yarn_rope"}) {
     std::vector<std::string> args = {"generate",
                                      "--model",
                                      golden(name),

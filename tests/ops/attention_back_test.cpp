@@ -153,10 +153,24 @@ TEST(AttentionBack, MatchesTheReference) {
 
 TEST(AttentionBack, AlignedRows) {
   const std::vector<Case> cases = {
-      {2, 1, 128, {1}},           {4, 2, 128, {64}},
-      {4, 1, 64, {67}},           {4, 1, 128, {3, 64, 1, 129}},
-      {6, 2, 64, {130}},          {2, 2, 128, {128, 65, 63}},
+      {2, 1, 128, {1}},
+      {4, 2, 128, {64}},
+      {4, 1, 64, {67}},
+      {4, 1, 128, {3, 64, 1, 129}},
+      {6, 2, 64, {130}},
+      {2, 2, 128, {128, 65, 63}},
       {4, 1, 128, {500, 1, 300}},
+      // Head counts of real models: ratios 7, 3, 6, and 5, within a tile and beyond.
+      {14, 2, 64, {1}},
+      {14, 2, 64, {96}},
+      {14, 2, 64, {130, 70}},
+      {9, 3, 64, {128}},
+      {9, 3, 64, {500, 1, 90}},
+      {12, 2, 128, {100}},
+      {12, 2, 128, {70, 190}},
+      {5, 1, 64, {3, 64, 1, 59}},
+      {8, 1, 64, {65, 60}},
+      {4, 2, 64, {128}},
   };
   Both b;
   for (DType act : kActTypes) {
@@ -257,18 +271,19 @@ TEST(AttentionBack, ManyHeadsOnOneKeyHeadAreRefusedByName) {
 TEST(AttentionBack, BitsDoNotDependOnWhereTheOutputLies) {
   Both b;
   on_every_target_and_type([&](DType act) {
-    const Case c{4, 2, 128, {37, 5}};
-    Data d(c, act, DType::f32, Rows::aligned);
-    d.run(*b.cpu);
-    const auto dq = d.dq.bytes(), dk = d.dk.bytes(), dv = d.dv.bytes();
-    Operand moved(act, {d.tokens, c.hq, c.d}, 3);
-    const auto values = d.out.cpu_values();
-    moved.fill([&](int64_t i) { return values[size_t(i)]; });
-    d.out = std::move(moved);
-    d.run(*b.cpu);
-    EXPECT_EQ(d.dq.bytes(), dq);
-    EXPECT_EQ(d.dk.bytes(), dk);
-    EXPECT_EQ(d.dv.bytes(), dv);
+    for (const Case& c : {Case{4, 2, 128, {37, 5}}, Case{7, 1, 64, {37, 5}}}) {
+      Data d(c, act, DType::f32, Rows::aligned);
+      d.run(*b.cpu);
+      const auto dq = d.dq.bytes(), dk = d.dk.bytes(), dv = d.dv.bytes();
+      Operand moved(act, {d.tokens, c.hq, c.d}, 3);
+      const auto values = d.out.cpu_values();
+      moved.fill([&](int64_t i) { return values[size_t(i)]; });
+      d.out = std::move(moved);
+      d.run(*b.cpu);
+      EXPECT_EQ(d.dq.bytes(), dq);
+      EXPECT_EQ(d.dk.bytes(), dk);
+      EXPECT_EQ(d.dv.bytes(), dv);
+    }
   });
 }
 

@@ -115,13 +115,23 @@ const std::vector<Case> kAlignedCases = {
      1,
      128,
      {{0, 300, 5, 900}, {300, 1, 905, 400}, {301, 65, 1305, 700}}},  // many tiles of keys
+    // Head counts of real models: ratios 7, 3 and 6, and 5; decode, a prompt, chunks on a cache.
+    {14, 2, 64, {{0, 1, 3, 300}}},
+    {14, 2, 64, {{0, 300, 0, 300}}},
+    {9, 3, 64, {{0, 1, 0, 1000}, {1, 1, 1000, 65}}},
+    {9, 3, 64, {{0, 65, 7, 500}, {65, 200, 507, 200}, {265, 1, 707, 128}}},
+    {12, 2, 128, {{0, 1, 5, 200}}},
+    {12, 2, 128, {{0, 129, 0, 129}}},
+    {5, 1, 64, {{0, 7, 2, 90}}},
+    {4, 1, 64, {{0, 300, 5, 900}, {300, 1, 905, 400}, {301, 65, 1305, 700}}},
 };
 
 // Enough of them that a GPU is busy.
 std::vector<Case> many_sequences() {
   std::vector<Case> cases;
-  for (int64_t width : {64, 128}) {
-    Case c{32, 8, width, {}};
+  for (const auto& [hq, hkv, width] :
+       {std::array<int64_t, 3>{32, 8, 64}, {32, 8, 128}, {14, 2, 64}, {9, 3, 64}, {12, 2, 128}}) {
+    Case c{hq, hkv, width, {}};
     for (int32_t n : {5, 130, 1, 64, 63, 20, 9, 33}) {
       const Sequence last = c.sequences.empty() ? Sequence{} : c.sequences.back();
       c.sequences.push_back(
@@ -142,15 +152,19 @@ TEST(Attention, ManyAlignedSequences) {
 // One or few queries each of so many sequences that a GPU need not split their keys.
 TEST(Attention, FewQueriesOfManySequences) {
   Both b;
-  for (int64_t group : {1, 4, 8}) {
-    Case c{8 * group, 8, 128, {}};
-    for (int32_t i = 0; i < 24; ++i) {
-      const Sequence last = c.sequences.empty() ? Sequence{} : c.sequences.back();
-      const int32_t queries = i % 5 == 4 ? 3 : 1, keys = queries + i * i * 7 % 150;
-      c.sequences.push_back(
-          {last.q_begin + last.q_len, queries, last.kv_begin + last.kv_len + i % 3, keys});
+  for (int64_t width : {64, 128}) {
+    for (int64_t group : {1, 3, 4, 7, 8}) {
+      SCOPED_TRACE(::testing::Message() << group << " heads of " << width << " a key head");
+      Case c{8 * group, 8, width, {}};
+      for (int32_t i = 0; i < 24; ++i) {
+        const Sequence last = c.sequences.empty() ? Sequence{} : c.sequences.back();
+        const int32_t queries = i % 5 == 4 ? 3 : 1,
+                      keys = queries + (i == 7 ? 470 : i * i * 7 % 150);
+        c.sequences.push_back(
+            {last.q_begin + last.q_len, queries, last.kv_begin + last.kv_len + i % 3, keys});
+      }
+      for (DType act : {DType::bf16, DType::f16}) check(b, c, act, act, true, Rows::aligned);
     }
-    for (DType act : {DType::bf16, DType::f16}) check(b, c, act, act, true, Rows::aligned);
   }
 }
 
@@ -171,8 +185,10 @@ TEST(Attention, AlignedRows) {
 // left by one is not seen by the next.
 TEST(Attention, TilesThatFollowEachOther) {
   Both b;
-  const Case c{32, 4, 128, {{0, 260, 3, 520}, {260, 129, 530, 300}}};
-  check(b, c, DType::bf16, DType::bf16, true, Rows::aligned);
+  for (const auto& [hq, width] : {std::array<int64_t, 2>{32, 128}, {28, 64}}) {
+    const Case c{hq, 4, width, {{0, 260, 3, 520}, {260, 129, 530, 300}}};
+    check(b, c, DType::bf16, DType::bf16, true, Rows::aligned);
+  }
 }
 
 TEST(Attention, LongContext) {
@@ -180,6 +196,10 @@ TEST(Attention, LongContext) {
   check(b, {4, 2, 64, {{0, 2, 0, 5000}}}, DType::f32, DType::bf16, true);
   check(b, {2, 1, 128, {{0, 1, 0, 3000}, {1, 2, 3000, 9}}}, DType::bf16, DType::bf16, true,
         Rows::aligned);
+  for (const DType cache : {DType::bf16, DType::f8_e4m3}) {
+    check(b, {7, 1, 64, {{0, 1, 0, 5000}, {1, 2, 5000, 9}}}, DType::bf16, cache, true,
+          Rows::aligned);
+  }
 }
 
 TEST(Attention, LargeScoresDoNotOverflow) {
@@ -219,25 +239,33 @@ TEST(Attention, FutureKeysMayBeAnything) {
 }
 
 // Fused with split_heads it has the bits of the two ops: one new token each of few and of many
-// sequences, more tokens than sequences, and training, which keeps q and k.
+// sequences, more tokens than sequences, and training, which keeps q and k; heads with norms, with
+// biases, with neither.
 TEST(Attention, WithHeadsHasTheBitsOfTheTwoOps) {
   Both b;
+  enum class Has { norms, biases, nothing };
   struct Shape {
     int64_t sequences, tokens_each, hq, hkv, d, past;
+    Has has = Has::norms;
   };
   on_every_target_and_type([&](DType act) {
     for (const Shape& s :
          {Shape{1, 1, 4, 2, 128, 9}, Shape{40, 1, 16, 8, 128, 70}, Shape{33, 1, 32, 4, 128, 0},
-          Shape{20, 3, 16, 8, 128, 5}, Shape{3, 1, 4, 2, 32, 17}}) {
+          Shape{20, 3, 16, 8, 128, 5}, Shape{3, 1, 4, 2, 32, 17}, Shape{40, 1, 16, 8, 64, 70},
+          Shape{70, 1, 14, 2, 64, 30, Has::biases}, Shape{70, 1, 12, 2, 128, 65, Has::biases},
+          Shape{35, 1, 32, 4, 128, 0, Has::biases}, Shape{50, 1, 9, 3, 64, 33, Has::nothing},
+          Shape{2, 1, 14, 2, 64, 9, Has::biases}, Shape{1, 1, 9, 3, 64, 0, Has::nothing}}) {
       for (const bool training : {false, true}) {
-        SCOPED_TRACE(::testing::Message() << s.sequences << " sequences, " << training);
+        SCOPED_TRACE(::testing::Message()
+                     << s.sequences << " sequences, " << s.hq << "/" << s.hkv << " heads of " << s.d
+                     << ", has " << int(s.has) << ", " << training);
         const int64_t n = s.sequences * s.tokens_each, kv_len = s.past + s.tokens_each;
         if (training && s.past > 0) continue;
-        Operand qkv(act, {n, (s.hq + 2 * s.hkv) * s.d});
         Operand norm_q(DType::f32, {s.d}), norm_k(DType::f32, {s.d});
         Operand table(DType::f32, {n, s.d}), positions(DType::i32, {n}), slots(DType::i32, {n});
         Operand sequences(DType::i32, {s.sequences, 4});
-        qkv.normal(1, 3.0), norm_q.normal(2), norm_k.normal(3);
+        Operand bias(DType::f32, {(s.hq + 2 * s.hkv) * s.d});
+        norm_q.normal(2), norm_k.normal(3), bias.normal(4, 20.0);
         positions.fill([&](int64_t i) { return double(s.past + i % s.tokens_each); });
         slots.fill([&](int64_t i) {
           return double(i / s.tokens_each * kv_len + s.past + i % s.tokens_each);
@@ -249,9 +277,11 @@ TEST(Attention, WithHeadsHasTheBitsOfTheTwoOps) {
         });
         b.cpu->rope_table(table.cpu, positions.cpu, turns_of(1e4, table.cpu));
         struct Results {
-          Operand q, k, q_rstd, k_rstd, cache_k, cache_v, out, lse;
+          Operand qkv, q, k, q_rstd, k_rstd, cache_k, cache_v, out, lse;
         } fused, plain;
         for (Results* r : {&fused, &plain}) {
+          r->qkv = Operand(act, {n, (s.hq + 2 * s.hkv) * s.d});
+          r->qkv.normal(1, 3.0);
           r->q = Operand(act, {n, s.hq, s.d}), r->k = Operand(act, {n, s.hkv, s.d});
           r->q_rstd = Operand(DType::f32, {n * s.hq}), r->k_rstd = Operand(DType::f32, {n * s.hkv});
           r->cache_k = Operand(act, {s.sequences * kv_len, s.hkv, s.d}, 16);
@@ -260,19 +290,23 @@ TEST(Attention, WithHeadsHasTheBitsOfTheTwoOps) {
           r->cache_k.normal(5), r->cache_v.normal(6);
         }
         const auto heads = [&](Results& r) {
-          return training ? HeadSlots{r.q.cpu, r.q_rstd.cpu, r.k.cpu, r.k_rstd.cpu}
-                          : HeadSlots{r.q.cpu, {}, r.k.cpu, {}};
+          return training && s.has == Has::norms
+                     ? HeadSlots{r.q.cpu, r.q_rstd.cpu, r.k.cpu, r.k_rstd.cpu}
+                     : HeadSlots{r.q.cpu, {}, r.k.cpu, {}};
         };
         const auto kv = [&](Results& r) {
-          const Tensor v = qkv.cpu.columns((s.hq + s.hkv) * s.d, s.hkv * s.d);
+          const Tensor v = r.qkv.cpu.columns((s.hq + s.hkv) * s.d, s.hkv * s.d);
           return training ? KvView{r.k.cpu, v.split_inner({n, s.hkv, s.d})}
                           : KvView{r.cache_k.cpu, r.cache_v.cpu};
         };
-        const HeadParams params{norm_q.cpu, norm_k.cpu};
+        HeadParams params;
+        if (s.has == Has::norms) params.q_norm = norm_q.cpu, params.k_norm = norm_k.cpu;
+        if (s.has == Has::biases) params.bias = bias.cpu, params.still = {s.d / 4, 1.25f};
         b.cpu->split_heads_attention(fused.out.cpu, training ? fused.lse.cpu : Tensor{},
-                                     heads(fused), kv(fused), qkv.cpu, params, table.cpu, slots.cpu,
-                                     sequences.cpu, 1e-6);
-        b.cpu->split_heads(heads(plain), kv(plain), qkv.cpu, params, table.cpu, slots.cpu, 1e-6);
+                                     heads(fused), kv(fused), fused.qkv.cpu, params, table.cpu,
+                                     slots.cpu, sequences.cpu, 1e-6);
+        b.cpu->split_heads(heads(plain), kv(plain), plain.qkv.cpu, params, table.cpu, slots.cpu,
+                           1e-6);
         b.cpu->attention(plain.out.cpu, training ? plain.lse.cpu : Tensor{}, plain.q.cpu, kv(plain),
                          sequences.cpu);
         EXPECT_EQ(fused.out.bytes(), plain.out.bytes());

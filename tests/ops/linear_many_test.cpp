@@ -10,9 +10,18 @@ namespace {
 struct Shape {
   int64_t n, out, in;
 };
-constexpr Shape kShapes[] = {{65, 8, 16},      {65, 264, 128},   {96, 1000, 1104},
-                             {128, 520, 2560}, {129, 272, 3088}, {200, 48, 9728},
-                             {256, 4104, 272}, {130, 33792, 144}};
+constexpr Shape kShapes[] = {{65, 8, 16},
+                             {65, 264, 128},
+                             {96, 1000, 1104},
+                             {128, 520, 2560},
+                             {129, 272, 3088},
+                             {200, 48, 9728},
+                             {256, 4104, 272},
+                             {130, 33792, 144},
+                             // of real models
+                             {96, 960, 576},
+                             {100, 576, 1536},
+                             {66, 1152, 896}};
 
 // Twice: what is left in scratch memory by the first call has no part in the second.
 template <class F>
@@ -72,8 +81,14 @@ TEST(LinearMany, Dgrad) {
 // Of rows that are columns of a wider gradient, as those of a part of a stacked weight are.
 TEST(LinearMany, Wgrad) {
   Both b;
-  for (const Shape& s :
-       {Shape{65, 8, 16}, {96, 1000, 1104}, {17, 2048, 520}, {129, 272, 1032}, {250, 392, 640}}) {
+  for (const Shape& s : {Shape{65, 8, 16},
+                         {96, 1000, 1104},
+                         {17, 2048, 520},
+                         {129, 272, 1032},
+                         {250, 392, 640},
+                         {96, 960, 576},
+                         {128, 576, 1536},
+                         {20, 1152, 896}}) {
     SCOPED_TRACE(::testing::Message() << s.n << " x " << s.out << " x " << s.in);
     Operand dy(DType::bf16, {s.n, s.out + 24}, 8), x(DType::bf16, {s.n, s.in}, 16);
     dy.normal(uint64_t(s.out)), x.normal(uint64_t(s.in));

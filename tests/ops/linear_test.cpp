@@ -8,8 +8,9 @@ namespace {
 struct Shape {
   int64_t n, out, in;
 };
-constexpr Shape kDense[] = {{1, 1, 1},   {1, 5, 7},    {2, 4, 16},    {3, 6, 33},
-                            {5, 9, 100}, {7, 33, 256}, {1, 16, 2560}, {17, 12, 640}};
+constexpr Shape kDense[] = {{1, 1, 1},    {1, 5, 7},    {2, 4, 16},    {3, 6, 33},
+                            {5, 9, 100},  {7, 33, 256}, {1, 16, 2560}, {17, 12, 640},
+                            {1, 35, 576}, {1, 9, 896},  {1, 17, 1544}};
 constexpr Shape kPacked[] = {{1, 1, 16},   {1, 16, 64},  {2, 17, 16},   {3, 33, 48},  {5, 40, 112},
                              {8, 16, 256}, {9, 31, 320}, {33, 50, 128}, {1, 32, 2560}};
 
@@ -127,9 +128,30 @@ TEST(Linear, FourBitActivationsOnDenseWeights) {
 
 // Shapes where backends switch kernels: few rows and many, columns in one piece and in slices, one
 // token, groups of eight, hundreds; rows aligned and not.
-constexpr Shape kSwitches[] = {{1, 40, 2176}, {1, 4230, 144},  {1, 70, 400},    {2, 70, 400},
-                               {8, 64, 1024}, {20, 130, 2176}, {33, 200, 640},  {64, 100, 1280},
-                               {65, 72, 128}, {70, 136, 272},  {150, 200, 1104}};
+constexpr Shape kSwitches[] = {{1, 40, 2176},
+                               {1, 4230, 144},
+                               {1, 70, 400},
+                               {2, 70, 400},
+                               {8, 64, 1024},
+                               {20, 130, 2176},
+                               {33, 200, 640},
+                               {64, 100, 1280},
+                               {65, 72, 128},
+                               {70, 136, 272},
+                               {150, 200, 1104},
+                               // Widths of real models; 576 is no multiple of 128.
+                               {1, 960, 576},
+                               {3, 320, 576},
+                               {8, 960, 576},
+                               {32, 576, 576},
+                               {64, 144, 576},
+                               {1, 576, 1536},
+                               {32, 128, 1536},
+                               {1, 1152, 896},
+                               {17, 1152, 896},
+                               {5, 112, 4864},
+                               {40, 96, 8960},
+                               {300, 64, 576}};
 
 TEST(Linear, WhereKernelsSwitch) {
   Both b;
@@ -220,7 +242,9 @@ TEST(Linear, FusedSwigluHasTheBitsOfItsParts) {
   for (DType act : kActTypes) {
     for (const Shape& s :
          {Shape{1, 96, 400}, Shape{1, 8480, 128}, Shape{1, 64, 2176}, Shape{3, 96, 400},
-          Shape{32, 224, 1280}, Shape{40, 160, 272}, Shape{70, 128, 256}, Shape{2, 24, 64}}) {
+          Shape{32, 224, 1280}, Shape{40, 160, 272}, Shape{70, 128, 256}, Shape{2, 24, 64},
+          Shape{1, 3072, 576}, Shape{8, 512, 576}, Shape{32, 3072, 576}, Shape{1, 9728, 896},
+          Shape{33, 704, 896}, Shape{4, 320, 1536}}) {
       SCOPED_TRACE(::testing::Message() << s.n << " x " << s.out << " x " << s.in);
       const int64_t width = s.out / 2;
       Operand x(act, {s.n, s.in}, 8), scale(DType::f32, {s.out});

@@ -59,7 +59,7 @@ TEST(Norm, WeightsAndStatisticsInTheActivationType) {
 TEST(Norm, AddRmsNormIsAddThenRmsNorm) {
   Both b;
   on_every_target_and_type([&](DType act) {
-    for (int64_t c : {1, 16, 37, 640}) {
+    for (int64_t c : {1, 16, 37, 64, 576, 640, 896}) {
       for (int alias = 0; alias < 3; ++alias) {
         Operand x(act, {3, c}, 2), y(act, {3, c}), sum(act, {3, c}, 1), out(act, {3, c}, 3);
         Operand w(DType::f32, {c}), rstd(DType::f32, {3});
@@ -150,7 +150,8 @@ TEST(Norm, SplitHeadsIsNormRopeAndAppend) {
   on_every_target_and_type([&](DType act) {
     for (const Heads& s : {Heads{1, 4, 2, 128, 0}, Heads{3, 16, 8, 128, 8}, Heads{2, 3, 1, 128, 0},
                            Heads{2, 4, 2, 128, 1}, Heads{3, 4, 2, 64, 0}, Heads{140, 32, 8, 128, 0},
-                           Heads{150, 6, 4, 128, 0}, Heads{2, 2, 2, 38, 0}}) {
+                           Heads{150, 6, 4, 128, 0}, Heads{2, 2, 2, 38, 0}, Heads{2, 9, 3, 64, 1},
+                           Heads{33, 8, 2, 64, 8}}) {
       for (DType cache : {act, DType::f8_e4m3}) {
         for (bool training : {false, true}) {
           SCOPED_TRACE(::testing::Message() << s.n << " tokens, " << s.q << " and " << s.kv

@@ -233,11 +233,11 @@ class CudaBackend final : public Backend {
   void do_rope_table(Tensor table, Tensor positions, const RopeFrequencies& f) override {
     run("rope_table", [&] { cuda::rope_table(c_, table, positions, f); });
   }
-  void do_add_bias(Tensor, Tensor, Tensor) override { refuse_biases(); }
-  void do_bias_rope(Tensor, Tensor, Tensor, Tensor, StillPairs) override { refuse_biases(); }
-  void do_bias_back(Tensor, Tensor, Accumulate) override { refuse_biases(); }
-  [[noreturn]] static void refuse_biases() {
-    throw_device("models with biases of q, k and v do not run on CUDA yet; use --device cpu");
+  void do_add_bias(Tensor out, Tensor x, Tensor bias) override {
+    run("add_bias", [&] { cuda::add_bias(c_, out, x, bias); });
+  }
+  void do_bias_rope(Tensor out, Tensor x, Tensor bias, Tensor table, StillPairs still) override {
+    run("bias_rope", [&] { cuda::bias_rope(c_, out, x, bias, table, still); });
   }
   void do_rope(Tensor out, Tensor x, Tensor table, Rotation rotation) override {
     run("rope", [&] { cuda::rope(c_, out, x, table, rotation); });
@@ -255,11 +255,16 @@ class CudaBackend final : public Backend {
   }
   void do_split_heads(const HeadSlots& out, KvView kv, Tensor qkv, const HeadParams& params,
                       Tensor table, Tensor slots, double eps) override {
-    if (out.q.cols() > cuda::kHeadWidth || !params.q_norm) {
-      Backend::do_split_heads(out, kv, qkv, params, table, slots, eps);
-      return;
-    }
-    run("split_heads", [&] { cuda::split_heads(c_, out, kv, qkv, params, table, slots, eps); });
+    bool done = false;
+    run("split_heads", [&] {
+      if (!params.q_norm) {
+        done = cuda::split_rotated_heads(c_, out, kv, qkv, params, table, slots);
+      } else if (out.q.cols() <= cuda::kHeadWidth) {
+        cuda::split_heads(c_, out, kv, qkv, params, table, slots, eps);
+        done = true;
+      }
+    });
+    if (!done) Backend::do_split_heads(out, kv, qkv, params, table, slots, eps);
   }
   void do_attention(Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequences) override {
     run("attention", [&] { cuda::attention(c_, out, lse, q, kv, sequences); });
@@ -269,8 +274,8 @@ class CudaBackend final : public Backend {
                                 Tensor sequences, double eps) override {
     bool done = false;
     run("split_heads_attention", [&] {
-      done = params.q_norm && cuda::split_heads_attention(c_, out, lse, heads, kv, qkv, params,
-                                                          table, slots, sequences, eps);
+      done = cuda::split_heads_attention(c_, out, lse, heads, kv, qkv, params, table, slots,
+                                         sequences, eps);
     });
     if (done) return;
     Backend::do_split_heads_attention(out, lse, heads, kv, qkv, params, table, slots, sequences,
@@ -336,6 +341,9 @@ class CudaBackend final : public Backend {
       return;
     }
     run("norm_rope_back", [&] { cuda::norm_rope_back(c_, dx, dw, dy, x, rstd, w, table, a); });
+  }
+  void do_bias_back(Tensor db, Tensor dy, Accumulate a) override {
+    run("bias_back", [&] { cuda::bias_back(c_, db, dy, a); });
   }
   void do_attention_back(Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse,
                          Tensor q, KvView kv, Tensor sequences) override {

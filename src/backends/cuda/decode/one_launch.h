@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A step of decoding as one launch (token_kernel.cu), for plans and devices that allow it.
+// A step of decoding as one launch (token_kernel.cuh), for plans and devices that allow it.
 #pragma once
 #include <string>
 

@@ -47,6 +47,16 @@ __device__ __forceinline__ bool is_written(const uint4& c) {
 __device__ __forceinline__ void spin_for_chunk(uint4& c, const uint32_t* from) {
   for (SpinWatchdog watchdog; !is_written(c); watchdog.tick()) c = try_load_chunk(from);
 }
+// Spins for one word of two elements.
+__device__ __forceinline__ uint32_t spin_for_pair(const uint32_t* from) {
+  uint32_t w;
+  SpinWatchdog watchdog;
+  do {
+    watchdog.tick();
+    asm volatile("ld.relaxed.gpu.global.b32 %0, [%1];" : "=r"(w) : "l"(from) : "memory");
+  } while (w == kUnwritten);
+  return w;
+}
 // Spins for N pairs of words; each round polls all of them together, so that their latencies
 // overlap.
 template <int N, class At>

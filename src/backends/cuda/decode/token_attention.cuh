@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// Attention of one token inside token_kernel.cu: split-KV with an online softmax
-// (attention_split_kv.cuh), heads of 128, for one sequence.
+// Attention of one token inside token_kernel.cuh: split-KV with an online softmax
+// (attention_split_kv.cuh), heads of D = 64 or 128, for one sequence.
 //
 // Work: (key head, split) pairs, number = split * kv_heads + kv_head; a block takes number
 // blockIdx.x, then every gridDim.x-th. Its first four warps (a warpgroup) attend. Up to group + 2
-// warps first make the heads, one each: QK-norm and RoPE of the queries of that key head, and of
-// this token's key and value, which go to the cache and straight into the stage of the split that
-// holds their slot. So heads are recomputed by every block that attends with them. With several
-// splits, each writes unnormalised sums, row maximum and row sum as flagged words, and all splits
-// combine: split s takes the groups of 32 columns s, s + splits, ...
+// warps first make the heads, one each: bias or QK-norm and RoPE of the queries of that key head,
+// and of this token's key and value, which go to the cache and straight into the stage of the split
+// that holds their slot. So heads are recomputed by every block that attends with them. With
+// several splits, each writes unnormalised sums, row maximum and row sum as flagged words, and all
+// splits combine: split s takes the groups of 32 columns s, s + splits, ...
 //
 // Barriers (bar.sync ids): 1 within the warpgroup, 2 heads written, 3 heads read.
 //
@@ -19,12 +19,11 @@
 #include "backends/cuda/decode/sentinel_words.cuh"
 #include "backends/cuda/decode/token_args.h"
 #include "backends/cuda/device/gemv_units.cuh"
-#include "backends/cuda/device/head_of_128.cuh"
+#include "backends/cuda/device/rotate_head.cuh"
 #include "backends/cuda/kernels/attention/attention_split_kv.cuh"
 
 namespace nibble::cuda {
 
-constexpr int kHead = 128;           // head width
 constexpr int kAttentionStages = 1;  // pipeline depth: stages of 16 keys a warp
 
 // The four warps that attend: the first of the block, with named barrier 1.
@@ -57,19 +56,21 @@ struct HeadWarps {
 static_assert(split_kv::kGroup + 2 <= kTokenWarps);
 
 // Shared memory behind the stages of keys and values.
-template <class K>
+template <class K, int D>
 struct AttentionSmem {
-  alignas(16) bf16 queries[split_kv::kGroup * kHead];
-  alignas(16) K key[kHead], value[kHead];  // of this token
+  alignas(16) bf16 queries[split_kv::kGroup * D];
+  alignas(16) K key[D], value[D];  // of this token
 };
 
-template <class K>
-constexpr size_t kAttentionKeyBytes = split_kv::shared_bytes<K, kHead, kAttentionStages>();
-template <class K>
-constexpr size_t kAttentionSmemBytes = kAttentionKeyBytes<K> + sizeof(AttentionSmem<K>);
+template <class K, int D>
+constexpr size_t kAttentionKeyBytes = split_kv::shared_bytes<K, D, kAttentionStages>();
+template <class K, int D>
+constexpr size_t kAttentionSmemBytes = kAttentionKeyBytes<K, D> + sizeof(AttentionSmem<K, D>);
 
-template <class K>
+// kBias: heads have one (and no norms).
+template <class K, int D, bool kBias>
 struct TokenAttention {
+  static constexpr int kHead = D, kOwn = D / 32;  // columns of a lane
   // The same for all layers. In shared memory: attention is where registers are short.
   struct Place {
     alignas(16) float rope[kHead];
@@ -150,8 +151,8 @@ struct TokenAttention {
   }
 
  private:
-  __device__ __forceinline__ AttentionSmem<K>& smem() const {
-    return *reinterpret_cast<AttentionSmem<K>*>(memory + kAttentionKeyBytes<K>);
+  __device__ __forceinline__ AttentionSmem<K, D>& smem() const {
+    return *reinterpret_cast<AttentionSmem<K, D>*>(memory + kAttentionKeyBytes<K, D>);
   }
   __device__ __forceinline__ void prefetch_split(const TokenLayer& layer,
                                                  const split_kv::KvSplit& s) const {
@@ -176,15 +177,26 @@ struct TokenAttention {
     return f;
   }
 
-  static __device__ __forceinline__ void unpack(float (&v)[4], uint2 raw) {
-    load_f32<4>(reinterpret_cast<const bf16*>(&raw), v);
+  // Spins for this lane's columns of a head.
+  static __device__ __forceinline__ void spin_for_columns(float (&v)[kOwn], const uint32_t* from) {
+    if constexpr (kOwn == 4) {
+      uint2 w[1];
+      spin_for_pairs(w, [&](int) { return from; });
+      load_f32<4>(reinterpret_cast<const bf16*>(&w[0]), v);
+    } else {
+      const uint32_t w = spin_for_pair(from);
+      load_f32<2>(reinterpret_cast<const bf16*>(&w), v);
+    }
   }
-  static __device__ __forceinline__ void norm_and_rotate(float (&v)[4], const HeadFactors& f,
+  static __device__ __forceinline__ void norm_and_rotate(float (&v)[kOwn], const HeadFactors<D>& f,
                                                          bool norm, float eps) {
     if (norm) normalise_head<bf16>(v, f, eps);
     rotate_head(v, f);
+    round(v);
+  }
+  static __device__ __forceinline__ void round(float (&v)[kOwn]) {
 #pragma unroll
-    for (int k = 0; k < 4; ++k) v[k] = to_f32(from_f32<bf16>(v[k]));
+    for (int k = 0; k < kOwn; ++k) v[k] = to_f32(from_f32<bf16>(v[k]));
   }
 
   // One head by one warp: a query head, or this token's key or value where the split holds its
@@ -196,21 +208,31 @@ struct TokenAttention {
     const int lane = int(threadIdx.x) % 32;
     const int head =
         query ? s.kv_head * group + warp : a.q_heads + (key ? 0 : a.kv_heads) + s.kv_head;
-    const uint32_t* const from = qkv + (head * kHead + 4 * lane) / 2;
-    const AnyFloats& norm = query ? layer.q_norm : layer.k_norm;
-    const HeadFactors factors(norm, floats_at(place.rope));  // loaded before the poll
-    uint2 w[1];
-    spin_for_pairs(w, [&](int) { return from; });
-    float v[4];
-    unpack(v, w[0]);
-    if (query || key) norm_and_rotate(v, factors, bool(norm), a.eps);
-    if (query) {
-      store_f32<4>(smem().queries + warp * kHead + 4 * lane, v);
+    const uint32_t* const from = qkv + (head * kHead + kOwn * lane) / 2;
+    float v[kOwn];
+    if constexpr (kBias) {
+      const HeadFactors<D> factors({}, floats_at(place.rope));
+      const HeadBias<D> bias(layer.q_norm, head, key ? a.still : kHead, a.still_factor);
+      spin_for_columns(v, from);
+      bias.add(v);
+      if (query || key) {
+        rotate_head(v, factors);
+        bias.take_still(v);
+      }
+      round(v);
     } else {
-      store_f32<4>((key ? smem().key : smem().value) + 4 * lane, v);
+      const AnyFloats& norm = query ? layer.q_norm : layer.k_norm;
+      const HeadFactors<D> factors(norm, floats_at(place.rope));  // loaded before the poll
+      spin_for_columns(v, from);
+      if (query || key) norm_and_rotate(v, factors, bool(norm), a.eps);
+    }
+    if (query) {
+      store_f32<kOwn>(smem().queries + warp * kHead + kOwn * lane, v);
+    } else {
+      store_f32<kOwn>((key ? smem().key : smem().value) + kOwn * lane, v);
       K* const cache = static_cast<K*>(key ? layer.cache_k : layer.cache_v) +
                        place.slot * (key ? a.k_stride : a.v_stride) + s.kv_head * kHead;
-      store_f32<4>(cache + 4 * lane, v);
+      store_f32<kOwn>(cache + kOwn * lane, v);
     }
   }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A block's part of a matrix-vector product y = W x of token_kernel.cu, with x in its shared
+// A block's part of a matrix-vector product y = W x of token_kernel.cuh, with x in its shared
 // memory.
 //
 // Mainloop: a warp walks its task list (token_plan.cuh), takes the units of a task from its weight

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The static tile scheduler of token_kernel.cu: which warp of which block multiplies which weights.
+// The static tile scheduler of token_kernel.cuh: which warp of which block multiplies which weights.
 // A task is one split-K part of one strip (16 rows; device/gemv_units.cuh), for one warp.
 //
 // qkv, gate_up and the head have enough strips for all blocks: a block takes whole ones. attn_out
@@ -36,23 +36,26 @@ __device__ __forceinline__ TokenTask task_at(uint32_t address) {
 
 // Sizes of a product, the same for all blocks.
 struct PhaseShape {
+  int columns;                // of the token
   int units, strips, halves;  // strips of one half
   bool split_k;               // over the blocks of a cluster
 
   NIBBLE_HOST_DEVICE PhaseShape(const TokenArgs& a, int phase) {
-    const int att = a.q_heads * 128, qkv = (a.q_heads + 2 * a.kv_heads) * 128;
+    const int att = a.q_heads * a.head_width, qkv = (a.q_heads + 2 * a.kv_heads) * a.head_width;
     const int in = phase == kAttnOut ? att : phase == kFfnDown ? a.ffn : a.width;
     const int out = phase == kQkv      ? qkv
                     : phase == kGateUp ? a.ffn
                     : phase == kLogits ? a.vocab
                                        : a.width;
-    units = in / int(kUnitCols), strips = out / int(kUnitRows);
+    columns = in;
+    units = int(units_across(in)), strips = out / int(kUnitRows);
     halves = phase == kGateUp ? 2 : 1;
     split_k = phase == kAttnOut || phase == kFfnDown;
   }
 };
 
-// Interleaved order: number i takes from `ranks` equal ranges of strips in turn.
+// Interleaved order: number i takes from `ranks` equal ranges of strips in turn (strips % ranks ==
+// 0: one_launch.cu).
 NIBBLE_HOST_DEVICE inline int interleaved_strip(int strips, int i, int ranks) {
   return i % ranks * (strips / ranks) + i / ranks;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The prologue of token_kernel.cu: the exchange words are set to "unwritten", the tile scheduler's
+// The prologue of token_kernel.cuh: the exchange words are set to "unwritten", the tile scheduler's
 // tables are built in shared memory, and all blocks pass one grid barrier, the only one of the
 // kernel.
 #pragma once
@@ -59,6 +59,7 @@ __device__ __forceinline__ void build_tables(const TokenArgs& a, std::byte* shar
   if (phase < kPhases && t == 0) {
     constexpr int cols = int(kUnitCols);
     const int middle = phase == kFfnDown ? w.unit_middle() : w.unit_end();
+    const auto columns = [&](int units) { return min(units * cols, w.shape.columns); };
     summaries[phase] = {w.tasks(),
                         w.slots,
                         w.first,
@@ -68,8 +69,8 @@ __device__ __forceinline__ void build_tables(const TokenArgs& a, std::byte* shar
                         w.shape.strips,
                         early,
                         w.unit_begin() * cols,
-                        middle * cols,
-                        w.unit_end() * cols};
+                        columns(middle),
+                        columns(w.unit_end())};
   }
   if (phase < kLayerPhases) {
     // With split-K over a cluster, partials arrive by st.async and complete the barrier by bytes.

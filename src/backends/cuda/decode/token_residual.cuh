@@ -140,8 +140,19 @@ struct Residual {
   }
 };
 
-// Loads columns begin .. end (multiples of 128) of activations that other blocks publish into
-// shared memory. Threads are numbered from the last: the first ones attend.
+// Zeros behind the last column, to the end of its unit.
+__device__ __forceinline__ void zero_ragged_columns(bf16* token, int columns, int thread) {
+  constexpr int kCols = int(kUnitCols);
+  const int at = columns + 8 * thread;
+  if (at < (columns + kCols - 1) / kCols * kCols) {
+    *reinterpret_cast<uint4*>(token + at) = make_uint4(0, 0, 0, 0);
+  }
+}
+
+// Loads columns begin .. end (multiples of 128; kRagged: end of 8, followed by zeros) of
+// activations that other blocks publish into shared memory. Threads are numbered from the last: the
+// first ones attend.
+template <bool kRagged>
 struct ColumnLoader {
   bf16* token;
   int thread;
@@ -164,6 +175,7 @@ struct ColumnLoader {
       const int next = column + 8 * kTokenThreads;
       if (next < end) early = try_load_chunk(words + next / 2);
     }
+    if constexpr (kRagged) zero_ragged_columns(token, end - origin, thread);
     __syncthreads();
   }
 };

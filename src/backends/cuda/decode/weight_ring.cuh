@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The weight pipeline of token_kernel.cu: each warp is producer and consumer of its own ring of
+// The weight pipeline of token_kernel.cuh: each warp is producer and consumer of its own ring of
 // kStages stages in shared memory, filled by cp.async.bulk with an mbarrier per stage. A stage
 // holds one task (up to five units, 5,760 bytes). The producer runs ahead across phases and layers,
 // so that HBM is busy while blocks wait for each other's activations.

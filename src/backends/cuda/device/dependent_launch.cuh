@@ -5,7 +5,7 @@
 // The rule: a kernel calls pdl_wait() before it reads anything but weights, and
 // pdl_launch_dependents() only after that wait. Then whatever runs ahead of its own wait knows that
 // all kernels but its direct predecessor have completed, so weights may be prefetched before it.
-// Kernels that write weights never call pdl_launch_dependents(). (decode/token_kernel.cu also
+// Kernels that write weights never call pdl_launch_dependents(). (decode/token_kernel.cuh also
 // clears scratch memory before its wait, and says why it may.)
 #pragma once
 

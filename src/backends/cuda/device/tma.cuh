@@ -22,12 +22,14 @@ __device__ __forceinline__ void tma_load_3d(uint32_t to, const CUtensorMap& map,
       : "memory");
 #endif
 }
-// Both 64-column halves of a WgmmaTile, half_bytes apart: rows of one head from `row` on.
+// The 64-column halves of a WgmmaTile, half_bytes apart: rows of one head, kWidth wide, from `row`
+// on.
+template <int kWidth>
 __device__ __forceinline__ void tma_load_head_rows(uint32_t to, uint32_t half_bytes,
                                                    const CUtensorMap& map, int head, int row,
                                                    uint32_t barrier) {
   tma_load_3d(to, map, 0, head, row, barrier);
-  tma_load_3d(to + half_bytes, map, 64, head, row, barrier);
+  if constexpr (kWidth == 128) tma_load_3d(to + half_bytes, map, 64, head, row, barrier);
 }
 
 }  // namespace nibble::cuda

@@ -2,22 +2,24 @@
 // Shared memory tiles for wgmma with the 128-byte swizzle, the wgmma forms used on them, register
 // reallocation, and mbarriers as objects.
 //
-// WgmmaTile<rows>: [rows][128] 16-bit elements as two halves of 64 columns, each [rows][128 bytes]
-// with 16-byte chunks XOR-permuted by the row. The same bytes serve as a K-major operand (queries,
-// keys: sums over the 128 elements) and as an MN-major one (values: sums over rows). Rows are
-// multiples of 8; the tile is aligned to 1024 bytes.
+// WgmmaTile<rows, width>: [rows][width] 16-bit elements, width 64 or 128, as one or two halves of
+// 64 columns, each [rows][128 bytes] with 16-byte chunks XOR-permuted by the row. The same bytes
+// serve as a K-major operand (queries, keys: sums over a row's elements) and as an MN-major one
+// (values: sums over rows). Rows are multiples of 8; the tile is aligned to 1024 bytes.
 #pragma once
 #include "backends/cuda/device/bulk_copy.cuh"
 #include "backends/cuda/device/wgmma.cuh"
 
 namespace nibble::cuda {
 
-template <int kRows>
+template <int kRows, int kWidth>
 struct WgmmaTile {
-  static constexpr uint32_t kHalfBytes = uint32_t(kRows) * 128, kBytes = 2 * kHalfBytes;
+  static_assert(kWidth == 64 || kWidth == 128);
+  static constexpr int kHalves = kWidth / 64;
+  static constexpr uint32_t kHalfBytes = uint32_t(kRows) * 128, kBytes = kHalves * kHalfBytes;
   uint32_t base;  // in shared memory
 
-  // Address of 16-byte chunk `chunk` (of 16) of a row.
+  // Address of 16-byte chunk `chunk` (of width / 8) of a row.
   __device__ __forceinline__ uint32_t at(int row, int chunk) const {
     return base + uint32_t(chunk / 8) * kHalfBytes +
            uint32_t(row * 128 + ((chunk % 8) ^ (row & 7)) * 16);
@@ -40,8 +42,8 @@ struct WgmmaTile {
   }
 
  private:
-  // leading: byte offset between the halves for MN-major operands; ignored for K-major swizzled
-  // ones.
+  // leading: byte offset between the halves for MN-major operands; ignored where there is one, and
+  // for K-major swizzled operands.
   static __device__ __forceinline__ uint64_t make_descriptor(uint32_t address, uint32_t leading) {
     return uint64_t((address & 0x3ffffu) >> 4) | uint64_t(leading >> 4) << 16 |
            uint64_t(1024 >> 4) << 32 | uint64_t(1) << 62;
@@ -69,6 +71,16 @@ __device__ __forceinline__ void wgmma_64x64_ss(float (&d)[32], uint64_t a, uint6
       : NIBBLE_A16(d, 0), NIBBLE_A16(d, 16)
       : "l"(a), "l"(b), "r"(add));
 }
+// RS form, 64 x 64: d += a b, b MN-major.
+__device__ __forceinline__ void wgmma_rs_mn(float (&d)[32], const uint32_t (&a)[4], uint64_t b) {
+  asm volatile(
+      "{.reg .pred p; setp.eq.b32 p, 0, 0;"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+      "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,"
+      "%24,%25,%26,%27,%28,%29,%30,%31}, {%32,%33,%34,%35}, %36, p, 1, 1, 1;}"
+      : NIBBLE_A16(d, 0), NIBBLE_A16(d, 16)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
 // RS form, 64 x 128: a in registers, b K-major.
 __device__ __forceinline__ void wgmma_64x128_rs(float (&d)[64], const uint32_t (&a)[4], uint64_t b,
                                                 int add) {
@@ -80,8 +92,7 @@ __device__ __forceinline__ void wgmma_64x128_rs(float (&d)[64], const uint32_t (
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
 }
 // RS form, 64 x 128: d += a b, b MN-major.
-__device__ __forceinline__ void wgmma_64x128_rs_mn(float (&d)[64], const uint32_t (&a)[4],
-                                                   uint64_t b) {
+__device__ __forceinline__ void wgmma_rs_mn(float (&d)[64], const uint32_t (&a)[4], uint64_t b) {
   asm volatile(
       "{.reg .pred p; setp.eq.b32 p, 0, 0;"
       "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " NIBBLE_R64

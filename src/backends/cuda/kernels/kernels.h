@@ -22,15 +22,22 @@ void add_rms_norm(const Context& c, Tensor out, Tensor rstd, Tensor sum, Tensor 
 // fused and plain ops agree to the bit.
 constexpr int64_t kHeadWidth = 256;
 
-// heads.cu: heads of at most kHeadWidth where they are normalised
+// heads.cu: heads of at most kHeadWidth
 void rope_table(const Context& c, Tensor table, Tensor positions,
                 const RopeFrequencies& frequencies);
-void rope(const Context& c, Tensor out, Tensor x, Tensor table, Rotation rotation);
 void norm_rope(const Context& c, Tensor out, Tensor rstd, Tensor x, Tensor w, Tensor table,
                double eps);
 void kv_append(const Context& c, KvView kv, Tensor k, Tensor v, Tensor slots);
 void split_heads(const Context& c, const HeadSlots& out, KvView kv, Tensor qkv,
                  const HeadParams& params, Tensor table, Tensor slots, double eps);
+
+// rotate_heads.cu
+void rope(const Context& c, Tensor out, Tensor x, Tensor table, Rotation rotation);
+void add_bias(const Context& c, Tensor out, Tensor x, Tensor bias);
+void bias_rope(const Context& c, Tensor out, Tensor x, Tensor bias, Tensor table, StillPairs still);
+// split_heads of heads that are not normalised. False: not aligned, and nothing was done.
+bool split_rotated_heads(const Context& c, const HeadSlots& out, KvView kv, Tensor qkv,
+                         const HeadParams& params, Tensor table, Tensor slots);
 
 // attention.cu
 void attention(const Context& c, Tensor out, Tensor lse, Tensor q, KvView kv, Tensor sequences);
@@ -89,6 +96,9 @@ void rms_norm_back(const Context& c, Tensor dx, Tensor dw, Tensor dy, Tensor x, 
 // Heads of at most kHeadWidth.
 void norm_rope_back(const Context& c, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd,
                     Tensor w, Tensor table, Accumulate accumulate);
+
+// bias_back.cu
+void bias_back(const Context& c, Tensor db, Tensor dy, Accumulate accumulate);
 
 // sum_squares.cu
 void sums_of_squares(const Context& c, Tensor out, std::span<const Tensor> x);

@@ -150,8 +150,8 @@ __global__ void __launch_bounds__(kWideThreads, 2)
   }
 }
 
-// Heads are summed as norm_rope does (heads.cu): by one warp, lane by lane, four columns at a time
-// where the head is 128 wide.
+// Heads are summed as norm_rope does (heads.cu): by one warp, lane by lane, two or four columns at
+// a time where the head is 64 or 128 wide.
 unsigned threads_for(int64_t cols, int width) {
   if (cols <= kHeadWidth) return 32;
   const int64_t packs = (cols + width - 1) / width;
@@ -179,6 +179,8 @@ void norm(const Context& c, Tensor out, Tensor rstd, Tensor sum, Tensor a, Tenso
     };
     if (a.cols() == 128) {
       packs(std::integral_constant<int, 4>());
+    } else if (a.cols() == 64) {
+      packs(std::integral_constant<int, 2>());
     } else if (a.cols() <= kHeadWidth || a.cols() % 8 != 0) {
       run(std::integral_constant<int, 1>(), std::false_type());
     } else if (sizeof(T) == 2 && a.inner() == a.cols() && a.cols() <= kWide * kWideThreads &&

@@ -4,7 +4,7 @@
 // (deterministic, no atomics).
 //
 // norm_back_own_kernel: a thread owns eight columns, 8 to 32 lanes or the block a row;
-// double-buffered loads. norm_back_kernel: any width. sum_groups_kernel: the final reduction of dw.
+// double-buffered loads. norm_back_kernel: any width. sum_groups.cuh: the final reduction of dw.
 //
 // Bound by memory: 2048 rows of 2560 are 42 MB with the residual, 14 us on an H200, 18 before rows
 // were prefetched and rounded by pairs.
@@ -15,6 +15,7 @@
 #include "backends/cuda/device/reduce.cuh"
 #include "backends/cuda/device/types.cuh"
 #include "backends/cuda/kernels/kernels.h"
+#include "backends/cuda/kernels/sum_groups.cuh"
 #include "backends/cuda/launch.h"
 
 namespace nibble::cuda {
@@ -215,26 +216,6 @@ __global__ void __launch_bounds__(G > 0 ? kThreads : kMostThreads, G > 0 ? 3 : 2
   }
 }
 
-// Reduces dw over the groups: 32 columns a block, kParts threads a column, added in order.
-constexpr int kParts = 16;
-__global__ void sum_groups_kernel(AnyFloats dw, const float* partial, int64_t groups, int64_t cols,
-                                  bool add) {
-  pdl_enter();
-  __shared__ float sums[kParts][32];
-  const int lane = int(threadIdx.x) % 32, part = int(threadIdx.x) / 32;
-  const int64_t i = int64_t(blockIdx.x) * 32 + lane;
-  float sum = 0;
-  if (i < cols) {
-#pragma unroll 4
-    for (int64_t g = part; g < groups; g += kParts) sum += partial[g * cols + i];
-  }
-  sums[part][lane] = sum;
-  __syncthreads();
-  if (part > 0 || i >= cols) return;
-  for (int k = 1; k < kParts; ++k) sum += sums[k][lane];
-  dw.set(i, add ? dw[i] + sum : sum);
-}
-
 void back(const Context& c, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w,
           Tensor base, Tensor table, Accumulate accumulate) {
   BackArgs a;
@@ -292,10 +273,7 @@ void back(const Context& c, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rs
       }
     });
   });
-  if (dw) {
-    launch(c, {dim3(blocks_for(a.cols, 32)), dim3(32 * kParts)}, sum_groups_kernel, AnyFloats(dw),
-           a.partial, a.groups, a.cols, accumulate == Accumulate::yes);
-  }
+  if (dw) sum_groups(c, dw, a.partial, a.groups, a.cols, accumulate);
 }
 
 }  // namespace

@@ -42,25 +42,28 @@ __global__ void __launch_bounds__(kRowThreads) delta_kernel(BackArgs<T> a, int i
   if (lane == 0) a.delta[i] = sum;
 }
 
-// The same bits for heads of 128 with vector loads, all of a head in flight at once: four lanes per
-// head, each with four packs of eight columns 32 apart, i.e. the sums of lanes 8 l .. 8 l + 7 of
-// the kernel above. Bound by memory: 2048 tokens with 32 heads take 10.5 us for 34 MB; element by
-// element 23.
+// The same bits for heads of 64 or 128 with vector loads, all of a head in flight at once: four lanes
+// per head, each with packs of eight columns 32 apart, i.e. the sums of lanes 8 l .. 8 l + 7 of the
+// kernel above. Bound by memory: 2048 tokens with 32 heads of 128 take 10.5 us for 34 MB; element
+// by element 23.
 constexpr int kDeltaLanes = 4;
 
-template <class T>
-__global__ void __launch_bounds__(kRowThreads) delta_128_kernel(BackArgs<T> a, int items) {
+template <class T, int kWidth>
+__global__ void __launch_bounds__(kRowThreads) delta_packs_kernel(BackArgs<T> a, int items) {
+  constexpr int kPacks = kWidth / 32;
   pdl_enter();
   const int thread = int(blockIdx.x) * kRowThreads + int(threadIdx.x);
   const int i = thread / kDeltaLanes, column = thread % kDeltaLanes * 8, head = min(i, items - 1);
-  const T* x = a.dout.at(head / a.q_heads, head % a.q_heads, 128) + column;
-  const T* y = a.out.at(head / a.q_heads, head % a.q_heads, 128) + column;
-  Raw<T, 8> dout[4], out[4];
+  const T* x = a.dout.at(head / a.q_heads, head % a.q_heads, kWidth) + column;
+  const T* y = a.out.at(head / a.q_heads, head % a.q_heads, kWidth) + column;
+  Raw<T, 8> dout[kPacks], out[kPacks];
 #pragma unroll
-  for (int j = 0; j < 4; ++j) dout[j] = dout[j].load(x + 32 * j), out[j] = out[j].load(y + 32 * j);
+  for (int j = 0; j < kPacks; ++j) {
+    dout[j] = dout[j].load(x + 32 * j), out[j] = out[j].load(y + 32 * j);
+  }
   float sum[8] = {};
 #pragma unroll
-  for (int j = 0; j < 4; ++j) {
+  for (int j = 0; j < kPacks; ++j) {
     float u[8], v[8];
     dout[j].to_f32(u), out[j].to_f32(v);
 #pragma unroll
@@ -202,13 +205,15 @@ void attention_back(const Context& c, Tensor dq, Tensor dk, Tensor dv, Tensor do
   float* delta = reinterpret_cast<float*>(c.scratch());
   with_float(q.dtype, [&](auto t) {
     using T = decltype(t);
-    const bool in_eights = call.width() == 128 && rows_in_eights(dout) && rows_in_eights(out);
+    const bool in_eights = rows_in_eights(dout) && rows_in_eights(out);
     const auto sums = [&](auto kernel, int64_t lanes) {
       launch(c, {dim3(blocks_for(items * lanes, kRowThreads)), dim3(kRowThreads)}, kernel,
              arguments<T>(call, delta), int(items));
     };
-    if (in_eights) {
-      sums(delta_128_kernel<T>, kDeltaLanes);
+    if (in_eights && call.width() == 128) {
+      sums(delta_packs_kernel<T, 128>, kDeltaLanes);
+    } else if (in_eights && call.width() == 64) {
+      sums(delta_packs_kernel<T, 64>, kDeltaLanes);
     } else {
       sums(delta_kernel<T>, 32);
     }

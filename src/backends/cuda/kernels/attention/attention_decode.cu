@@ -7,7 +7,7 @@
 // Grid (splits, key heads, tokens), a block is one warpgroup of attention_split_kv.cuh. Each split
 // writes unnormalised output, row maximum and row sum to scratch and counts itself (atomic,
 // acq_rel); the last one combines all splits in order. One token's sums have the order of
-// decode/token_kernel.cu.
+// decode/token_kernel.cuh.
 //
 // Keys, not query heads, are the M dimension of the mma: with the heads there, of which at most 8
 // of 16 rows are used, 4 sequences on an H200 decoded about 4 % fewer tokens a second.

@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: MIT
 // Attention for one or few queries each of many sequences: so many (token, key head) pairs, at
-// least one an SM, that the keys need not be split. Heads of 128, 16-bit cache of q's type, at most
-// eight query heads a key head. First choice of attention().
+// least one an SM, that the keys need not be split. Heads of 64 or 128, 16-bit cache of q's type,
+// at most eight query heads a key head. First choice of attention().
 //
 // Grid (key heads, tokens); a block of four warps takes all query heads of the key head (GQA), so
-// keys and values are read once. Warps take 16 keys in turn, three cp.async stages each, with an
-// online softmax, and are combined in order.
+// keys and values are read once. Warps take 16 keys in turn, three cp.async stages each (six where
+// heads are half as wide), with an online softmax, and are combined in order.
 //
 // Bound by memory. What decides is that keys are loaded in whole rows: on an H200 the copies of 32
 // x 512 keys alone take 16.8 us so (4.0 TB/s), and 22.7 in the pieces of 64 bytes that
 // attention_decode.cu loads; two stages instead of three take 21.9.
 //
-// Together with split_heads it is one launch (split_heads_attention): the block applies QK-norm and
-// RoPE to its own heads, writes the new key and value to the cache and into its last tile, and
-// prefetches the older keys before the projection has ended (PDL). Apart, both took 24.1 us of a
-// layer of 32 sequences of 512 keys, 22.9 where only the keys were prefetched.
+// Together with split_heads it is one launch (split_heads_attention): the block applies bias or
+// QK-norm and RoPE to its own heads, writes the new key and value to the cache and into its last
+// tile, and prefetches the older keys before the projection has ended (PDL). Apart, both took 24.1
+// us of a layer of 32 sequences of 512 keys, 22.9 where only the keys were prefetched.
 //
 // mma roles: keys (then columns of the values) are M, the query heads are N. Lane = 4 r + c.
+#include <algorithm>
 #include <cmath>
 
 #include "backends/cuda/device/bulk_copy.cuh"
 #include "backends/cuda/device/dependent_launch.cuh"
-#include "backends/cuda/device/head_of_128.cuh"
+#include "backends/cuda/device/rotate_head.cuh"
 #include "backends/cuda/kernels/attention/attention_mma.cuh"
 #include "backends/cuda/kernels/kernels.h"
 #include "backends/cuda/launch.h"
@@ -31,18 +32,23 @@ namespace {
 
 constexpr int64_t kMaxMeanQueries = 8;  // a sequence, on average
 constexpr int kWarps = 4, kThreads = 32 * kWarps;
-constexpr int kKeys = 16;                // of a warp's stage
-constexpr int kStages = 3;               // per warp; two blocks fit on an SM
-constexpr int kStep = kKeys * kWarps;    // keys of a step of the block
-constexpr int kGroup = 8;                // query heads a key head, at most
-constexpr int D = 128, kChunks = D / 8;  // of a head
-constexpr int kTileBytes = kKeys * D * 2, kStageBytes = 2 * kTileBytes;
-constexpr int kSumStride = D + 1;  // between heads, so that the lanes' banks differ
-constexpr size_t kShared = size_t(kWarps) * kStages * kStageBytes;
-constexpr int kHeadBytes = D * 2;
-constexpr size_t kHeadsShared =
-    size_t(kGroup + 2) * kHeadBytes + 16;  // q, k, v heads and a barrier
-static_assert(kShared >= size_t(kWarps) * kGroup * (kSumStride * sizeof(float) + sizeof(float2)));
+constexpr int kKeys = 16;                                         // of a warp's stage
+constexpr int kStep = kKeys * kWarps;                             // keys of a step of the block
+constexpr int kGroup = 8;                                         // query heads a key head, at most
+constexpr int kHeadsOfWarp = (kGroup + 2 + kWarps - 1) / kWarps;  // with the key and the value
+
+// Sizes for heads of D.
+template <int D>
+struct Sizes {
+  static constexpr int kStages = 3 * 128 / D;  // per warp; two blocks fit on an SM
+  static constexpr int kTileBytes = kKeys * D * 2, kStageBytes = 2 * kTileBytes;
+  static constexpr int kSumStride = D + 1;  // between heads, so that the lanes' banks differ
+  static constexpr size_t kShared = size_t(kWarps) * kStages * kStageBytes;
+  static constexpr int kHeadBytes = D * 2;
+  static constexpr size_t kHeadsShared =
+      size_t(kGroup + 2) * kHeadBytes + 16;  // q, k, v heads and a barrier
+  static_assert(kShared >= size_t(kWarps) * kGroup * (kSumStride * sizeof(float) + sizeof(float2)));
+};
 
 template <class T>
 struct ManyArgs {
@@ -54,6 +60,9 @@ struct ManyArgs {
   float scale;  // with log2 e
 };
 
+// Whether split_heads is part of it, and what heads have besides a rotation.
+enum class FusedHeads { none, normalised, biased };
+
 // Arguments of the fused split_heads.
 template <class T>
 struct NewHeads {
@@ -63,6 +72,10 @@ struct NewHeads {
   AnyFloats q_norm, k_norm, table;
   const int32_t* slots;
   float eps;
+  AnyFloats bias;
+  int still;  // StillPairs of the key's bias
+  float still_factor;
+  template <int D>
   __device__ __forceinline__ AnyFloats table_of(int64_t token) const {
     AnyFloats of = table;
     of.data = static_cast<std::byte*>(table.data) + token * D * (table.type == DType::f32 ? 4 : 2);
@@ -72,31 +85,33 @@ struct NewHeads {
 
 // A warp's online softmax of heads 2 c and 2 c + 1; sums[m]: of those heads, columns 16 m + r (0,
 // 1) and 16 m + r + 8 (2, 3). row_sum: of this lane's keys alone.
+template <int D>
 struct OnlineSoftmax {
   float sums[D / 16][4] = {};
   float row_max[2] = {-INFINITY, -INFINITY}, row_sum[2] = {0, 0};
 };
 
-// Starts copying `count` (at most 16) rows of keys or values, two rows a warp at a time; the others
-// become zero.
-template <class T>
+// Starts copying `count` (at most 16) rows of keys or values, 512 bytes a warp at a time; the
+// others become zero.
+template <class T, int D>
 __device__ __forceinline__ void load_rows_async(uint32_t tile, const T* from, int64_t stride,
                                                 int count) {
+  constexpr int kChunks = D / 8, kTogether = 32 / kChunks;  // rows
   const int lane = int(threadIdx.x) % 32, row = lane / kChunks, chunk = lane % kChunks;
   const SharedTile<D> to{tile};
   const T* p = from + row * stride + chunk * 8;
 #pragma unroll
-  for (int i = 0; i < kKeys; i += 2) {
+  for (int i = 0; i < kKeys; i += kTogether) {
     const bool wanted = row + i < count;
     cp_async16(to.at(row + i, chunk), wanted ? p : from, wanted);
-    p += 2 * stride;
+    p += kTogether * stride;
   }
 }
 
-template <class T>
-__device__ __forceinline__ void attend(OnlineSoftmax& run, const uint32_t (&q)[D / 16][2],
+template <class T, int D>
+__device__ __forceinline__ void attend(OnlineSoftmax<D>& run, const uint32_t (&q)[D / 16][2],
                                        uint32_t stage, float scale, int count) {
-  const SharedTile<D> keys{stage}, values{stage + kTileBytes};
+  const SharedTile<D> keys{stage}, values{stage + Sizes<D>::kTileBytes};
   const int r = int(threadIdx.x) % 32 / 4;
   float even[4] = {}, odd[4] = {};  // keys r (0, 1) and r + 8 (2, 3); heads 2 c and 2 c + 1
 #pragma unroll
@@ -154,21 +169,40 @@ __device__ __forceinline__ Sequence find_sequence(const Sequences& s, int64_t to
 }
 
 // One head as split_heads makes it, in place in shared memory, and in the cache.
-template <class T>
-__device__ __forceinline__ void norm_and_rotate_head(T* head, const HeadFactors& f, bool norm,
+template <class T, int D>
+__device__ __forceinline__ void norm_and_rotate_head(T* head, const HeadFactors<D>& f, bool norm,
                                                      float eps, T* cached) {
-  const int at = 4 * (int(threadIdx.x) % 32);
-  float v[4];
-  load_f32<4>(head + at, v);
+  constexpr int kOwn = D / 32;
+  const int at = kOwn * (int(threadIdx.x) % 32);
+  float v[kOwn];
+  load_f32<kOwn>(head + at, v);
   if (norm) normalise_head<T>(v, f, eps);
   rotate_head(v, f);
-  store_f32<4>(head + at, v);
-  if (cached) store_f32<4>(cached + at, v);
+  store_f32<kOwn>(head + at, v);
+  if (cached) store_f32<kOwn>(cached + at, v);
+}
+// The same with a bias; rotated: q and k.
+template <class T, int D>
+__device__ __forceinline__ void bias_and_rotate_head(T* head, const HeadFactors<D>& f,
+                                                     const HeadBias<D>& bias, bool rotated,
+                                                     T* cached) {
+  constexpr int kOwn = D / 32;
+  const int at = kOwn * (int(threadIdx.x) % 32);
+  float v[kOwn];
+  load_f32<kOwn>(head + at, v);
+  bias.add(v);
+  if (rotated) {
+    rotate_head(v, f);
+    bias.take_still(v);
+  }
+  store_f32<kOwn>(head + at, v);
+  if (cached) store_f32<kOwn>(cached + at, v);
 }
 
 // The heads of this block in shared memory: `group` of the queries, the key, the value.
-template <class T>
+template <class T, int D>
 struct BlockHeads {
+  static constexpr int kHeadBytes = Sizes<D>::kHeadBytes, kChunks = D / 8;
   std::byte* memory;
   int group;
   __device__ __forceinline__ T* head(int i) const {
@@ -189,9 +223,11 @@ struct BlockHeads {
               full_barrier());
   }
   // By all warps, a head at a time.
-  __device__ __forceinline__ void norm_and_rotate(const NewHeads<T>& n, const HeadFactors& queries,
-                                                  const HeadFactors& key, int64_t cache_k,
+  __device__ __forceinline__ void norm_and_rotate(const NewHeads<T>& n,
+                                                  const HeadFactors<D>& queries,
+                                                  const HeadFactors<D>& key, int64_t cache_k,
                                                   int64_t cache_v) const {
+    using Lane = std::conditional_t<D == 128, uint2, uint32_t>;  // of a head
     const int lane = int(threadIdx.x) % 32;
     mbarrier_wait_parity(full_barrier(), 0);
     for (int i = int(threadIdx.x) / 32; i < group + 2; i += kWarps) {
@@ -200,23 +236,52 @@ struct BlockHeads {
       } else if (i == group) {
         norm_and_rotate_head<T>(head(i), key, bool(n.k_norm), n.eps, n.cache_k + cache_k);
       } else {
-        reinterpret_cast<uint2*>(n.cache_v + cache_v)[lane] =
-            reinterpret_cast<const uint2*>(head(i))[lane];
+        reinterpret_cast<Lane*>(n.cache_v + cache_v)[lane] =
+            reinterpret_cast<const Lane*>(head(i))[lane];
       }
     }
+  }
+  // The same with a bias, whose loads for a warp's heads are all in flight at once.
+  __device__ __forceinline__ void bias_and_rotate(const NewHeads<T>& n, const HeadFactors<D>& f,
+                                                  const HeadBias<D> (&bias)[kHeadsOfWarp],
+                                                  int64_t cache_k, int64_t cache_v) const {
+    mbarrier_wait_parity(full_barrier(), 0);
+#pragma unroll
+    for (int k = 0; k < kHeadsOfWarp; ++k) {
+      const int i = int(threadIdx.x) / 32 + k * kWarps;
+      if (i >= group + 2) break;
+      T* const cached = i < group    ? nullptr
+                        : i == group ? n.cache_k + cache_k
+                                     : n.cache_v + cache_v;
+      bias_and_rotate_head<T>(head(i), f, bias[k], i <= group, cached);
+    }
+  }
+  // The bias of head i of these: a query, the key or the value.
+  static __device__ __forceinline__ HeadBias<D> bias_of(const NewHeads<T>& n, int i, int group,
+                                                        int kv_head) {
+    const int64_t head = i < group    ? int64_t(kv_head) * group + i
+                         : i == group ? n.key_at / D + kv_head
+                                      : n.value_at / D + kv_head;
+    return HeadBias<D>(n.bias, head, i == group ? n.still : D, n.still_factor);
   }
   // The new key and value become row `row` of a warp's tiles.
   __device__ __forceinline__ void insert_new_key(uint32_t stage, int row) const {
     const int lane = int(threadIdx.x) % 32;
-    const SharedTile<D> tile{stage + uint32_t(lane / kChunks * kTileBytes)};
-    const uint4 v = reinterpret_cast<const uint4*>(head(group + lane / kChunks))[lane % kChunks];
-    store_chunk(tile.at(row, lane % kChunks), v.x, v.y, v.z, v.w);
+    if (2 * kChunks == 32 || lane < 2 * kChunks) {
+      const SharedTile<D> tile{stage + uint32_t(lane / kChunks * Sizes<D>::kTileBytes)};
+      const uint4 v = reinterpret_cast<const uint4*>(head(group + lane / kChunks))[lane % kChunks];
+      store_chunk(tile.at(row, lane % kChunks), v.x, v.y, v.z, v.w);
+    }
     __syncwarp();
   }
 };
 
-template <class T, bool kHeads>
+template <class T, int D, FusedHeads kFused>
 __global__ void __launch_bounds__(kThreads, 2) attention_many_kernel(ManyArgs<T> a, NewHeads<T> n) {
+  using S = Sizes<D>;
+  constexpr bool kHeads = kFused != FusedHeads::none;
+  constexpr int kStages = S::kStages, kTileBytes = S::kTileBytes, kStageBytes = S::kStageBytes,
+                kSumStride = S::kSumStride;
   extern __shared__ __align__(256) std::byte memory[];
   if constexpr (!kHeads) pdl_enter();
   const int64_t token = blockIdx.y;
@@ -234,8 +299,8 @@ __global__ void __launch_bounds__(kThreads, 2) attention_many_kernel(ManyArgs<T>
   const auto load_async = [&](uint32_t stage, int key) {
     if (key < visible) {
       const int64_t slot = int64_t(sequence.kv_begin) + key;
-      load_rows_async(stage, a.k.at(slot, kv_head, D), a.k.stride, cached - key);
-      load_rows_async(stage + kTileBytes, a.v.at(slot, kv_head, D), a.v.stride, cached - key);
+      load_rows_async<T, D>(stage, a.k.at(slot, kv_head, D), a.k.stride, cached - key);
+      load_rows_async<T, D>(stage + kTileBytes, a.v.at(slot, kv_head, D), a.v.stride, cached - key);
     }
     asm volatile("cp.async.commit_group;" ::: "memory");
   };
@@ -246,7 +311,7 @@ __global__ void __launch_bounds__(kThreads, 2) attention_many_kernel(ManyArgs<T>
   };
   // Query loads before those of keys, or as bulk copies: loads return in order.
   uint32_t q[D / 16][2];
-  const BlockHeads<T> own{memory + kShared, a.group};
+  const BlockHeads<T, D> own{memory + S::kShared, a.group};
   const auto load_query_fragments = [&](const T* queries) {
 #pragma unroll
     for (int i = 0; i < D / 8; ++i) {
@@ -261,15 +326,31 @@ __global__ void __launch_bounds__(kThreads, 2) attention_many_kernel(ManyArgs<T>
       mbarrier_init_fence();
     }
     // None of this is written by the projection: may be read before pdl_wait.
-    const AnyFloats table = n.table_of(token);
-    const HeadFactors for_queries(n.q_norm, table), for_key(n.k_norm, table);
-    const int64_t slot = n.slots[token];
-    load_first_stages();
-    pdl_enter();
-    if (threadIdx.x == 0) own.load_async(n, token, kv_head);
-    __syncthreads();  // the barrier is initialised
-    own.norm_and_rotate(n, for_queries, for_key, slot * a.k.stride + kv_head * D,
-                        slot * a.v.stride + kv_head * D);
+    const AnyFloats table = n.template table_of<D>(token);
+    const auto load_heads = [&] {
+      load_first_stages();
+      pdl_enter();
+      if (threadIdx.x == 0) own.load_async(n, token, kv_head);
+      __syncthreads();  // the barrier is initialised
+    };
+    if constexpr (kFused == FusedHeads::biased) {
+      static_assert(kHeadsOfWarp == 3);
+      const HeadFactors<D> factors({}, table);
+      const auto bias = [&](int k) {
+        return own.bias_of(n, min(warp + k * kWarps, a.group + 1), a.group, kv_head);
+      };
+      const HeadBias<D> biases[] = {bias(0), bias(1), bias(2)};
+      const int64_t slot = n.slots[token];
+      load_heads();
+      own.bias_and_rotate(n, factors, biases, slot * a.k.stride + kv_head * D,
+                          slot * a.v.stride + kv_head * D);
+    } else {
+      const HeadFactors<D> for_queries(n.q_norm, table), for_key(n.k_norm, table);
+      const int64_t slot = n.slots[token];
+      load_heads();
+      own.norm_and_rotate(n, for_queries, for_key, slot * a.k.stride + kv_head * D,
+                          slot * a.v.stride + kv_head * D);
+    }
     __syncthreads();
     load_query_fragments(own.head(0));
   } else {
@@ -277,13 +358,13 @@ __global__ void __launch_bounds__(kThreads, 2) attention_many_kernel(ManyArgs<T>
     load_first_stages();
   }
 
-  OnlineSoftmax run;
+  OnlineSoftmax<D> run;
   uint32_t stage = stages;
   for (int key = kKeys * warp; key < visible; key += kStep) {
     asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 1) : "memory");
     __syncwarp();
     if (kHeads && key + kKeys >= visible) own.insert_new_key(stage, visible - 1 - key);
-    attend<T>(run, q, stage, a.scale, visible - key);
+    attend<T, D>(run, q, stage, a.scale, visible - key);
     __syncwarp();
     load_async(stage, key + kStages * kStep);
     stage = stage + kStageBytes == stages + kStages * kStageBytes ? stages : stage + kStageBytes;
@@ -306,9 +387,9 @@ __global__ void __launch_bounds__(kThreads, 2) attention_many_kernel(ManyArgs<T>
     }
   }
   __syncthreads();
-  const int d = int(threadIdx.x);
-  static_assert(kThreads == D);
-  for (int g = 0; g < a.group; ++g) {
+  constexpr int kTogether = kThreads / D;  // heads
+  const int d = kTogether == 1 ? int(threadIdx.x) : int(threadIdx.x) % D;
+  for (int g = kTogether == 1 ? 0 : int(threadIdx.x) / D; g < a.group; g += kTogether) {
     const auto [row_max, row_sum, sum] =
         combine_warps<kWarps>(stats + g, sums + g * kSumStride + d, kGroup, kSumStride);
     const int64_t head = int64_t(kv_head) * a.group + g;
@@ -317,34 +398,41 @@ __global__ void __launch_bounds__(kThreads, 2) attention_many_kernel(ManyArgs<T>
   }
 }
 
-bool fits(const Context& c, const AttentionCall& a, size_t shared) {
-  return shared <= c.shared_per_block && tensor_core_types(a) && a.kv.k.dtype == a.q.dtype &&
-         a.width() == D && a.group() <= kGroup && a.tokens() * a.kv_heads() >= c.sm_count &&
+bool fits(const Context& c, const AttentionCall& a) {
+  static_assert(Sizes<128>::kShared >= Sizes<64>::kShared);
+  return Sizes<128>::kShared + Sizes<128>::kHeadsShared <= c.shared_per_block &&
+         tensor_core_types(a) && a.kv.k.dtype == a.q.dtype && a.group() <= kGroup &&
+         a.tokens() * a.kv_heads() >= c.sm_count &&
          a.tokens() <= kMaxMeanQueries * a.sequences.dim(0) && a.tokens() <= 65535 &&
          heads_aligned(a.out, a.q, a.kv.k, a.kv.v);
 }
 
-template <bool kHeads, class T>
-void launch_many(const Context& c, const AttentionCall& a, const NewHeads<T>& n) {
+template <FusedHeads kFused, class T, int D>
+void launch_with(const Context& c, const AttentionCall& a, const NewHeads<T>& n) {
   const ManyArgs<T> args{heads<T>(a.out),        lse_view(a.lse),
                          heads<const T>(a.q),    heads<const T>(a.kv.k),
                          heads<const T>(a.kv.v), sequences_of(a.sequences),
                          int(a.group()),         kLog2E / std::sqrt(float(D))};
-  const auto kernel = attention_many_kernel<T, kHeads>;
+  const auto kernel = attention_many_kernel<T, D, kFused>;
   allow_shared(c, kernel);
+  const size_t heads_shared = kFused == FusedHeads::none ? 0 : Sizes<D>::kHeadsShared;
   launch(c,
          {dim3(unsigned(a.kv_heads()), unsigned(a.tokens())), dim3(kThreads),
-          kShared + (kHeads ? kHeadsShared : 0)},
+          Sizes<D>::kShared + heads_shared},
          kernel, args, n);
+}
+template <FusedHeads kFused, class T>
+void launch_many(const Context& c, const AttentionCall& a, const NewHeads<T>& n) {
+  a.width() == 64 ? launch_with<kFused, T, 64>(c, a, n) : launch_with<kFused, T, 128>(c, a, n);
 }
 
 }  // namespace
 
 bool attention_decode_many(const Context& c, const AttentionCall& a) {
-  if (!fits(c, a, kShared)) return false;
+  if (!fits(c, a)) return false;
   with_attention_types(a, [&](auto t, auto) {
     using T = decltype(t);
-    launch_many<false, T>(c, a, {});
+    launch_many<FusedHeads::none, T>(c, a, {});
   });
   return true;
 }
@@ -355,19 +443,33 @@ bool split_heads_attention(const Context& c, Tensor out, Tensor lse, const HeadS
   const AttentionCall call{{heads.q, kv, sequences}, out, lse};
   // Training keeps q and k, or attends over them in place.
   const bool heads_wanted = heads.q_rstd || heads.k_rstd || kv.k.data == heads.k.data;
-  if (c.capability < 90 || heads_wanted || call.tokens() != sequences.dim(0) ||
-      !fits(c, call, kShared + kHeadsShared) || qkv.dtype != heads.q.dtype ||
-      !in_packs<8>(qkv, params.q_norm, params.k_norm, table)) {
+  if (c.capability < 90 || heads_wanted || call.tokens() != sequences.dim(0) || !fits(c, call) ||
+      qkv.dtype != heads.q.dtype ||
+      !in_packs<8>(qkv, params.q_norm, params.k_norm, params.bias, table)) {
     return false;
   }
   with_attention_types(call, [&](auto t, auto) {
     using T = decltype(t);
-    const int64_t key_at = call.q_heads() * D;
-    launch_many<true, T>(
-        c, call,
-        {ptr<const T>(qkv), qkv.row_stride, key_at, key_at + call.kv_heads() * D, ptr<T>(kv.k),
-         ptr<T>(kv.v), AnyFloats(params.q_norm), AnyFloats(params.k_norm), AnyFloats(table),
-         ptr<const int32_t>(slots), float(eps)});
+    const int64_t key_at = call.q_heads() * call.width();
+    const NewHeads<T> n{ptr<const T>(qkv),
+                        qkv.row_stride,
+                        key_at,
+                        key_at + call.kv_heads() * call.width(),
+                        ptr<T>(kv.k),
+                        ptr<T>(kv.v),
+                        AnyFloats(params.q_norm),
+                        AnyFloats(params.k_norm),
+                        AnyFloats(table),
+                        ptr<const int32_t>(slots),
+                        float(eps),
+                        AnyFloats(params.bias),
+                        int(std::min(params.still.begin, call.width())),
+                        params.still.factor};
+    if (n.bias.data) {
+      launch_many<FusedHeads::biased, T>(c, call, n);
+    } else {
+      launch_many<FusedHeads::normalised, T>(c, call, n);
+    }
   });
   return true;
 }

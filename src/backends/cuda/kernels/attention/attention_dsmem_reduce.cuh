@@ -9,9 +9,9 @@ namespace nibble::cuda {
 
 #if defined(NIBBLE_HAS_WGMMA)
 
-// Two accumulators (which: 0 dk, 1 dv) of each consumer thread, 64 rows of 128 columns a warpgroup.
-// The block's first warpgroup is the producer.
-template <int kConsumers>
+// Two accumulators (which: 0 dk, 1 dv) of each consumer thread, 64 rows of kWidth columns a
+// warpgroup. The block's first warpgroup is the producer.
+template <int kConsumers, int kWidth>
 struct DsmemReduction {
   static constexpr int kReaders = kConsumers * kWarpgroupThreads, kQuads = kWidth / 8;
   uint32_t base;  // float4 [2][kQuads][kReaders]
@@ -20,7 +20,7 @@ struct DsmemReduction {
     return base +
            uint32_t((which * kQuads + quad) * kReaders + int(threadIdx.x) - kWarpgroupThreads) * 16;
   }
-  __device__ __forceinline__ void store(int which, const float (&sums)[64]) const {
+  __device__ __forceinline__ void store(int which, const float (&sums)[kWidth / 2]) const {
 #pragma unroll
     for (int q = 0; q < kQuads; ++q) {
       const float* v = sums + 4 * q;

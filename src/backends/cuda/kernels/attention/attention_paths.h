@@ -30,11 +30,11 @@ bool attention_decode(const Context& c, const AttentionCall& a);
 bool attention_decode_many(const Context& c, const AttentionCall& a);
 // attention_flash.cu: many queries a sequence, mma.sync.
 bool attention_flash(const Context& c, const AttentionCall& a);
-// attention_wgmma.cu: the same on compute capability 9.0, bf16, heads of 128.
+// attention_wgmma.cu: the same on compute capability 9.0, bf16.
 bool attention_wgmma(const Context& c, const AttentionCall& a);
 // attention_back_flash.cu; delta f32 [N, Hq] is dout . out.
 bool attention_back_flash(const Context& c, const AttentionBackCall& a, const float* delta);
-// attention_back_wgmma.cu: the same on compute capability 9.0, bf16, heads of 128.
+// attention_back_wgmma.cu: the same on compute capability 9.0, bf16.
 bool attention_back_wgmma(const Context& c, const AttentionBackCall& a, const float* delta);
 
 }  // namespace nibble::cuda

@@ -11,12 +11,16 @@ namespace nibble::cuda {
 #if defined(NIBBLE_HAS_WGMMA)
 
 // Output accumulator, row maxima and row sums of the lane's two rows.
-struct SoftmaxTile {
-  float sums[64], row_max[2], row_sum[2];
+struct RowStats {
+  float row_max[2], row_sum[2];
+};
+template <int kWidth>
+struct SoftmaxTile : RowStats {
+  float sums[kWidth / 2];
 };
 
 // Scores to P in place; factor: the rescaling of the accumulator.
-__device__ __forceinline__ void online_softmax(float (&p)[64], SoftmaxTile& rows, float scale,
+__device__ __forceinline__ void online_softmax(float (&p)[64], RowStats& rows, float scale,
                                                float (&factor)[2]) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -59,12 +63,14 @@ __device__ __forceinline__ void mask(float (&p)[64], const QueryBlock& block, in
 }
 
 // The queries as A fragments in registers (wgmma RS form).
+template <int kWidth>
 struct QueryFragments {
   uint32_t words[kWidth / 16][4];
 };
-__device__ __forceinline__ void load_query_fragments(QueryFragments& queries,
-                                                     const WgmmaTile<2 * QueryBlock::kRows>& q,
-                                                     int group, int warp) {
+template <int kWidth>
+__device__ __forceinline__ void load_query_fragments(
+    QueryFragments<kWidth>& queries, const WgmmaTile<2 * QueryBlock::kRows, kWidth>& q, int group,
+    int warp) {
   const int lane = int(threadIdx.x) % 32, r = group * QueryBlock::kRows + 16 * warp + lane / 4,
             c = lane % 4;
 #pragma unroll
@@ -78,7 +84,8 @@ __device__ __forceinline__ void load_query_fragments(QueryFragments& queries,
 
 // Epilogue straight from registers: the four lanes of a quad transpose four 16-byte chunks by
 // shuffles, so that each stores one.
-__device__ __forceinline__ void write(Heads<bf16> out, LseView lse, const SoftmaxTile& rows,
+template <int kWidth>
+__device__ __forceinline__ void write(Heads<bf16> out, LseView lse, const SoftmaxTile<kWidth>& rows,
                                       const QueryBlock& block, int head, int warp) {
   const int lane = int(threadIdx.x) % 32, r = lane / 4, c = lane % 4;
 #pragma unroll

@@ -7,7 +7,10 @@
 
 namespace nibble::cuda {
 
-constexpr int kWarpgroupThreads = 128, kWidth = 128;
+constexpr int kWarpgroupThreads = 128;
+
+// Heads that have kernels with wgmma.
+constexpr bool has_wgmma_kernels(int64_t width) { return width == 64 || width == 128; }
 
 // Role of a thread: warpgroup -1 is the producer, 0 .. are consumers. Lane = 4 r + c of warp `warp`
 // of its warpgroup.
@@ -33,12 +36,12 @@ struct PipelineBarriers {
   }
 };
 
-// cp.async of rows of 128 elements by one warpgroup; rows from `limit` on become zero.
-template <int kTileRows>
-__device__ __forceinline__ void load_rows_async(const WgmmaTile<kTileRows>& tile, const bf16* from,
-                                                int64_t stride, int limit) {
+// cp.async of a tile's rows by one warpgroup; rows from `limit` on become zero.
+template <int kTileRows, int kWidth>
+__device__ __forceinline__ void load_rows_async(const WgmmaTile<kTileRows, kWidth>& tile,
+                                                const bf16* from, int64_t stride, int limit) {
   constexpr int kPieces = kWidth * 2 / 16, kTogether = kWarpgroupThreads / kPieces;
-  static_assert(kTileRows % (kTogether * 4) == 0);
+  static_assert(kTogether % 8 == 0 && kTileRows % kTogether == 0);  // one swizzle for all
   const int t = int(threadIdx.x) % kWarpgroupThreads, piece = t % kPieces, first = t / kPieces;
   const bf16* row = from + first * stride + piece * 8;
   const uint32_t to = tile.at(first, piece);
@@ -53,10 +56,11 @@ __device__ __forceinline__ void load_rows_async(const WgmmaTile<kTileRows>& tile
 // Epilogue of a consumer warpgroup: its 64 rows of sums, by way of its rows of the tile (from `row`
 // on), which no other warpgroup reads. Lane (r, c) of warp w has rows 16 w + r (times `low`) and 8
 // further (`high`). Only the first `limit` rows exist.
-template <int kTileRows>
-__device__ __forceinline__ void store_tile_rows(const WgmmaTile<kTileRows>& tile, int row,
-                                                const float (&sums)[64], float low, float high,
-                                                bf16* to, int64_t stride, int limit, int group) {
+template <int kTileRows, int kWidth>
+__device__ __forceinline__ void store_tile_rows(const WgmmaTile<kTileRows, kWidth>& tile, int row,
+                                                const float (&sums)[kWidth / 2], float low,
+                                                float high, bf16* to, int64_t stride, int limit,
+                                                int group) {
   const int lane = int(threadIdx.x) % 32, r = lane / 4, c = lane % 4;
   const int of_warp = int(threadIdx.x) / 32 % 4 * 16;
   asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "n"(kWarpgroupThreads) : "memory");

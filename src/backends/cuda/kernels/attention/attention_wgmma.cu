@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // FlashAttention-3 style forward with wgmma and TMA: many queries a sequence, compute capability
-// 9.0, bf16, heads of 128. Chosen for prefill and training after the two decode kernels have
+// 9.0, bf16, heads of 64 or 128. Chosen for prefill and training after the two decode kernels have
 // declined.
 //
 // Persistent, warp-specialised: grid min(work tiles, SMs); a work tile is 128 queries of one head
@@ -14,10 +14,10 @@
 // The arithmetic is that of attention_flash.cu, in tiles of 128 keys instead of 64 (a NaN among
 // values of masked keys shows in the tile's earlier queries).
 //
-// On an H200 2048 tokens take 60.6 us (567 TFLOP/s), 8192 870, 8 x 2048 481, 512 tokens 10.1. Not
-// persistent (one work tile a block): 69, 920, 563 and 11.2; with cp.async by a producer warpgroup
-// instead of TMA, whose instructions and L1 traffic stand in the consumers' way, 94, 1,270, 721 and
-// 12.9.
+// On an H200, 32 heads of 128, 2048 tokens take 60.6 us (567 TFLOP/s), 8192 870, 8 x 2048 481, 512
+// tokens 10.1. Not persistent (one work tile a block): 69, 920, 563 and 11.2; with cp.async by a
+// producer warpgroup instead of TMA, whose instructions and L1 traffic stand in the consumers' way,
+// 94, 1,270, 721 and 12.9.
 //
 // What bounds it: a tile of a warpgroup is a chain of 2,700 clocks (wgmma issue and wait 1,200,
 // maxima 300, exponentials 900, ping-pong 200), in which the tensor cores work 2,048 for both
@@ -41,9 +41,13 @@ constexpr int kConsumers = 2, kThreads = (1 + kConsumers) * kWarpgroupThreads;
 constexpr int kRows = QueryBlock::kRows, kQueries = kConsumers * kRows, kKeys = QueryBlock::kKeys;
 // Three stages: one in flight, and one is released only after the scores of the next were issued.
 constexpr int kStages = 3;
-using QueryTile = WgmmaTile<kQueries>;
-using KeyTile = WgmmaTile<kKeys>;
-constexpr size_t kSharedBytes = QueryTile::kBytes + kStages * 2 * KeyTile::kBytes + 1024;
+template <int kWidth>
+using QueryTile = WgmmaTile<kQueries, kWidth>;
+template <int kWidth>
+using KeyTile = WgmmaTile<kKeys, kWidth>;
+template <int kWidth>
+constexpr size_t kSharedBytes =
+    QueryTile<kWidth>::kBytes + kStages * 2 * KeyTile<kWidth>::kBytes + 1024;
 
 struct WgmmaArgs {
   Heads<bf16> out;
@@ -81,13 +85,14 @@ __device__ __forceinline__ void ping_pong_signal(const ConsumerState& at) {
 }
 
 // Mainloop of a consumer warpgroup over the key tiles of a work tile.
-template <class Stage>
-__device__ __forceinline__ void attend(SoftmaxTile& rows, const QueryFragments& queries,
+template <int kWidth, class Stage>
+__device__ __forceinline__ void attend(SoftmaxTile<kWidth>& rows,
+                                       const QueryFragments<kWidth>& queries,
                                        const ConsumerState& at, float scale, int warp,
                                        const Stage& stage,
                                        const PipelineBarriers<kStages>& barriers) {
 #pragma unroll
-  for (int i = 0; i < 64; ++i) rows.sums[i] = 0;
+  for (int i = 0; i < kWidth / 2; ++i) rows.sums[i] = 0;
   rows.row_max[0] = rows.row_max[1] = -INFINITY;
   rows.row_sum[0] = rows.row_sum[1] = 0;
   const auto wait_for = [&](int t) {
@@ -112,7 +117,7 @@ __device__ __forceinline__ void attend(SoftmaxTile& rows, const QueryFragments& 
     wgmma_fence();
 #pragma unroll
     for (int s = 0; s < kWidth / 16; ++s) {
-      wgmma_64x128_rs(p, queries.words[s], KeyTile::advance_k_major(keys, s), s > 0);
+      wgmma_64x128_rs(p, queries.words[s], KeyTile<kWidth>::advance_k_major(keys, s), s > 0);
     }
     wgmma_commit();
   };
@@ -146,7 +151,7 @@ __device__ __forceinline__ void attend(SoftmaxTile& rows, const QueryFragments& 
     wgmma_fence();
 #pragma unroll
     for (int s = 0; s < kKeys / 16; ++s) {
-      wgmma_64x128_rs_mn(rows.sums, weights[s], KeyTile::advance_mn_major(values, s));
+      wgmma_rs_mn(rows.sums, weights[s], KeyTile<kWidth>::advance_mn_major(values, s));
     }
     wgmma_commit();
   };
@@ -163,7 +168,7 @@ __device__ __forceinline__ void attend(SoftmaxTile& rows, const QueryFragments& 
     warpgroup_fence_operand(rows.sums);
     release(t);
 #pragma unroll
-    for (int i = 0; i < 64; ++i) rows.sums[i] *= factor[i / 2 % 2];
+    for (int i = 0; i < kWidth / 2; ++i) rows.sums[i] *= factor[i / 2 % 2];
     pack();
   }
   multiply(at.last);
@@ -180,6 +185,7 @@ __device__ __forceinline__ void attend(SoftmaxTile& rows, const QueryFragments& 
 
 #endif
 
+template <int kWidth>
 __global__ void __launch_bounds__(kThreads, 1) wgmma_kernel(const __grid_constant__ WgmmaArgs a) {
 #if defined(NIBBLE_HAS_WGMMA)
   pdl_enter();
@@ -190,6 +196,8 @@ __global__ void __launch_bounds__(kThreads, 1) wgmma_kernel(const __grid_constan
   const WarpgroupRole place;
   const int group = place.group, warp = place.warp;
   const uint32_t base = (shared_address(shared) + 1023) / 1024 * 1024;
+  using KeyTile = KeyTile<kWidth>;
+  using QueryTile = QueryTile<kWidth>;
   const QueryTile q_tile{base};
   const auto stage = [&](int n, int which) {
     return KeyTile{base + QueryTile::kBytes + uint32_t(n % kStages * 2 + which) * KeyTile::kBytes};
@@ -234,8 +242,8 @@ __global__ void __launch_bounds__(kThreads, 1) wgmma_kernel(const __grid_constan
         const int groups = u.blocks[1].count > 0 ? 2 : 1;
         mbarrier_arrive_expect_tx(there, QueryTile::kBytes / kConsumers * uint32_t(groups));
         for (int g = 0; g < groups; ++g) {
-          tma_load_head_rows(q_tile.at(g * kRows, 0), QueryTile::kHalfBytes, a.q_map, u.head,
-                             u.blocks[g].row, there);
+          tma_load_head_rows<kWidth>(q_tile.at(g * kRows, 0), QueryTile::kHalfBytes, a.q_map,
+                                     u.head, u.blocks[g].row, there);
         }
 #pragma unroll 1
         for (int t = 0; t < whole; ++t) {
@@ -243,8 +251,10 @@ __global__ void __launch_bounds__(kThreads, 1) wgmma_kernel(const __grid_constan
           wait_empty(n);
           const uint32_t full = barriers.full(n).address;
           mbarrier_arrive_expect_tx(full, 2 * KeyTile::kBytes);
-          tma_load_head_rows(stage(n, 0).base, KeyTile::kHalfBytes, a.k_map, kv_head, row, full);
-          tma_load_head_rows(stage(n, 1).base, KeyTile::kHalfBytes, a.v_map, kv_head, row, full);
+          tma_load_head_rows<kWidth>(stage(n, 0).base, KeyTile::kHalfBytes, a.k_map, kv_head, row,
+                                     full);
+          tma_load_head_rows<kWidth>(stage(n, 1).base, KeyTile::kHalfBytes, a.v_map, kv_head, row,
+                                     full);
         }
         next_tile[k % 2] = a.scheduler.claim();
       }
@@ -271,7 +281,7 @@ __global__ void __launch_bounds__(kThreads, 1) wgmma_kernel(const __grid_constan
   for (int k = 0;; ++k) {
     q_barriers.full(0).wait(unsigned(k));
     const WorkTile u = mailbox.get(k);
-    QueryFragments queries;
+    QueryFragments<kWidth> queries;
     if (u.tiles > 0) load_query_fragments(queries, q_tile, group, warp);
     __syncwarp();
     if (threadIdx.x % 32 == 0) q_barriers.empty(0).arrive();
@@ -281,7 +291,7 @@ __global__ void __launch_bounds__(kThreads, 1) wgmma_kernel(const __grid_constan
     at.tiles = u.tiles, at.last = at.block.tiles() - 1;
     at.group = group, at.stage = first_stage;
     at.ping_pong = u.blocks[1].count > 0 && abs(u.blocks[0].tiles() - u.blocks[1].tiles()) < 2;
-    SoftmaxTile rows;
+    SoftmaxTile<kWidth> rows;
     attend(rows, queries, at, a.scale, warp, stage, barriers);
     if (at.block.count > 0) write(a.out, a.lse, rows, at.block, u.head, warp);
     first_stage += u.tiles;
@@ -289,8 +299,10 @@ __global__ void __launch_bounds__(kThreads, 1) wgmma_kernel(const __grid_constan
 #endif
 }
 
+template <int kWidth>
 bool run(const Context& c, const AttentionCall& call) {
-  allow_shared(c, wgmma_kernel);
+  if (c.shared_per_block < kSharedBytes<kWidth> + 256) return false;
+  allow_shared(c, wgmma_kernel<kWidth>);
   const int64_t tokens = call.tokens(), sequences = call.sequences.dim(0);
   const int64_t units = call.q_heads() * (sequences == 1 ? (tokens + kQueries - 1) / kQueries
                                                          : tile_limit(tokens, sequences, kQueries));
@@ -309,7 +321,8 @@ bool run(const Context& c, const AttentionCall& call) {
       !map_heads(args.v_map, call.kv.v, kKeys)) {
     return false;
   }
-  launch(c, {dim3(unsigned(grid)), dim3(kThreads), kSharedBytes}, wgmma_kernel, args);
+  launch(c, {dim3(unsigned(grid)), dim3(kThreads), kSharedBytes<kWidth>}, wgmma_kernel<kWidth>,
+         args);
   return true;
 }
 
@@ -317,12 +330,12 @@ bool run(const Context& c, const AttentionCall& call) {
 
 bool attention_wgmma(const Context& c, const AttentionCall& a) {
   if (c.capability != 90 || a.q.dtype != DType::bf16 || a.kv.k.dtype != DType::bf16 ||
-      a.width() != kWidth || !tensor_core_types(a) ||
+      !has_wgmma_kernels(a.width()) || !tensor_core_types(a) ||
       tile_limit(a.tokens(), a.sequences.dim(0), kQueries) > 65535 ||
-      c.shared_per_block < kSharedBytes + 256 || !heads_aligned(a.out, a.q, a.kv.k, a.kv.v)) {
+      !heads_aligned(a.out, a.q, a.kv.k, a.kv.v)) {
     return false;
   }
-  return run(c, a);
+  return a.width() == 64 ? run<64>(c, a) : run<128>(c, a);
 }
 
 }  // namespace nibble::cuda

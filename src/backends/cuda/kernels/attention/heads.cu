@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// RoPE table, RoPE, QK-norm with RoPE, and the append to the KV cache, as ops of their own;
-// split_heads.cu fuses the last three. One warp per head (at most kHeadWidth wide where
-// normalised), eight warps a block.
+// RoPE table, QK-norm with RoPE, and the append to the KV cache, as ops of their own;
+// split_heads.cu fuses the last two. (RoPE without a norm: rotate_heads.cu.) One warp per head, at
+// most kHeadWidth wide, eight warps a block.
 #include <algorithm>
 #include <cmath>
 
 #include "backends/cuda/device/dependent_launch.cuh"
-#include "backends/cuda/device/head_of_128.cuh"
+#include "backends/cuda/device/rotate_head.cuh"
 #include "backends/cuda/kernels/kernels.h"
 #include "backends/cuda/launch.h"
 
@@ -46,29 +46,25 @@ struct HeadArgs {
   AnyFloats rstd;  // of all heads, or null
   AnyFloats weight, table;
   int64_t width;
-  float eps, sign;
+  float eps;
 };
 
 // A head of 128, with the bits of split_heads.cu; both half-warps do the same.
 template <class T>
 __device__ __forceinline__ void head_of_128(T* out, int64_t index, const T* x, int64_t token,
                                             const HeadArgs& h) {
-  const int at = HalfWarpHead::column();
-  HalfWarpHead y;
+  const int at = HalfWarpHead<128>::column();
+  HalfWarpHead<128> y;
   float cosine[4], sine[4];
 #pragma unroll
   for (int half = 0; half < 2; ++half) load_f32_at<4, false>(x + 64 * half + at, y.v[half]);
   h.table.load<4, false>(token * 128 + at, cosine);
   h.table.load<4, false>(token * 128 + 64 + at, sine);
+  float weight[2][4];
 #pragma unroll
-  for (int k = 0; k < 4; ++k) sine[k] *= h.sign;
-  if (h.weight) {
-    float weight[2][4];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) h.weight.load<4, false>(64 * half + at, weight[half]);
-    const float scale = y.normalise<T>(weight, h.eps);
-    if (h.rstd && threadIdx.x % 32 == 0) h.rstd.set(index, scale);
-  }
+  for (int half = 0; half < 2; ++half) h.weight.load<4, false>(64 * half + at, weight[half]);
+  const float scale = y.normalise<T>(weight, h.eps);
+  if (h.rstd && threadIdx.x % 32 == 0) h.rstd.set(index, scale);
   y.rotate(cosine, sine);
   __syncwarp();  // out may be x
   if (threadIdx.x % 32 >= 16) return;
@@ -76,8 +72,22 @@ __device__ __forceinline__ void head_of_128(T* out, int64_t index, const T* x, i
   for (int half = 0; half < 2; ++half) store_f32_at<4, false>(out + 64 * half + at, y.v[half]);
 }
 
-// One head by one warp, number `index` of all, normalised if there is a weight, then rotated by the
-// token's row of the table: cosines, then sines. out may be x: a lane reads only what it writes,
+// A head of 64, with the bits of attention_decode_many.cu and decode/.
+template <class T>
+__device__ __forceinline__ void head_of_64(T* out, int64_t index, const T* x, int64_t token,
+                                           const HeadArgs& h) {
+  const int at = 2 * (int(threadIdx.x) % 32);
+  const HeadFactors<64> factors(h.weight, h.table, token);
+  float v[2];
+  load_f32_at<2, false>(x + at, v);
+  const float scale = normalise_head<T>(v, factors, h.eps);
+  if (h.rstd && threadIdx.x % 32 == 0) h.rstd.set(index, scale);
+  rotate_head(v, factors);  // shuffles: out may be x
+  store_f32_at<2, false>(out + at, v);
+}
+
+// One head by one warp, number `index` of all, normalised, then rotated by the token's row of the
+// table: cosines, then sines. out may be x: a lane reads only what it writes,
 // after a shuffle.
 template <class T>
 __device__ __forceinline__ void one_head(T* out, int64_t index, const T* x, int64_t token,
@@ -86,25 +96,24 @@ __device__ __forceinline__ void one_head(T* out, int64_t index, const T* x, int6
     head_of_128(out, index, x, token, h);
     return;
   }
+  if (h.width == 64) {
+    head_of_64(out, index, x, token, h);
+    return;
+  }
   const int lane = int(threadIdx.x) % 32;
   const int64_t half = h.width / 2;
-  float scale = 1;
-  if (h.weight) {
-    float squares = 0;
-    for (int64_t i = lane; i < h.width; i += 32) {
-      const float v = to_f32(x[i]);
-      squares = fmaf(v, v, squares);
-    }
-    scale = 1.0f / sqrtf(warp_reduce<Sum>(squares) / float(h.width) + h.eps);
-    if (h.rstd && lane == 0) h.rstd.set(index, scale);
+  float squares = 0;
+  for (int64_t i = lane; i < h.width; i += 32) {
+    const float v = to_f32(x[i]);
+    squares = fmaf(v, v, squares);
   }
+  const float scale = 1.0f / sqrtf(warp_reduce<Sum>(squares) / float(h.width) + h.eps);
+  if (h.rstd && lane == 0) h.rstd.set(index, scale);
   for (int64_t i = lane; i < half; i += 32) {
-    float a = to_f32(x[i]), b = to_f32(x[half + i]);
-    if (h.weight) {  // rounded as the norm alone would store it
-      a = to_f32(from_f32<T>(a * scale * h.weight[i]));
-      b = to_f32(from_f32<T>(b * scale * h.weight[half + i]));
-    }
-    const float co = h.table[token * h.width + i], s = h.sign * h.table[token * h.width + half + i];
+    // Rounded as the norm alone would store it.
+    const float a = to_f32(from_f32<T>(to_f32(x[i]) * scale * h.weight[i]));
+    const float b = to_f32(from_f32<T>(to_f32(x[half + i]) * scale * h.weight[half + i]));
+    const float co = h.table[token * h.width + i], s = h.table[token * h.width + half + i];
     out[i] = from_f32<T>(fmaf(a, co, -(b * s)));
     out[half + i] = from_f32<T>(fmaf(b, co, a * s));
   }
@@ -150,17 +159,7 @@ void norm_rope(const Context& c, Tensor out, Tensor rstd, Tensor x, Tensor w, Te
                double eps) {
   with_float(x.dtype, [&](auto t) {
     using T = decltype(t);
-    const HeadArgs h{AnyFloats(rstd), AnyFloats(w), AnyFloats(table), x.dim(2), float(eps), 1.0f};
-    launch(c, warps_for(x.rows()), norm_rope_kernel<T>, ptr<T>(out), out.row_stride,
-           ptr<const T>(x), x.row_stride, x.dim(0), x.dim(1), h);
-  });
-}
-
-void rope(const Context& c, Tensor out, Tensor x, Tensor table, Rotation rotation) {
-  with_float(x.dtype, [&](auto t) {
-    using T = decltype(t);
-    const HeadArgs h{AnyFloats(), AnyFloats(), AnyFloats(table),
-                     x.dim(2),    0.0f,        rotation == Rotation::forward ? 1.0f : -1.0f};
+    const HeadArgs h{AnyFloats(rstd), AnyFloats(w), AnyFloats(table), x.dim(2), float(eps)};
     launch(c, warps_for(x.rows()), norm_rope_kernel<T>, ptr<T>(out), out.row_stride,
            ptr<const T>(x), x.row_stride, x.dim(0), x.dim(1), h);
   });

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Between the qkv projection and attention, fused: QK-norm and RoPE of queries and keys, keys and
-// values into the cache. From qkv [N, (Hq + 2 Hkv) 128]. Heads of 128 with fp32 weights and even
-// head counts; anything else falls back to the separate ops of heads.cu.
+// values into the cache. From qkv [N, (Hq + 2 Hkv) D]. Heads of 64 or 128 with fp32 weights and
+// even head counts; anything else falls back to the separate ops of heads.cu. (Heads without norms:
+// rotate_heads.cu.)
 //
 // Grid (tokens, groups of heads), eight warps; two heads a warp at a time (one per half-warp), up
 // to kTurns pairs, all loaded before the first is worked on.
@@ -9,7 +10,7 @@
 // Bound by memory: 2048 tokens of 32 + 16 heads take 15.5 us for 54 MB, of which the projection has
 // left much in the L2 cache; one head a warp, its factors loaded one by one, took 44.
 #include "backends/cuda/device/dependent_launch.cuh"
-#include "backends/cuda/device/head_of_128.cuh"
+#include "backends/cuda/device/rotate_head.cuh"
 #include "backends/cuda/kernels/kernels.h"
 #include "backends/cuda/launch.h"
 
@@ -33,32 +34,34 @@ struct SplitArgs {
   float eps;
 };
 
-template <class T, class K>
+template <class T, class K, int D>
 __global__ void __launch_bounds__(32 * kWarps, 4) split_heads_kernel(SplitArgs<T, K> a) {
+  using Head = HalfWarpHead<D>;
+  constexpr int kOwn = Head::kOwn, kHalf = Head::kHalf;
   const int64_t token = blockIdx.x;
-  const int at = HalfWarpHead::column(), side = int(threadIdx.x) % 32 / 16;
+  const int at = Head::column(), side = int(threadIdx.x) % 32 / 16;
   const int first = 2 * (int(blockIdx.y) * kWarps + int(threadIdx.x) / 32);
   const int step = 2 * int(gridDim.y) * kWarps;
-  float weight[2][4], cosine[4], sine[4];
+  float weight[2][kOwn], cosine[kOwn], sine[kOwn];
   const auto load_weight = [&](int pair) {
     const float* const w = (pair < a.q_heads ? a.q_weight : a.k_weight) + at;
-    load_f32<4>(w, weight[0]);
-    load_f32<4>(w + 64, weight[1]);
+    load_f32<kOwn>(w, weight[0]);
+    load_f32<kOwn>(w + kHalf, weight[1]);
   };
   load_weight(first);
   pdl_enter();
-  load_f32<4>(a.table + token * 128 + at, cosine);
-  load_f32<4>(a.table + token * 128 + 64 + at, sine);
+  load_f32<kOwn>(a.table + token * D + at, cosine);
+  load_f32<kOwn>(a.table + token * D + kHalf + at, sine);
   const int64_t slot = a.cache_k || a.cache_v ? a.slots[token] : 0;
-  const T* const x = a.qkv + token * a.qkv_stride + side * 128 + at;
-  T* const q = a.q + (token * a.q_heads + side) * 128 + at;
-  Raw<T, 4> raw[kTurns][2];
+  const T* const x = a.qkv + token * a.qkv_stride + side * D + at;
+  T* const q = a.q + (token * a.q_heads + side) * D + at;
+  Raw<T, kOwn> raw[kTurns][2];
 #pragma unroll
   for (int i = 0; i < kTurns; ++i) {
     const int pair = first + i * step;
     if (pair >= a.heads) continue;
-    raw[i][0] = raw[i][0].load(x + pair * 128);
-    raw[i][1] = raw[i][1].load(x + pair * 128 + 64);
+    raw[i][0] = raw[i][0].load(x + pair * D);
+    raw[i][1] = raw[i][1].load(x + pair * D + kHalf);
   }
 #pragma unroll
   for (int i = 0; i < kTurns; ++i) {
@@ -67,17 +70,17 @@ __global__ void __launch_bounds__(32 * kWarps, 4) split_heads_kernel(SplitArgs<T
     K* cached = nullptr;
     if (value < 0) {
       if (i > 0 && key >= 0) load_weight(pair);
-      HalfWarpHead y;
+      Head y;
       raw[i][0].to_f32(y.v[0]), raw[i][1].to_f32(y.v[1]);
-      const float scale = y.normalise<T>(weight, a.eps);
+      const float scale = y.template normalise<T>(weight, a.eps);
       y.rotate(cosine, sine);
       raw[i][0] = raw[i][0].from_f32(y.v[0]), raw[i][1] = raw[i][1].from_f32(y.v[1]);
-      T* out = q + pair * 128;
+      T* out = q + pair * D;
       if (key >= 0) {
-        out = a.k + (token * a.kv_heads + key + side) * 128 + at;
-        if (a.cache_k) cached = a.cache_k + slot * a.cache_k_stride + (key + side) * 128 + at;
+        out = a.k + (token * a.kv_heads + key + side) * D + at;
+        if (a.cache_k) cached = a.cache_k + slot * a.cache_k_stride + (key + side) * D + at;
       }
-      raw[i][0].store(out), raw[i][1].store(out + 64);
+      raw[i][0].store(out), raw[i][1].store(out + kHalf);
       if (at == 0) {
         if (key < 0) {
           if (a.q_rstd) a.q_rstd.set(token * a.q_heads + pair + side, scale);
@@ -86,25 +89,25 @@ __global__ void __launch_bounds__(32 * kWarps, 4) split_heads_kernel(SplitArgs<T
         }
       }
     } else {
-      cached = a.cache_v + slot * a.cache_v_stride + (value + side) * 128 + at;
+      cached = a.cache_v + slot * a.cache_v_stride + (value + side) * D + at;
     }
     if (!cached) continue;
     if constexpr (std::is_same_v<T, K>) {
-      raw[i][0].store(cached), raw[i][1].store(cached + 64);
+      raw[i][0].store(cached), raw[i][1].store(cached + kHalf);
     } else {
-      float v[2][4];
+      float v[2][kOwn];
       raw[i][0].to_f32(v[0]), raw[i][1].to_f32(v[1]);
-      store_f32<4>(cached, v[0]);
-      store_f32<4>(cached + 64, v[1]);
+      store_f32<kOwn>(cached, v[0]);
+      store_f32<kOwn>(cached + kHalf, v[1]);
     }
   }
 }
 
 bool fits(const HeadSlots& out, const KvView& kv, const Tensor& qkv, const HeadParams& params,
           const Tensor& table) {
-  return out.q.dim(2) == 128 && out.q.dim(1) % 2 == 0 && out.k.dim(1) % 2 == 0 &&
-         params.q_norm.dtype == DType::f32 && params.k_norm.dtype == DType::f32 &&
-         table.dtype == DType::f32 &&
+  return (out.q.dim(2) == 64 || out.q.dim(2) == 128) && out.q.dim(1) % 2 == 0 &&
+         out.k.dim(1) % 2 == 0 && params.q_norm.dtype == DType::f32 &&
+         params.k_norm.dtype == DType::f32 && table.dtype == DType::f32 &&
          in_packs<4>(out.q, out.k, qkv, kv.k, kv.v, params.q_norm, params.k_norm, table);
 }
 
@@ -142,7 +145,7 @@ void split_heads(const Context& c, const HeadSlots& out, KvView kv, Tensor qkv,
       // Few tokens: one pair a warp, so that more SMs take part.
       const int turns = n < c.sm_count ? 1 : kTurns;
       launch(c, {dim3(unsigned(n), blocks_for(a.heads, 2 * kWarps * turns)), dim3(32 * kWarps)},
-             split_heads_kernel<T, K>, a);
+             d == 64 ? split_heads_kernel<T, K, 64> : split_heads_kernel<T, K, 128>, a);
     });
   });
 }

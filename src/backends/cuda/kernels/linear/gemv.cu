@@ -9,7 +9,7 @@
 // a copy (docs/adr/0012).
 //
 // Two kernels because sums have an order: on compute capability 9.0, where a recorded token may be
-// one launch (decode/token_kernel.cu), a product alone must have the bits of that launch
+// one launch (decode/token_kernel.cuh), a product alone must have the bits of that launch
 // (gemv_split_k_kernel); everywhere else gemv_kernel splits K over as many warps as are best. On an
 // H200 a graph of launches decodes 680 tokens a second with the latter, 633 with the former.
 #include <algorithm>
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(kWarps*(kSwiglu ? 64 : 32)) gemv_kernel(Job j)
   }
 }
 
-// gemv_split_k_kernel: the split-K parts, hence the order of sums, of decode/token_kernel.cu; warps
+// gemv_split_k_kernel: the split-K parts, hence the order of sums, of decode/token_kernel.cuh; warps
 // take parts in turn. Task `task` of a block: with SwiGLU the parts of the gate strip, then those
 // of the up strip.
 template <bool kSwiglu>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The linear layer: rounds activations where W4A4 is asked for, then dispatches by number of tokens
-// n (docs/cuda.md has the table): 1 gemv.cu; 2-64 skinny_gemm_wgmma.cu or skinny_gemm_mma.cu;
-// 65-256 mixed_gemm.cu on compute capability 9.0; more: panels of weights dequantised into scratch
-// memory and cuBLASLt; anything else linear_general.cu.
+// n (docs/cuda.md has the table): 1 gemv.cu, or dense_gemv.cu where weights are not packed; 2-64
+// skinny_gemm_wgmma.cu or skinny_gemm_mma.cu; 65-256 mixed_gemm.cu on compute capability 9.0; more:
+// panels of weights dequantised into scratch memory and cuBLASLt; anything else linear_general.cu.
 #include "backends/cuda/kernels/linear/linear.h"
 
 #include <algorithm>
@@ -64,9 +64,10 @@ void blas_product(const Context& c, Tensor out, Tensor x, const LinearWeight& w)
   }
 }
 
-// The kernel for a product; all but the first read the packed layout directly.
-enum class Path { blas_or_general, gemv, skinny_mma, skinny_wgmma, mixed_gemm };
+// The kernel for a product; all but the first two read the packed layout directly.
+enum class Path { blas_or_general, dense_gemv, gemv, skinny_mma, skinny_wgmma, mixed_gemm };
 Path path_for(const Context& c, const Tensor& out, const Tensor& x, const LinearWeight& w) {
+  if (dense_gemv_fits(x, w)) return Path::dense_gemv;
   if (!w.is_packed() || !is_half(x)) return Path::blas_or_general;
   if (x.dim(0) == 1 && gemv_fits(c, w)) return Path::gemv;
   if (skinny_gemm_wgmma_fits(c, x.dim(0), w)) return Path::skinny_wgmma;
@@ -76,6 +77,7 @@ Path path_for(const Context& c, const Tensor& out, const Tensor& x, const Linear
 
 void product(const Context& c, Tensor out, Tensor x, const LinearWeight& w) {
   switch (path_for(c, out, x, w)) {
+    case Path::dense_gemv: dense_gemv(c, out, x, w); return;
     case Path::gemv: gemv(c, out, x, w); return;
     case Path::skinny_mma: skinny_gemm_mma(c, out, x, w); return;
     case Path::skinny_wgmma: skinny_gemm_wgmma(c, out, x, w); return;
@@ -133,6 +135,7 @@ void linear_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x, const
       case Path::gemv: gemv_swiglu(c, act, gate_up, x, w); return;
       case Path::skinny_mma: skinny_gemm_mma_swiglu(c, act, gate_up, x, w); return;
       case Path::skinny_wgmma: skinny_gemm_wgmma_swiglu(c, act, gate_up, x, w); return;
+      case Path::dense_gemv:
       case Path::mixed_gemm:
       case Path::blas_or_general: break;
     }

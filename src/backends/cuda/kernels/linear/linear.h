@@ -49,6 +49,10 @@ void skinny_gemm_mma_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor
 void skinny_gemm_wgmma_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x,
                               const LinearWeight& w);
 
+// dense_gemv.cu: 16-bit dense weights of x's type times one token.
+bool dense_gemv_fits(const Tensor& x, const LinearWeight& w);
+void dense_gemv(const Context& c, Tensor out, Tensor x, const LinearWeight& w);
+
 // mixed_gemm.cu: packed weights times kSkinnyTokens + 1 .. kMixedGemmTokens tokens in bf16, compute
 // capability 9.0. From about 400 tokens on, dequantised weights and cuBLASLt are faster.
 constexpr int64_t kMixedGemmTokens = 256;

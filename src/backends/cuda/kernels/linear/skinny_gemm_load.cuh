@@ -93,7 +93,36 @@ class ActivationLoader {
   int left_[kAtOnce];
 };
 
-// The same for a ragged last unit or unaligned rows.
+// The same for a ragged last unit: 16 bytes a lane, or zeros (in % 8 == 0), kBatch loads in flight.
+template <class T, int kTokens>
+__device__ __forceinline__ void load_x_ragged(uint32_t xs, const ClusterGemmArgs& j, int begin,
+                                              int count) {
+  constexpr int kBatch = 4;
+  const int piece = int(threadIdx.x) % 16, step = 8 * j.groups;
+  const T* const x = static_cast<const T*>(j.x);
+#pragma unroll 1
+  for (int first = int(threadIdx.x) / 16; first < count * kTokens; first += kBatch * step) {
+    uint4 v[kBatch];
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int i = first + b * step, token = i % kTokens;
+      const int col = (begin + i / kTokens) * int(kUnitCols) + 8 * piece;
+      v[b] = make_uint4(0, 0, 0, 0);
+      if (i < count * kTokens && col < j.in) {
+        v[b] = __ldcg(reinterpret_cast<const uint4*>(x + min(token, j.n - 1) * j.x_stride + col));
+      }
+    }
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int i = first + b * step;
+      if (i < count * kTokens) {
+        stage<kTokens>(x_address<kTokens>(xs, i / kTokens, i % kTokens, piece), v[b]);
+      }
+    }
+  }
+}
+
+// The same for unaligned rows.
 template <class T, int kTokens>
 __device__ __forceinline__ void load_x_one_by_one(uint32_t xs, const ClusterGemmArgs& j, int begin,
                                                   int count) {

@@ -203,7 +203,11 @@ __global__ void __launch_bounds__(kLaunchThreads, 1) skinny_gemm_wgmma_kernel(Jo
     tokens.read(issue_rest);
   } else {
     issue_rest();
-    load_x_one_by_one<T, kTokens>(shared, j, begin, count);
+    if (j.aligned) {
+      load_x_ragged<T, kTokens>(shared, j, begin, count);
+    } else {
+      load_x_one_by_one<T, kTokens>(shared, j, begin, count);
+    }
   }
   fence_proxy_async();
   __syncthreads();

@@ -1,29 +1,35 @@
 // SPDX-License-Identifier: MIT
 // Decode in one launch: one token of one sequence through all layers and the head (logits [vocab]
-// from x [width]), NVFP4 weights, bf16 activations, heads of 128. A persistent cooperative kernel,
-// one block of 12 warps an SM, in clusters of 4, 2 or 1 (what leaves the busiest block the fewest
-// units). Chosen for a decode step of one sequence on compute capability 9.0
+// from x [width]), NVFP4 weights, bf16 activations, heads of 64 or 128. A persistent cooperative
+// kernel, one block of 12 warps an SM, in clusters of 4, 2 or 1 (what leaves the busiest block the
+// fewest units). Chosen for a decode step of one sequence on compute capability 9.0
 // (docs/adr/0012); anything else runs op by op.
 //
 // A layer has five phases: qkv GEMV, attention, attn_out GEMV, gate_up GEMV with SwiGLU, down GEMV.
 // There is no grid barrier between them: activations are exchanged as words that tell by their
 // value whether they are written (sentinel_words.cuh, flagged_words.cuh), and a block spins for
 // those it needs. Recomputed by every block instead of exchanged: RMSNorms and the residual
-// (token_residual.cuh), QK-norm and RoPE (token_attention.cuh). Who multiplies what:
+// (token_residual.cuh), bias or QK-norm and RoPE (token_attention.cuh). Who multiplies what:
 // token_plan.cuh. Weights stream through a ring in shared memory across phases (weight_ring.cuh).
 //
-// One buffer of attention partials serves all layers: it is overwritten only after all blocks have
-// read the layer before, since every block has a part of every product and each split-K phase needs
-// a part of every block.
+// One buffer of attention partials serves all layers: who reads some publishes columns of
+// attention's output made of them, every row of attn_out needs those, every block needs all rows
+// before the next layer, and partials are overwritten in the next layer at the earliest. So a block
+// need not have a part of every product; a small model has fewer strips than there are SMs. The
+// same holds for the sums that a strip's owner receives from its cluster.
 //
 // The order of all sums is that of the single-op kernels, so results agree with them bit for bit
 // (gemv.cu, norm.cu, heads.cu, attention_decode.cu).
+//
+// Widths: multiples of 128 with heads of 128, of 16 with heads of 64 (the last unit of a row is
+// then part zeros, in the weights and in shared memory).
 //
 // What bounds it, on an H200 with the shape of Qwen3-4B at 512 tokens, in clocks a layer of about
 // 49,500: the units of a block, 422 where an even division were 373, at 53 each (23,000; HBM alone
 // 21,000, the integer pipe 14,000); attention 11,000, most of it three exchanges; the norms 4,500
 // each, half of it waiting for words; between gate_up and down 2,700. A poll takes 2,000 clocks
 // longer while weight copies queue (hence `defer_refill`). 971 tokens a second.
+#pragma once
 #include "backends/cuda/decode/token_attention.cuh"
 #include "backends/cuda/decode/token_prologue.cuh"
 #include "backends/cuda/decode/token_residual.cuh"
@@ -31,9 +37,8 @@
 #include "backends/cuda/launch.h"
 
 namespace nibble::cuda {
-namespace {
 
-template <class K, bool kWide>
+template <class K, bool kWide, int D, bool kBias>
 __global__ void __launch_bounds__(kTokenThreads, 1)
     token_kernel(const __grid_constant__ TokenArgs a) {
 #if __CUDA_ARCH__ >= 900
@@ -60,13 +65,15 @@ __global__ void __launch_bounds__(kTokenThreads, 1)
   bf16* const x_slice = reinterpret_cast<bf16*>(shared + a.memory.x_slice);
   const TokenLayer* const layers = reinterpret_cast<const TokenLayer*>(shared + a.memory.layers);
   // Before this wait nothing is read that the preceding kernel writes, and the words cleared above
-  // are not its memory: it is rope_table (one_launch.cu), which uses no scratch memory. An op that does
-  // would have to be waited for first.
+  // are not its memory: it is rope_table (one_launch.cu), which uses no scratch memory. An op that
+  // does would have to be waited for first.
   pdl_wait();
   Residual<kWide> residual(a.x, a.width);
-  ColumnLoader columns_in(x_slice);
-  __shared__ typename TokenAttention<K>::Place place;
-  const TokenAttention<K> attention(a, place, shared + a.memory.attention);
+  if constexpr (D == 64) zero_ragged_columns(x_full, a.width, t);
+  ColumnLoader<D == 64> columns_in(x_slice);
+  using Attention = TokenAttention<K, D, kBias>;
+  __shared__ typename Attention::Place place;
+  const Attention attention(a, place, shared + a.memory.attention);
   residual.prefetch_weight(layers[0].attn_norm);
   cluster_wait();
   blocks.wait();
@@ -140,15 +147,15 @@ __global__ void __launch_bounds__(kTokenThreads, 1)
 #endif
 }
 
-constexpr int padded(int64_t bytes) { return int((bytes + 127) / 128 * 128); }
+constexpr int padded_to_line(int64_t bytes) { return int((bytes + 127) / 128 * 128); }
 
-template <class K>
+template <class K, int D>
 void lay_out(TokenArgs& a, int blocks) {
   TokenMemory& m = a.memory;
   int at = 0;
   const auto take = [&](int64_t bytes) {
     const int begin = at;
-    at += padded(bytes);
+    at += padded_to_line(bytes);
     return begin;
   };
   m.ring = take(WeightRing::kBytes);
@@ -176,14 +183,14 @@ void lay_out(TokenArgs& a, int blocks) {
   }
   m.tasks = take(int64_t(kTokenWarps) * m.tasks_per_warp * int64_t(sizeof(TokenTask)));
   m.zeros = take(48) + 16;  // in banks that no lane of TokenLane reads x from
-  m.x_full = take(int64_t(a.width) * 2);
+  m.x_full = take(units_across(a.width) * kUnitCols * 2);
   m.x_slice = take(slice_bytes);
-  m.attention = m.sums[kLogits] = take(std::max(int64_t(kAttentionSmemBytes<K>), logit_sums));
+  m.attention = m.sums[kLogits] = take(std::max(int64_t(kAttentionSmemBytes<K, D>), logit_sums));
   m.bytes = at;
 }
 
 // Units of the busiest block in a layer: what the choice of the cluster size minimises.
-int64_t most_units(const TokenArgs& a, int blocks) {
+inline int64_t most_units(const TokenArgs& a, int blocks) {
   int64_t units = 0;
   for (int phase = 0; phase < kLayerPhases; ++phase) {
     const PhaseWork w(a, phase, 0, blocks);
@@ -194,12 +201,15 @@ int64_t most_units(const TokenArgs& a, int blocks) {
   return units;
 }
 
-template <class K, bool kWide>
+template <class K, bool kWide, int D, bool kBias>
 bool launch_as(const Context& c, TokenArgs& a, TokenLaunch launch) {
-  const auto kernel = token_kernel<K, kWide>;
+  const auto kernel = token_kernel<K, kWide, D, kBias>;
   if (!c.cooperative || c.capability < 90) return false;
   // No split-K part of a strip may be empty.
-  if (a.width < 4 * kUnitCols || a.q_heads < 4 || a.ffn < 4 * kUnitCols) return false;
+  if (std::min({units_across(a.width), units_across(a.q_heads * D), units_across(a.ffn)}) <
+      StripSplitK::kQuarters) {
+    return false;
+  }
   // Tasks count bytes in 32 bits.
   const auto bytes = [&](int64_t out, int64_t in) { return int64_t(packed_size(out, in)); };
   if (std::max(bytes(a.vocab, a.width), bytes(2 * int64_t(a.ffn), a.width)) > 0xffffffff) {
@@ -221,7 +231,7 @@ bool launch_as(const Context& c, TokenArgs& a, TokenLaunch launch) {
   for (const int cluster : {4, 2, 1}) {
     a.cluster = cluster;
     config.gridDim = dim3(unsigned(c.sm_count / cluster * cluster));
-    lay_out<K>(a, int(config.gridDim.x));
+    lay_out<K, D>(a, int(config.gridDim.x));
     if (size_t(a.memory.bytes) + 1024 > c.shared_per_block) continue;
     config.dynamicSmemBytes = size_t(a.memory.bytes);
     attributes[0].val.clusterDim = {unsigned(cluster), 1, 1};
@@ -231,10 +241,7 @@ bool launch_as(const Context& c, TokenArgs& a, TokenLaunch launch) {
       cudaGetLastError();  // no such clusters here
       continue;
     }
-    // Every block has a part of every product; the header says why.
-    clusters =
-        std::min({clusters, c.sm_count / cluster, a.width / int(kUnitRows),
-                  (a.q_heads + 2 * a.kv_heads) * 8 / cluster, a.ffn / int(kUnitRows) / cluster});
+    clusters = std::min(clusters, c.sm_count / cluster);
     if (clusters < 1) continue;
     const int64_t units = most_units(a, clusters * cluster);
     if (least == 0 || units < least) {
@@ -243,7 +250,7 @@ bool launch_as(const Context& c, TokenArgs& a, TokenLaunch launch) {
   }
   if (best_blocks == 0) return false;
   a.cluster = best_cluster;
-  lay_out<K>(a, best_blocks);
+  lay_out<K, D>(a, best_blocks);
   if (size_t(a.memory.bytes) + 1024 > c.shared_per_block) return false;
   config.gridDim = dim3(unsigned(best_blocks));
   config.dynamicSmemBytes = size_t(a.memory.bytes);
@@ -253,9 +260,10 @@ bool launch_as(const Context& c, TokenArgs& a, TokenLaunch launch) {
   return true;
 }
 
-template <class K>
+// Scratch memory for the words, then the kernel for the model's width.
+template <class K, int D, bool kBias>
 bool launch_with(const Context& c, TokenArgs& a, TokenLaunch launch) {
-  a.splits = split_kv::splits_for<K, kHead>(c.sm_count, a.kv_heads);
+  a.splits = split_kv::splits_for<K, D>(c.sm_count, a.kv_heads);
   // Sentinel words of two elements, or flagged words of one float; all of them in the scratch
   // memory.
   size_t bytes = 0;
@@ -267,8 +275,8 @@ bool launch_with(const Context& c, TokenArgs& a, TokenLaunch launch) {
   const auto pairs = [&](int64_t elements) {
     return reinterpret_cast<uint32_t*>(take(elements * 2));
   };
-  a.qkv = pairs(int64_t(a.q_heads + 2 * a.kv_heads) * kHead);
-  a.att = pairs(int64_t(a.q_heads) * kHead);
+  a.qkv = pairs(int64_t(a.q_heads + 2 * a.kv_heads) * D);
+  a.att = pairs(int64_t(a.q_heads) * D);
   a.out = pairs(a.width);
   a.act = pairs(a.ffn);
   a.down = pairs(a.width);
@@ -276,20 +284,26 @@ bool launch_with(const Context& c, TokenArgs& a, TokenLaunch launch) {
   take(int64_t(bytes) * (a.layers - 1));
   const int64_t partials = int64_t(a.q_heads) * a.splits;
   a.stats = reinterpret_cast<uint64_t*>(take(2 * partials * int64_t(sizeof(uint64_t))));
-  a.partials = reinterpret_cast<uint64_t*>(take(partials * kHead * int64_t(sizeof(uint64_t))));
+  a.partials = reinterpret_cast<uint64_t*>(take(partials * D * int64_t(sizeof(uint64_t))));
   a.cleared = reinterpret_cast<uint4*>(c.scratch());
   if (bytes > Context::kScratchBytes) return false;
   a.to_clear = int(bytes / sizeof(uint4));
   a.arrivals = c.counters();
-  a.scale = kLog2E / std::sqrt(float(kHead));
-  return a.width <= 8 * kTokenThreads ? launch_as<K, false>(c, a, launch)
-                                      : launch_as<K, true>(c, a, launch);
+  a.scale = kLog2E / std::sqrt(float(D));
+  if (a.width <= kTokenNarrow) return launch_as<K, false, D, kBias>(c, a, launch);
+  if constexpr (D == 128) {
+    return launch_as<K, true, D, kBias>(c, a, launch);
+  } else {
+    return false;  // one_launch.cu says so
+  }
 }
-
-}  // namespace
-
-bool launch_token(const Context& c, TokenArgs& a, bool f8_cache, TokenLaunch launch) {
-  return f8_cache ? launch_with<f8>(c, a, launch) : launch_with<bf16>(c, a, launch);
+template <int D>
+bool launch_heads(const Context& c, TokenArgs& a, bool f8_cache, bool bias, TokenLaunch launch) {
+  if (f8_cache) {
+    return bias ? launch_with<f8, D, true>(c, a, launch) : launch_with<f8, D, false>(c, a, launch);
+  }
+  return bias ? launch_with<bf16, D, true>(c, a, launch)
+              : launch_with<bf16, D, false>(c, a, launch);
 }
 
 }  // namespace nibble::cuda
