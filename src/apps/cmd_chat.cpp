@@ -7,6 +7,7 @@
 #include "apps/command.h"
 #include "apps/options/generate_options.h"
 #include "apps/options/runtime_options.h"
+#include "apps/options/template_options.h"
 #include "core/log.h"
 #include "eval/scenario.h"
 #include "generate/chat_log.h"
@@ -15,6 +16,7 @@
 #include "generate/reply_report.h"
 #include "guard/interrupt.h"
 #include "guard/watchdog.h"
+#include "runtime/model_template.h"
 #include "runtime/runtime.h"
 
 namespace nibble {
@@ -31,7 +33,7 @@ struct ChatCommandOptions {
   bool reset_history = true;
   std::string system;
   ChatSessionOptions session;
-  bool plain = false;
+  TemplateFlags written;
   GenerateFlags generate;
   CacheOptions cache;
   bool timing = false, check_logits = false, print_ids = false;
@@ -77,12 +79,7 @@ void ChatCommandOptions::visit_fields(Fields& f) {
                 {"both", HistoryMode::both}});
   f.add(session.persistent,
         {.flag = "--persistent", .help = "Keep the cache across turns; false computes all again"});
-  f.add_choice(
-      session.style,
-      {.flag = "--template", .help = "The chat template; predecessor adds its extra newline"},
-      {{"qwen3", TemplateStyle::qwen3}, {"predecessor", TemplateStyle::predecessor}});
-  f.add(plain, {.flag = "--plain",
-                .help = "Treat strings like <|im_end|> in what is typed as ordinary text"});
+  written.visit_fields(f);
   generate.visit_fields(f);
   nibble::visit_fields(cache, f);
   f.section("Output");
@@ -107,7 +104,7 @@ class ChatCommand {
         rt_(rt),
         io_(io),
         engine_(*rt.backend, rt.model, rt.engine_options(o.cache)),
-        session_(engine_, rt.require_tokenizer(), session_options(o)) {
+        session_(engine_, rt.require_tokenizer(), session_options(o, rt)) {
     start();
   }
 
@@ -124,11 +121,10 @@ class ChatCommand {
       // Ctrl+C ends the reply, not the program; a second one in the same reply ends the program.
       const InterruptGuard interrupts(TerminateIs::end);
       const Watchdog watchdog(Watchdog::hard_limit(o_.generate.timeout_ms));
-      r = session_.turn(user, o_.generate.options(rt_, o_.cache),
-                        [&](std::string_view piece) {
-                          io_.out << piece << std::flush;
-                          return !InterruptGuard::requested();
-                        });
+      r = session_.turn(user, o_.generate.options(rt_, o_.cache), [&](std::string_view piece) {
+        io_.out << piece << std::flush;
+        return !InterruptGuard::requested();
+      });
     }
     io_.out << "\n";
     if (o_.print_ids) io_.out << "ids: " << ids_text(r.generation.ids) << "\n";
@@ -162,10 +158,13 @@ class ChatCommand {
   int64_t room() const { return engine_.room(); }
 
  private:
-  static ChatSessionOptions session_options(const ChatCommandOptions& o) {
+  static ChatSessionOptions session_options(const ChatCommandOptions& o, const Runtime& rt) {
     ChatSessionOptions s = o.session;
     s.stop = o.generate.stop;
-    s.content = o.plain ? ContentTokens::plain : ContentTokens::parse;
+    s.style = choose_template(o.written.chat_template, rt.paths.tokenizer);
+    s.content = o.written.content();
+    s.tools = o.written.tools();
+    s.thinking = o.written.enable_thinking();
     return s;
   }
 

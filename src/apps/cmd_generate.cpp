@@ -6,11 +6,13 @@
 #include "apps/command.h"
 #include "apps/options/generate_options.h"
 #include "apps/options/runtime_options.h"
+#include "apps/options/template_options.h"
 #include "core/file.h"
 #include "core/log.h"
 #include "generate/reply_report.h"
 #include "generate/stop_text.h"
 #include "guard/watchdog.h"
+#include "runtime/model_template.h"
 #include "runtime/runtime.h"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/stream_decoder.h"
@@ -24,7 +26,7 @@ struct GenerateCommandOptions {
   std::filesystem::path prompt_file;
   std::optional<std::vector<int32_t>> input_ids;
   std::string system;
-  TemplateStyle style = TemplateStyle::qwen3;
+  TemplateFlags written;
   bool raw = false, plain = false, echo = false, print_ids = false, timing = false, stream = true;
   GenerateFlags generate;
   CacheOptions cache;
@@ -45,11 +47,8 @@ struct GenerateCommandOptions {
     f.add(raw,
           {.flag = "--raw", .help = "Continue the prompt as it is, without the chat template"});
     f.add(plain, {.flag = "--plain",
-                  .help = "Treat strings like <|im_end|> inside the prompt as ordinary text"});
-    f.add_choice(
-        style,
-        {.flag = "--template", .help = "The chat template; predecessor adds its extra newline"},
-        {{"qwen3", TemplateStyle::qwen3}, {"predecessor", TemplateStyle::predecessor}});
+                  .help = "With --raw: strings like <|im_end|> in the prompt are ordinary text"});
+    written.visit_fields(f);
     generate.visit_fields(f);
     nibble::visit_fields(cache, f);
     f.section("Output");
@@ -70,12 +69,15 @@ std::vector<int32_t> prompt_ids(const GenerateCommandOptions& o, const Runtime& 
   if (o.input_ids) return *o.input_ids;
   const Tokenizer& tokenizer = rt.require_tokenizer();
   const std::string text = prompt_text(o, io);
-  const SpecialTokens special = o.plain ? SpecialTokens::plain : SpecialTokens::parse;
-  if (o.raw) return tokenizer.encode(text, special);
+  if (o.raw) {
+    return tokenizer.encode(text, o.plain ? SpecialTokens::plain : SpecialTokens::parse);
+  }
   std::vector<Message> messages;
   if (!o.system.empty()) messages.push_back({Role::system, o.system});
   messages.push_back({Role::user, text});
-  return encode_chat(tokenizer, messages, {}, {o.style, GenerationPrompt::yes}, special);
+  const ChatOptions chat{choose_template(o.written.chat_template, rt.paths.tokenizer),
+                         GenerationPrompt::yes, o.written.enable_thinking()};
+  return encode_chat(tokenizer, messages, o.written.tools(), chat, o.written.content());
 }
 
 void check_prompt_flags(const GenerateCommandOptions& o) {
@@ -83,10 +85,16 @@ void check_prompt_flags(const GenerateCommandOptions& o) {
     throw_usage("give the prompt once: --prompt, --prompt-file or --input-ids");
   }
   const bool templated = !o.input_ids && !o.raw;
-  if (!templated && (!o.system.empty() || o.style != TemplateStyle::qwen3)) {
+  if (!templated && (!o.system.empty() || o.written.used())) {
     throw_usage(
-        "--system and --template need the chat template, which --input-ids and --raw leave "
-        "out");
+        "--system, --template, --thinking, --tools and --parse-content are about the chat "
+        "template, "
+        "which --input-ids and --raw leave out");
+  }
+  if (templated && o.plain) {
+    throw_usage(
+        "--plain is about --raw: in a conversation strings like <|im_end|> are text already; "
+        "--parse-content asks for the other");
   }
   if (o.input_ids && (o.raw || o.plain)) {
     throw_usage("--raw and --plain say how text is encoded, but --input-ids gives no text");

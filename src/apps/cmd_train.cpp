@@ -20,7 +20,8 @@ ExitCode run_train(const TrainOptions& o, Io& io) {
   TrainJob job = o.job;
   job.config = io.config;
   CommandEvents events(io);
-  return exit_code(run_train_job(job, open_train_inputs(job.model), events));
+  return exit_code(
+      run_train_job(job, open_train_inputs(job.model, job.data.chat_template), events));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "eval/probe_ask.h"
 #include "eval/probe_file.h"
 #include "eval/probe_report.h"
+#include "runtime/model_template.h"
 
 namespace nibble {
 namespace {
@@ -48,6 +49,7 @@ void check_probes(const CheckOptions& o, const Runtime& r, CheckReport& report) 
   }
 
   ProbeAskOptions ask;
+  ask.style = choose_template({}, r.paths.tokenizer);
   ask.rules = o.probes.rules;
   ask.max_tokens = o.max_tokens;
   ask.stop_ids = r.stop_ids();

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kMostSequences = 64;
 
-std::vector<int32_t> encode(const Tokenizer& tokenizer, const Probe& p, TemplateStyle style) {
+std::vector<int32_t> encode(const Tokenizer& tokenizer, const Probe& p, const ChatTemplate& style) {
   return encode_chat(tokenizer, p.messages, {}, {style, GenerationPrompt::yes},
                      ContentTokens::plain);
 }

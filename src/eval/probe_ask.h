@@ -12,7 +12,7 @@
 namespace nibble {
 
 struct ProbeAskOptions {
-  TemplateStyle style = TemplateStyle::qwen3;
+  ChatTemplate style;
   WhichRules rules = WhichRules::target;
   std::optional<int64_t> max_tokens;  // instead of each probe's own
   std::vector<int32_t> stop_ids;

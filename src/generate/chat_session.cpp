@@ -18,30 +18,34 @@ void ChatSession::add(Message message) { messages_.push_back(std::move(message))
 
 // The next turn renders the whole conversation and keeps of the cache what still fits.
 void ChatSession::forget_cached_messages() {
-  in_cache_ = 0;
+  said_.clear();
   pending_.clear();
 }
 
 void ChatSession::reset() {
   engine_.reset();
   messages_.clear();
-  pending_.clear();
-  in_cache_ = 0;
+  forget_cached_messages();
+}
+
+std::vector<int32_t> ChatSession::encode(const jinja::Rendering& r, size_t from) const {
+  return encode_rendering(tokenizer_, r, options_.content, from, r.text.size());
 }
 
 // The tokens to feed for an answer to messages_, after cutting the cache to what they share.
 std::vector<int32_t> ChatSession::next_prompt(int64_t& reused) {
-  const ChatOptions chat{options_.style, GenerationPrompt::yes};
-  const bool one_new_user_turn =
-      in_cache_ > 0 && messages_.size() == in_cache_ + 1 && messages_.back().role == Role::user;
-  if (options_.persistent && options_.history == HistoryMode::tokens && one_new_user_turn) {
+  const jinja::Rendering r =
+      options_.style.render(messages_, options_.tools, GenerationPrompt::yes, options_.thinking);
+  prompt_text_ = r.text;
+  if (options_.persistent && options_.history == HistoryMode::tokens && !said_.empty() &&
+      r.text.starts_with(said_)) {
     std::vector<int32_t> ids = pending_;
-    const auto turn = encode_turn(tokenizer_, messages_.back().content, chat, options_.content);
-    ids.insert(ids.end(), turn.begin(), turn.end());
+    const auto more = encode(r, said_.size());
+    ids.insert(ids.end(), more.begin(), more.end());
     reused = engine_.length();
     return ids;
   }
-  const std::vector<int32_t> all = encode_chat(tokenizer_, messages_, {}, chat, options_.content);
+  const std::vector<int32_t> all = encode(r, 0);
   const std::vector<int32_t>& cached = engine_.tokens();
   int64_t common = 0;
   if (options_.persistent) {
@@ -95,16 +99,14 @@ TurnResult ChatSession::turn(const std::string& user, const GenerateOptions& opt
   return r;
 }
 
-// What follows the reply in the template, whatever ended it. Tokens the loop chose but did not run
-// come first.
+// The cache now holds the prompt and the reply. Tokens the loop chose but did not run come first in
+// the next turn; what the template writes behind a reply follows from rendering it.
 void ChatSession::close_reply(const GenerateResult& result, int64_t fed_before,
                               int64_t prompt_tokens) {
   const int64_t run = engine_.length() - fed_before - prompt_tokens;
   if (run < 0) return forget_cached_messages();  // the prompt itself ran out of time
   pending_.assign(result.ids.begin() + std::ptrdiff_t(run), result.ids.end());
-  const auto end = tokenizer_.encode(kTurnEnd);
-  pending_.insert(pending_.end(), end.begin(), end.end());
-  in_cache_ = messages_.size();
+  said_ = prompt_text_ + messages_.back().content;
 }
 
 }  // namespace nibble

@@ -13,7 +13,9 @@ namespace nibble {
 
 // What a turn is made of when the cache already holds the conversation.
 enum class HistoryMode {
-  tokens,    // the very tokens that were fed and generated; only the new turn is encoded
+  // The very tokens that were fed and generated, and only what follows is encoded; where the
+  // template writes the conversation anew (drops old thoughts, say), as with `messages`.
+  tokens,
   messages,  // the whole conversation is rendered again; the common prefix is reused
   both,      // like messages, and a warning where the two disagree
 };
@@ -21,9 +23,11 @@ enum class HistoryMode {
 struct ChatSessionOptions {
   HistoryMode history = HistoryMode::tokens;
   bool persistent = true;  // false: every turn computes the whole conversation anew
-  TemplateStyle style = TemplateStyle::qwen3;
-  ContentTokens content = ContentTokens::parse;
-  std::vector<std::string> stop;  // texts that end a reply and are no part of it
+  ChatTemplate style;
+  ContentTokens content = ContentTokens::plain;
+  std::vector<std::string> tools = {};  // as render() takes them
+  std::optional<bool> thinking = {};
+  std::vector<std::string> stop = {};  // texts that end a reply and are no part of it
 };
 
 struct TurnResult {
@@ -54,13 +58,16 @@ class ChatSession {
   std::vector<int32_t> next_prompt(int64_t& reused);
   void forget_cached_messages();
   void close_reply(const GenerateResult& result, int64_t fed_before, int64_t prompt_tokens);
+  std::vector<int32_t> encode(const jinja::Rendering& r, size_t from) const;
 
   Engine& engine_;
   Tokenizer tokenizer_;
   ChatSessionOptions options_;
   std::vector<Message> messages_;
-  size_t in_cache_ = 0;           // messages that the cache and pending_ hold
-  std::vector<int32_t> pending_;  // end of the last reply, fed together with the next turn
+  // The text that the cache and pending_ stand for; empty: not known.
+  std::string said_;
+  std::string prompt_text_;       // of the turn that is being answered
+  std::vector<int32_t> pending_;  // chosen, but not run: fed together with the next turn
 };
 
 }  // namespace nibble

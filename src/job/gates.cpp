@@ -79,7 +79,7 @@ void GateSettings::check(int64_t save_every) const {
   if (!min_score.empty()) parse_min_scores(min_score);
 }
 
-Gates::Gates(const GateSettings& settings, const Tokenizer& tokenizer, TemplateStyle style)
+Gates::Gates(const GateSettings& settings, const Tokenizer& tokenizer, const ChatTemplate& style)
     : settings_(settings), tokenizer_(tokenizer) {
   ask_.style = style;
   if (settings.probes.empty()) return;

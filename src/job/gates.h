@@ -44,7 +44,7 @@ struct GateVerdict {
 class Gates {
  public:
   // Reads the probe file. Throws FormatError, UsageError.
-  Gates(const GateSettings& settings, const Tokenizer& tokenizer, TemplateStyle style);
+  Gates(const GateSettings& settings, const Tokenizer& tokenizer, const ChatTemplate& style);
   ~Gates();
 
   const GateSettings& settings() const { return settings_; }

@@ -9,7 +9,7 @@ namespace nibble {
 
 JobSamples load_samples(const TrainJob& job, const TrainInputs& in) {
   const auto load = [&](const std::filesystem::path& file) {
-    return load_dataset(file, in.tokenizer, job.data.dataset(job.use, job.batch.seq_len));
+    return load_dataset(file, in.tokenizer, job.data.dataset(job.use, job.batch.seq_len, in.chat));
   };
   JobSamples s{load(job.data.train_data), std::nullopt};
   log_info("{}", s.train.summary());

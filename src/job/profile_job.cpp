@@ -36,7 +36,8 @@ std::vector<PackedBatch> batches_of(const ProfileJob& job, const ModelPaths& pat
   DataSettings data_settings;
   data_settings.truncate = true;
   const Dataset data = load_dataset(job.train_data, tokenizer,
-                                    data_settings.dataset(DataUse::fine_tune, job.batch.seq_len));
+                                    data_settings.dataset(DataUse::fine_tune, job.batch.seq_len,
+                                                          choose_template({}, paths.tokenizer)));
   SampleOrder order(SampleMode::sequential, data.size(), 0);
   uint64_t position = uint64_t(job.sample_index);
   for (PackedBatch& b : micro) {

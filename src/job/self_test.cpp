@@ -36,7 +36,7 @@ double inference_loss(Engine& engine, const PackedBatch& b, int64_t V) {
 }  // namespace
 
 bool self_test(const SelfTestSettings& settings, const RuntimeOptions& exported,
-               const SelfTestReference& reference, TemplateStyle style, JobEvents& events) {
+               const SelfTestReference& reference, const ChatTemplate& style, JobEvents& events) {
   const Runtime rt = open_runtime(exported, TokenizerNeed::optional);
   CacheOptions cache;
   cache.context = std::min(int64_t(reference.batch.ids.size()) + 512 + settings.max_tokens,
@@ -63,7 +63,7 @@ bool self_test(const SelfTestSettings& settings, const RuntimeOptions& exported,
   std::vector<int32_t> ids = reference.prompt_ids;
   if (!settings.prompt.empty()) {
     ids = encode_chat(*rt.tokenizer, std::vector<Message>{{Role::user, settings.prompt}}, {},
-                      {style, GenerationPrompt::yes});
+                      {style, GenerationPrompt::yes}, ContentTokens::plain);
   }
   engine.reset();
   GenerateOptions g;

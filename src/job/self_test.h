@@ -31,6 +31,6 @@ struct SelfTestReference {
 // Opens the exported file anew. False, with the reason as text, when the two losses differ, the
 // reply lacks something expected or the model is broken.
 bool self_test(const SelfTestSettings& settings, const RuntimeOptions& exported,
-               const SelfTestReference& reference, TemplateStyle style, JobEvents& events);
+               const SelfTestReference& reference, const ChatTemplate& style, JobEvents& events);
 
 }  // namespace nibble

@@ -47,7 +47,7 @@ TrainSettings TrainChoices::settings() const {
   return s;
 }
 
-DatasetOptions DataSettings::dataset(DataUse use, int64_t seq_len) const {
+DatasetOptions DataSettings::dataset(DataUse use, int64_t seq_len, const ChatTemplate& chat) const {
   const auto settled = [&] {
     return format == DataFormat::automatic ? format_of(train_data, use) : format;
   };
@@ -59,7 +59,8 @@ DatasetOptions DataSettings::dataset(DataUse use, int64_t seq_len) const {
   d.format = format;
   d.use = use;
   d.seq_len = seq_len;
-  d.style = style;
+  d.style = chat;
+  d.content = parse_content ? ContentTokens::parse : ContentTokens::plain;
   d.end_token = end_token ? EndToken::learn : EndToken::leave_out;
   d.long_response = truncate ? LongResponse::cut : LongResponse::refuse;
   d.bad_lines = skip_bad_lines ? BadLines::skip : BadLines::refuse;

@@ -58,9 +58,10 @@ struct DataSettings {
   DataFormat format = DataFormat::automatic;
   SampleMode sample_mode = SampleMode::random;
   bool skip_bad_lines = false, truncate = false, end_token = true, whole_file = false;
-  TemplateStyle style = TemplateStyle::qwen3;
+  std::string chat_template;  // a name or a file; empty: the model's own
+  bool parse_content = false;
 
-  DatasetOptions dataset(DataUse use, int64_t seq_len) const;
+  DatasetOptions dataset(DataUse use, int64_t seq_len, const ChatTemplate& chat) const;
 };
 
 // Throws UsageError for rows the model has no positions for.

@@ -2,10 +2,12 @@
 // The model a job starts from: its files, its shape, its weights and its tokenizer.
 #pragma once
 #include <memory>
+#include <string>
 
 #include "formats/tensor_source.h"
 #include "model/config.h"
 #include "runtime/model_paths.h"
+#include "tokenizer/chat_template.h"
 #include "tokenizer/tokenizer.h"
 
 namespace nibble {
@@ -15,8 +17,10 @@ struct TrainInputs {
   Config config;
   std::unique_ptr<TensorSource> source;
   Tokenizer tokenizer;
+  ChatTemplate chat;  // the model's own, or nibble's
 };
 // Reads headers, not weights. Throws UsageError, FormatError.
-TrainInputs open_train_inputs(const ModelOptions& model);
+// `chat_template`: a name or a file; empty: the model's own.
+TrainInputs open_train_inputs(const ModelOptions& model, const std::string& chat_template = {});
 
 }  // namespace nibble

@@ -53,7 +53,7 @@ void record_inputs(RunRecorder& recorder, const TrainJob& job, const TrainInputs
 }
 
 bool test_export(const TrainJob& job, const TrainSettings& settings, const Destination& d,
-                 const SelfTestReference& reference, JobEvents& events) {
+                 const SelfTestReference& reference, const ChatTemplate& chat, JobEvents& events) {
   RuntimeOptions exported;
   exported.model.model = d.path;
   exported.device = job.train.device;
@@ -66,14 +66,14 @@ bool test_export(const TrainJob& job, const TrainSettings& settings, const Desti
         settings.head() == Recipe::nvfp4 ? RecipeChoice::nvfp4 : RecipeChoice::bf16;
   }
   exported.scale_rule = settings.rule;
-  return self_test(job.test, exported, reference, job.data.style, events);
+  return self_test(job.test, exported, reference, chat, events);
 }
 
 // After the training: the file tries itself, and the probes say how it stands.
 void judge(TrainSession& s) {
   std::vector<std::string>& wrong = s.result.problems;
   if (s.target && s.job.test.enabled &&
-      !test_export(s.job, s.settings, *s.target, s.reference, s.events)) {
+      !test_export(s.job, s.settings, *s.target, s.reference, s.in.chat, s.events)) {
     wrong.push_back("the self-test of the exported model failed");
   }
   if (s.gates) {
@@ -129,7 +129,7 @@ JobResult run_train_job(const TrainJob& job, TrainInputs in, JobEvents& events) 
   const JobSamples samples = load_samples(job, in);
   const auto backend = make_backend(job.train.device, job.train.threads);
   std::optional<Gates> gates;
-  if (job.gates.used()) gates.emplace(job.gates, in.tokenizer, job.data.style);
+  if (job.gates.used()) gates.emplace(job.gates, in.tokenizer, in.chat);
   JobBatches batches(job, samples);
   const Config as_trained = training_config(in.config, *in.source, job.train.untie);
   const TrainSettings settings = settle(job, in, as_trained, *backend, samples.train.size(),

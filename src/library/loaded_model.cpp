@@ -12,6 +12,7 @@
 #include "core/thread_pool.h"
 #include "data/records.h"
 #include "job/train_job.h"
+#include "runtime/model_template.h"
 #include "runtime/model_texts.h"
 #include "runtime/output_files.h"
 #include "tokenizer/stream_decoder.h"
@@ -77,6 +78,7 @@ void LoadedModel::open(const fs::path& model) {
   auto runtime = std::make_unique<Runtime>(open_runtime(options, TokenizerNeed::required, &cache_));
   auto engine =
       std::make_unique<Engine>(*runtime->backend, runtime->model, runtime->engine_options(cache_));
+  chat_ = choose_template({}, runtime->paths.tokenizer);
   engine_ = std::move(engine);  // before the runtime it belongs to goes
   runtime_ = std::move(runtime);
 }
@@ -84,8 +86,8 @@ void LoadedModel::open(const fs::path& model) {
 bool LoadedModel::reply(const std::vector<Message>& messages, const GenerateOptions& options,
                         const std::function<bool(std::string_view)>& on_text) {
   const Tokenizer& tokenizer = runtime().require_tokenizer();
-  const std::vector<int32_t> prompt = encode_chat(
-      tokenizer, messages, {}, {TemplateStyle::qwen3, GenerationPrompt::yes}, SpecialTokens::plain);
+  const std::vector<int32_t> prompt =
+      encode_chat(tokenizer, messages, {}, {*chat_, GenerationPrompt::yes}, SpecialTokens::plain);
   GenerateOptions o = options;
   o.stop_ids = runtime().stop_ids();
   engine_->reset();

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -65,6 +66,7 @@ class LoadedModel {
   RuntimeOptions options_;
   CacheOptions cache_;
   std::unique_ptr<Runtime> runtime_;
+  std::optional<ChatTemplate> chat_;  // the model's own, or nibble's
   std::unique_ptr<Engine> engine_;
   std::filesystem::path trained_;  // the model that is loaded, in a folder of its own; empty: none
 };

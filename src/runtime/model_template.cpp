@@ -6,18 +6,14 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/log.h"
+#include "runtime/model_texts.h"
 
 namespace nibble {
 namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-
-std::optional<std::string> text_beside(const fs::path& tokenizer, const char* name) {
-  const fs::path file = tokenizer.parent_path() / name;
-  if (!fs::is_regular_file(file)) return std::nullopt;
-  return read_text_file(file);
-}
 
 // A token is written as its text or as {"content": text, ...}.
 std::optional<std::string> token_text(const Json& j) {
@@ -49,8 +45,13 @@ std::string template_text(const Json& j, const std::string& where) {
 ModelTemplate find_model_template(const fs::path& tokenizer) {
   ModelTemplate out;
   constexpr const char* kConfig = "tokenizer_config.json";
-  if (const auto text = text_beside(tokenizer, kConfig)) {
-    const std::string where = (tokenizer.parent_path() / kConfig).string();
+  const fs::path place = place_of(tokenizer);
+  // A GGUF has the text in itself.
+  const auto file = [&](const char* name) {
+    return fs::is_directory(place) ? place / name : place;
+  };
+  if (const auto text = companion_text(place, kConfig)) {
+    const std::string where = file(kConfig).string();
     const Json j = Json::parse(*text, nullptr, false);
     if (!j.is_object()) throw_format("{}: not a JSON object", where);
     for (const auto& [name, value] : j.items()) {
@@ -62,11 +63,31 @@ ModelTemplate find_model_template(const fs::path& tokenizer) {
       out.from = where;
     }
   }
-  if (const auto text = text_beside(tokenizer, "chat_template.jinja")) {
+  if (const auto text = companion_text(place, "chat_template.jinja")) {
     out.source = *text;
-    out.from = tokenizer.parent_path() / "chat_template.jinja";
+    out.from = file("chat_template.jinja");
   }
   return out;
+}
+
+ChatTemplate choose_template(const std::string& named, const fs::path& tokenizer) {
+  for (const auto style :
+       {TemplateStyle::chatml, TemplateStyle::qwen3, TemplateStyle::predecessor}) {
+    if (named == template_name(style)) return style;
+  }
+  ModelTemplate own = find_model_template(tokenizer);
+  if (!named.empty()) {
+    if (!fs::is_regular_file(named)) {
+      throw_usage("--template {}: neither a file nor one of chatml, qwen3, predecessor", named);
+    }
+    return ChatTemplate::compile(read_text_file(named), named, std::move(own.token_strings));
+  }
+  if (own.source.empty()) {
+    log_info("the model brings no chat template: nibble's own qwen3 (ChatML) is used instead");
+    return TemplateStyle::qwen3;
+  }
+  log_info("chat template: {}", own.from.string());
+  return ChatTemplate::compile(own.source, own.from.string(), std::move(own.token_strings));
 }
 
 }  // namespace nibble

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "tokenizer/chat_template.h"
+
 namespace nibble {
 
 struct ModelTemplate {
@@ -18,5 +20,10 @@ struct ModelTemplate {
 // Looks where the model's tokenizer.json is: chat_template.jinja wins over tokenizer_config.json.
 // Throws FormatError for files that are not what they should be.
 ModelTemplate find_model_template(const std::filesystem::path& tokenizer);
+
+// The template that is meant: "chatml", "qwen3", "predecessor", a file, or, where nothing is named,
+// the model's own, and qwen3 where it has none. The log says which. Throws UsageError, FormatError,
+// TemplateError.
+ChatTemplate choose_template(const std::string& named, const std::filesystem::path& tokenizer);
 
 }  // namespace nibble

@@ -1,137 +1,102 @@
 // SPDX-License-Identifier: MIT
 #include "tokenizer/chat_template.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "tokenizer/jinja/builtins/json.h"
 #include "tokenizer/python_json.h"
+#include "tokenizer/unicode.h"
 
 namespace nibble {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kToolsHead =
-    "# Tools\n\nYou may call one or more functions to assist with the user query.\n\nYou are "
-    "provided with function signatures within <tools></tools> XML tags:\n<tools>";
-constexpr std::string_view kToolsTail =
-    "\n</tools>\n\nFor each function call, return a json object with function name and arguments "
-    "within <tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": <function-name>, "
-    "\"arguments\": <args-json-object>}\n</tool_call>";
+using jinja::Origin;
+using jinja::Text;
+using jinja::Value;
 
-// Collects the text in pieces, so that encoding can tell the template from what it is filled with.
-class Renderer {
- public:
-  explicit Renderer(const ChatOptions& options) : options_(options) {}
-
-  void conversation(std::span<const Message> messages, std::span<const std::string> tools) {
-    if (messages.empty()) throw_usage("a chat needs at least one message");
-    head(messages[0], tools);
-    for (size_t i = 0; i < messages.size(); ++i) {
-      const Message& m = messages[i];
-      switch (m.role) {
-        case Role::system:
-          if (i > 0) turn(m);
-          break;
-        case Role::user: turn(m); break;
-        case Role::assistant: assistant(m); break;
-        case Role::tool:
-          // Consecutive tool responses share one user turn.
-          if (i == 0 || messages[i - 1].role != Role::tool) fixed("<|im_start|>user");
-          fixed("\n<tool_response>\n");
-          content(m.content);
-          fixed("\n</tool_response>");
-          if (i + 1 == messages.size() || messages[i + 1].role != Role::tool) fixed(kTurnEnd);
-          break;
-      }
-    }
-    generation_prompt();
-  }
-
-  void turn(const Message& m) {
-    open(m.role);
-    content(m.content);
-    close_input();
-  }
-
-  void generation_prompt() {
-    if (options_.generation_prompt == GenerationPrompt::yes) open(Role::assistant);
-  }
-
-  std::string text() const {
-    std::string out;
-    for (const TextPiece& p : pieces_) out += p.text;
-    return out;
-  }
-
-  std::vector<int32_t> encode(const Tokenizer& tokenizer, ContentTokens how) {
-    // The template's own pieces say `parse`, contents were marked `plain`.
-    if (how == ContentTokens::parse) {
-      for (TextPiece& p : pieces_) p.special = SpecialTokens::parse;
-    }
-    return tokenizer.encode(pieces_);
-  }
-
- private:
-  void fixed(std::string_view text) { pieces_.push_back({text, SpecialTokens::parse}); }
-  void content(std::string_view text) { pieces_.push_back({text, SpecialTokens::plain}); }
-
-  void open(Role role) {
-    fixed("<|im_start|>");
-    fixed(role_name(role));
-    fixed("\n");
-  }
-  void close_input() {
-    if (options_.style == TemplateStyle::predecessor) fixed("\n");
-    fixed(kTurnEnd);
-  }
-
-  void head(const Message& first, std::span<const std::string> tools) {
-    const bool system = first.role == Role::system;
-    if (tools.empty()) {
-      if (system) turn(first);
-      return;
-    }
-    open(Role::system);
-    if (system) {
-      content(first.content);
-      fixed("\n\n");
-    }
-    fixed(kToolsHead);
-    for (const std::string& tool : tools) {
-      fixed("\n");
-      content(tool);
-    }
-    fixed(kToolsTail);
-    close_input();
-  }
-
-  void assistant(const Message& m) {
-    open(Role::assistant);
-    content(m.content);
-    bool first = true;
-    for (const ToolCall& call : m.tool_calls) {
-      if (!first || !m.content.empty()) fixed("\n");
-      first = false;
-      fixed("<tool_call>\n{\"name\": \"");
-      content(call.name);
-      fixed("\", \"arguments\": ");
-      content(call.arguments);
-      fixed("}\n</tool_call>");
-    }
-    fixed(kTurnEnd);
-  }
-
-  ChatOptions options_;
-  std::vector<TextPiece> pieces_;
+// Names of members, made once.
+struct Words {
+  Value role = jinja::written("role"), content = jinja::written("content"),
+        reasoning = jinja::written("reasoning_content"), calls = jinja::written("tool_calls"),
+        type = jinja::written("type"), function = jinja::written("function"),
+        name = jinja::written("name"), arguments = jinja::written("arguments");
+  Value roles[4] = {jinja::written("system"), jinja::written("user"), jinja::written("assistant"),
+                    jinja::written("tool")};
 };
+const Words& words() {
+  static const Words w;
+  return w;
+}
 
-Renderer user_turn(std::string_view user_content, const ChatOptions& options, Message& storage) {
-  storage = {Role::user, std::string(user_content)};
-  Renderer r(options);
-  r.turn(storage);
-  r.generation_prompt();
-  return r;
+Value outside_text(const std::string& s, Origin origin) {
+  return Text(valid_utf8_prefix(s) == s.size() ? s : repair_utf8(s), origin);
+}
+
+// Arguments are handed to the template as the object they are; as text only where reading and
+// writing them again would not give the same text.
+Value arguments_of(const ToolCall& call, Origin origin, jinja::Budget& budget) {
+  const Json j = Json::parse(call.arguments, nullptr, false);
+  if (!j.is_discarded() && python_json(j) == call.arguments) {
+    return jinja::from_json(j, origin, budget);
+  }
+  return outside_text(call.arguments, origin);
+}
+
+Value tool_call(const ToolCall& call, Origin origin, jinja::Budget& budget) {
+  const Words& w = words();
+  jinja::DictBuilder function, out;
+  function.set(w.name, outside_text(call.name, origin));
+  function.set(w.arguments, arguments_of(call, origin, budget));
+  out.set(w.type, w.function);
+  out.set(w.function, function.take(budget));
+  return out.take(budget);
+}
+
+Value message_value(const Message& m, size_t index, jinja::Budget& budget) {
+  const Words& w = words();
+  Origin origin = Origin::outside;
+  if (m.role == Role::assistant) origin.source = ChatTemplate::kFirstMessage + uint32_t(index);
+  jinja::DictBuilder out;
+  out.set(w.role, w.roles[size_t(m.role)]);
+  out.set(w.content, outside_text(m.content, origin));
+  if (!m.reasoning.empty()) out.set(w.reasoning, outside_text(m.reasoning, origin));
+  if (!m.tool_calls.empty()) {
+    std::vector<Value> calls;
+    for (const ToolCall& call : m.tool_calls) calls.push_back(tool_call(call, origin, budget));
+    out.set(w.calls, jinja::make_list(std::move(calls), budget));
+  }
+  return out.take(budget);
+}
+
+Value tools_value(std::span<const std::string> tools, jinja::Budget& budget) {
+  std::vector<Value> out;
+  for (const std::string& tool : tools) {
+    const Json j = Json::parse(tool, nullptr, false);
+    if (!j.is_object()) throw_usage("a tool is not described by a JSON object: {}", tool);
+    out.push_back(jinja::from_json(j, Origin::outside, budget));
+  }
+  return jinja::make_list(std::move(out), budget);
+}
+
+const jinja::Template& builtin(TemplateStyle style) {
+  const auto make = [](TemplateStyle s) {
+    return jinja::Template::compile(template_source(s), std::string(template_name(s)));
+  };
+  static const jinja::Template chatml = make(TemplateStyle::chatml),
+                               qwen3 = make(TemplateStyle::qwen3),
+                               predecessor = make(TemplateStyle::predecessor);
+  return style == TemplateStyle::chatml  ? chatml
+         : style == TemplateStyle::qwen3 ? qwen3
+                                         : predecessor;
+}
+
+SpecialTokens rule_of(Origin origin, ContentTokens content) {
+  if (!origin.from_outside() || content == ContentTokens::parse) return SpecialTokens::parse;
+  return origin.source >= ChatTemplate::kFirstMessage ? SpecialTokens::words : SpecialTokens::plain;
 }
 
 const std::string& text_member(const Json& j, const char* key, const char* where) {
@@ -173,30 +138,77 @@ Role role_from_name(std::string_view name) {
   throw_usage("unknown role '{}'; known are system, user, assistant, tool", name);
 }
 
+ChatTemplate::ChatTemplate(TemplateStyle style) : compiled_(builtin(style)), style_(style) {}
+
+ChatTemplate ChatTemplate::compile(std::string_view source, std::string name, TokenStrings tokens) {
+  ChatTemplate out(jinja::Template::compile(source, std::move(name)));
+  out.tokens_ = std::move(tokens);
+  return out;
+}
+
+jinja::Rendering ChatTemplate::render(std::span<const Message> messages,
+                                      std::span<const std::string> tools, GenerationPrompt prompt,
+                                      std::optional<bool> thinking) const {
+  if (messages.empty()) throw_usage("a chat needs at least one message");
+  jinja::RenderOptions options;
+  jinja::Budget budget(options.limits);
+  jinja::Template::Variables variables;
+  try {
+    std::vector<Value> list;
+    for (size_t i = 0; i < messages.size(); ++i) {
+      list.push_back(message_value(messages[i], i, budget));
+    }
+    variables.emplace_back("messages", jinja::make_list(std::move(list), budget));
+    variables.emplace_back("tools", tools.empty() ? Value() : tools_value(tools, budget));
+    variables.emplace_back("add_generation_prompt", prompt == GenerationPrompt::yes);
+    if (thinking) variables.emplace_back("enable_thinking", *thinking);
+    for (const auto& [token, text] : tokens_) {
+      variables.emplace_back(token, outside_text(text, Origin::written));
+    }
+    if (compiled_.mentions("strftime_now")) options.now = jinja::time_now();
+    return compiled_.render(variables, options);
+  } catch (const jinja::Raised& e) {
+    throw_usage("{}: {}", name(), e.reason());
+  } catch (const jinja::TemplateError& e) {
+    throw_usage("the chat template refuses this conversation: {}", e.what());
+  }
+}
+
 std::string render(std::span<const Message> messages, std::span<const std::string> tools,
-                   const ChatOptions& options) {
-  Renderer r(options);
-  r.conversation(messages, tools);
-  return r.text();
+                   const ChatOptions& o) {
+  return o.style.render(messages, tools, o.generation_prompt, o.thinking).text;
+}
+
+std::vector<int32_t> encode_rendering(const Tokenizer& tokenizer, const jinja::Rendering& r,
+                                      ContentTokens content, size_t from, size_t to) {
+  std::vector<TextPiece> pieces;
+  for (const jinja::Run& run : r.runs) {
+    if (run.end <= from) continue;
+    if (from >= to) break;
+    const size_t end = std::min(run.end, to);
+    pieces.push_back(
+        {std::string_view(r.text).substr(from, end - from), rule_of(run.origin, content)});
+    from = end;
+  }
+  return tokenizer.encode(pieces);
 }
 
 std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, std::span<const Message> messages,
-                                 std::span<const std::string> tools, const ChatOptions& options,
+                                 std::span<const std::string> tools, const ChatOptions& o,
                                  ContentTokens content) {
-  Renderer r(options);
-  r.conversation(messages, tools);
-  return r.encode(tokenizer, content);
+  const jinja::Rendering r = o.style.render(messages, tools, o.generation_prompt, o.thinking);
+  return encode_rendering(tokenizer, r, content, 0, r.text.size());
 }
 
 std::string render_turn(std::string_view user_content, const ChatOptions& options) {
-  Message storage;
-  return user_turn(user_content, options, storage).text();
+  const Message m{Role::user, std::string(user_content)};
+  return render(std::span(&m, 1), {}, options);
 }
 
 std::vector<int32_t> encode_turn(const Tokenizer& tokenizer, std::string_view user_content,
                                  const ChatOptions& options, ContentTokens content) {
-  Message storage;
-  return user_turn(user_content, options, storage).encode(tokenizer, content);
+  const Message m{Role::user, std::string(user_content)};
+  return encode_chat(tokenizer, std::span(&m, 1), {}, options, content);
 }
 
 Message message_from_json(const Json& j) {
@@ -206,6 +218,13 @@ Message message_from_json(const Json& j) {
   const auto content = j.find("content");
   if (content != j.end() && !content->is_null()) {
     m.content = text_member(j, "content", "chat message");
+  }
+  const auto reasoning = j.find("reasoning_content");
+  if (reasoning != j.end() && !reasoning->is_null()) {
+    m.reasoning = text_member(j, "reasoning_content", "chat message");
+    if (m.role != Role::assistant) {
+      throw_usage("chat message: only an assistant has 'reasoning_content'");
+    }
   }
   const auto calls = j.find("tool_calls");
   if (calls != j.end() && !calls->is_null()) {

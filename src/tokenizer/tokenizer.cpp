@@ -27,8 +27,10 @@ class Encoding {
     size_t done = 0;
     for (const Region& r : regions) {
       if (r.special == SpecialTokens::plain) continue;
+      const AddedTokenFinder& finder =
+          r.special == SpecialTokens::parse ? data_.added_raw : data_.added_words;
       size_t from = r.begin;
-      while (const auto m = data_.added_raw.find(text, from, r.end)) {
+      while (const auto m = finder.find(text, from, r.end)) {
         segment(text.substr(done, m->begin - done), r.special);
         ids_.push_back(int32_t(m->id));
         done = from = m->end;

@@ -19,6 +19,7 @@ struct TokenizerData;
 enum class SpecialTokens {
   parse,  // they become their ids, as Hugging Face does it
   plain,  // they are ordinary text: input from outside cannot make control tokens
+  words,  // those the file does not call special ("<think>") become their ids, the others are text
 };
 // Whether decoding writes the tokens the file calls special ("<|im_end|>", but not "<think>").
 enum class DecodeSpecial { keep, skip };

@@ -25,6 +25,7 @@ struct TokenizerData {
   bool single_digits = false;          // each digit is a piece, before anything else is cut
   std::optional<RegexSplitter> regex;  // absent: Qwen's pattern
   AddedTokenFinder added_raw, added_normalized;
+  AddedTokenFinder added_words;  // of added_raw, those that are not special
   std::optional<int32_t> im_start, im_end, endoftext;
   uint64_t content_hash = 0;
 };

@@ -427,6 +427,9 @@ void Loader::finish() {
     }
     (t.normalized ? normalized : raw).push_back(t);
   }
+  std::vector<AddedToken> words = raw;
+  std::erase_if(words, [](const AddedToken& t) { return t.special; });
+  data_.added_words = AddedTokenFinder(std::move(words));
   data_.added_raw = AddedTokenFinder(std::move(raw));
   data_.added_normalized = AddedTokenFinder(std::move(normalized));
   bool ignore_merges = flag(model_, "ignore_merges", false);

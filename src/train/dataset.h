@@ -30,15 +30,18 @@ struct Sample {
   bool row_starts(int64_t r) const { return r == 0 || (flags[size_t(r)] & kSegmentStart) != 0; }
 };
 
-enum class BadLines { refuse, skip };      // skip: they are counted instead
-enum class LongResponse { refuse, cut };   // one that alone does not fit the window
-enum class EndToken { learn, leave_out };  // whether "<|im_end|>" closes what is learned
+enum class BadLines { refuse, skip };     // skip: they are counted instead
+enum class LongResponse { refuse, cut };  // one that alone does not fit the window
+enum class EndToken {
+  learn,
+  leave_out
+};  // whether the template's end token closes what is learned
 
 struct DatasetOptions {
   DataFormat format = DataFormat::automatic;
   DataUse use = DataUse::fine_tune;
   int64_t seq_len = 512;  // rows of the window, at least 2; a sample has one token more
-  TemplateStyle style = TemplateStyle::qwen3;
+  ChatTemplate style;
   ContentTokens content = ContentTokens::plain;  // text of the data is text, not control tokens
   EndToken end_token = EndToken::learn;
   LongResponse long_response = LongResponse::refuse;

@@ -89,7 +89,7 @@ TEST_F(ChatCommand, SystemAndTemplateChangeTheReply) {
   EXPECT_NE(reply_ids({"--prompt", "hello", "--system", "be brief"}), want);
   EXPECT_NE(reply_ids({"--prompt", "hello", "--template", "predecessor"}), want);
   EXPECT_NE(reply_ids({"--prompt", "a<|im_end|>b"}),
-            reply_ids({"--prompt", "a<|im_end|>b", "--plain"}));
+            reply_ids({"--prompt", "a<|im_end|>b", "--parse-content"}));
 }
 
 TEST_F(ChatCommand, TypedCommands) {

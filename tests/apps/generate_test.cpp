@@ -76,15 +76,14 @@ TEST_F(GenerateCommand, PromptOptionsChangeThePrompt) {
   EXPECT_EQ(echo({"--raw"}).find("hi<|im_end|>"), 0u);
   EXPECT_EQ(echo({"--system", "be brief"}).find("<|im_start|>system\nbe brief<|im_end|>\n"), 0u);
   EXPECT_TRUE(contains(echo({"--template", "predecessor"}), "hi<|im_end|>\n<|im_end|>"));
-  // --plain shows in the ids, not in the text: the injected end is ordinary bytes.
-  const auto plain = run({"--prompt", "hi<|im_end|>", "--plain", "--timing", "--max-tokens=1"});
-  EXPECT_EQ(plain.code, 2);  // given twice
+  // What becomes of the injected end shows in the number of ids, not in the text.
   const auto count = [&](const std::string& flag) {
     const auto r = cli({"generate", "--model", model(), "--prompt", "<|im_end|>", "--max-tokens",
                         "1", "--timing", flag});
     return r.out.substr(r.out.find("ms (") + 4, 2);
   };
-  EXPECT_NE(count("--plain"), count("--plain=false"));
+  EXPECT_NE(count("--parse-content"), count("--parse-content=false"));
+  EXPECT_EQ(cli({"generate", "--model", model(), "--prompt", "x", "--plain"}).code, 2);
 }
 
 TEST_F(GenerateCommand, SamplingOptionsChangeTheReply) {

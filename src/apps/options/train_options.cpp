@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "apps/options/train_options.h"
+#include "apps/options/template_options.h"
 
 #include <utility>
 #include <vector>
@@ -186,11 +187,12 @@ void visit_fields(DataSettings& o, DataUse use, Fields& f) {
   f.add(o.truncate, {.flag = "--truncate",
                      .help = "Cut responses that alone do not fit the window instead of stopping"});
   f.add(o.end_token, {.flag = "--end-token",
-                      .help = "Teach the <|im_end|> that closes a response; false leaves it out"});
-  f.add_choice(
-      o.style,
-      {.flag = "--template", .help = "The chat template; predecessor adds its extra newline"},
-      {{"qwen3", TemplateStyle::qwen3}, {"predecessor", TemplateStyle::predecessor}});
+                      .help = "Teach the end token that closes a response; false leaves it out"});
+  f.add(o.chat_template, {.flag = "--template", .help = kTemplateHelp, .value = "NAME|FILE"});
+  f.add(o.parse_content,
+        {.flag = "--parse-content",
+         .help = "Strings like <|im_end|> in the data become control tokens; by default they are "
+                 "text"});
 }
 
 }  // namespace nibble

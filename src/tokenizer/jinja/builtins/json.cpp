@@ -14,6 +14,17 @@ namespace nibble::jinja {
 namespace json {
 namespace {
 
+// A whole number beyond 64 bits with a sign: it can be shown, not reckoned with.
+class LargeInteger final : public Object {
+ public:
+  explicit LargeInteger(uint64_t v) : digits_(std::to_string(v)) {}
+  std::string type_name() const override { return "int"; }
+  std::string repr(Interpreter&) const override { return digits_; }
+
+ private:
+  std::string digits_;
+};
+
 class Writer {
  public:
   Writer(Interpreter& in, const Params& p) : in_(in), out_(in.budget()) {
@@ -55,6 +66,8 @@ class Writer {
       list(*v.list(), depth);
     } else if (v.dict()) {
       dict(*v.dict(), depth);
+    } else if (const auto* large = dynamic_cast<const LargeInteger*>(v.object())) {
+      out_.outside(large->repr(in_));
     } else {
       raise("TypeError", "Object of type {} is not JSON serializable", type_name(v));
     }
@@ -171,7 +184,9 @@ Value read(const nlohmann::ordered_json& j, Origin origin, Budget& budget, int d
     case Kind::boolean: return j.get<bool>();
     case Kind::number_integer: return j.get<int64_t>();
     case Kind::number_unsigned:
-      if (j.get<uint64_t>() > uint64_t(INT64_MAX)) return j.get<double>();
+      if (j.get<uint64_t>() > uint64_t(INT64_MAX)) {
+        return ObjectPtr(std::make_shared<LargeInteger>(j.get<uint64_t>()));
+      }
       return j.get<int64_t>();
     case Kind::number_float: return j.get<double>();
     case Kind::string: {
