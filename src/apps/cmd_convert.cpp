@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 struct ConvertOptions {
   fs::path in, out, config;
-  Packing quant = Packing::none;
+  std::optional<Packing> quant;
   std::string quantize;
   std::optional<ScaleRule> scale_rule;
   std::optional<ScaleLevels> scales;
@@ -31,17 +31,17 @@ struct ConvertOptions {
 
   void visit_fields(Fields& f) {
     f.add(in, {.flag = "IN",
-               .help = "A Hugging Face directory, a .safetensors or a .dat file",
+               .help = "A Hugging Face directory, a .safetensors, a .gguf or a .dat file",
                .required = true});
     f.add(out, {.flag = "OUT",
                 .help = "What to write: its name says what, a directory, .safetensors or .dat",
                 .required = true});
-    f.add_choice<Packing>(quant,
-                          {.flag = "--quant",
-                           .help = "nvfp4: linear layers and the head become NVFP4, what is NVFP4 "
-                                   "already is copied; none: NVFP4 is expanded",
-                           .required = true},
-                          {{"none", Packing::none}, {"nvfp4", Packing::nvfp4}});
+    f.add_choice<std::optional<Packing>>(
+        quant,
+        {.flag = "--quant",
+         .help = "nvfp4: linear layers and the head become NVFP4, what is NVFP4 already is copied; "
+                 "none: NVFP4 is expanded. Must be given, except for a GGUF, where it is none"},
+        {{"none", Packing::none}, {"nvfp4", Packing::nvfp4}});
     f.add(quantize, {.flag = "--quantize",
                      .help = "Quantise the matrices whose name this regular expression finds, "
                              "instead of linear layers and the head",
@@ -131,16 +131,19 @@ void print_summary(const ConvertOptions& o, const ConvertSummary& s, double seco
 
 ExitCode run_convert(const ConvertOptions& o, Io& io) {
   const auto start = std::chrono::steady_clock::now();
-  if (o.quant == Packing::none && !o.quantize.empty()) {
+  const bool gguf = looks_like_gguf(o.in);
+  if (!o.quant && !gguf) throw_usage("convert needs --quant: nvfp4, or none for dense weights");
+  const Packing packing = o.quant.value_or(Packing::none);
+  if (packing == Packing::none && !o.quantize.empty()) {
     throw_usage("--quantize says what to quantise, and --quant none says nothing is");
   }
-  if (o.quant == Packing::none && (o.scale_rule || o.scales)) {
+  if (packing == Packing::none && (o.scale_rule || o.scales)) {
     throw_usage("--scale-rule and --scales are about --quant nvfp4");
   }
   const Input input = open_input(o);
   ConvertSettings settings;
   settings.container = container_for(o.out);
-  settings.packing = o.quant;
+  settings.packing = packing;
   settings.quantize = o.quantize;
   settings.rule = rule_of(o);
   settings.levels = levels_of(o);
@@ -178,11 +181,12 @@ ExitCode run_convert(const ConvertOptions& o, Io& io) {
 
 Command convert_command() {
   return make_command<ConvertOptions>(
-      "convert", "Convert weights between model directories, safetensors and .dat",
+      "convert", "Convert weights between model directories, safetensors and .dat, and from GGUF",
       "Raw tensors keep their values; rounding, where the new type asks for it, is counted and\n"
       "reported, a value it cannot hold is an error. A .dat of a tied model gets its own\n"
       "lm_head.weight; a directory gets none when it is the embedding. Into a directory, and into\n"
-      "an empty place beside a file, config.json and the tokenizer's files are copied.",
+      "an empty place beside a file, config.json and the tokenizer's files are copied; those of a\n"
+      "GGUF are made from its metadata. Its blocks are expanded to fp32 unless --dtype says less.",
       run_convert);
 }
 

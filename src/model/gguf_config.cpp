@@ -190,7 +190,10 @@ class ConfigMaker {
 
 }  // namespace
 
-bool is_gguf_model(const GgufMetadata& metadata) { return metadata.has("general.architecture"); }
+bool is_gguf_model(const GgufMetadata& m) {
+  const std::string* arch = m.find_text("general.architecture");
+  return arch && m.has(*arch + ".block_count");
+}
 
 std::string gguf_config_json(const GgufSource& source) { return ConfigMaker(source).text(); }
 

@@ -11,7 +11,8 @@
 
 namespace nibble {
 
-// Whether the metadata describes a model; without, the file is a bag of tensors.
+// Whether the metadata describes a model (an architecture and its blocks, not just a name that the
+// usual writers always put there); without, the file is a bag of tensors.
 bool is_gguf_model(const GgufMetadata& metadata);
 
 // The text of config.json. FormatError for a family or a feature that is not supported, by name.

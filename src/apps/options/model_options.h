@@ -9,8 +9,8 @@ namespace nibble {
 inline void visit_fields(ModelOptions& o, Fields& f) {
   f.section("Model");
   f.add(o.model, {.flag = "--model",
-                  .help = "The model: a Hugging Face directory, a .safetensors or a .dat file; "
-                          "mini is the one that comes with nibble",
+                  .help = "The model: a Hugging Face directory, a .safetensors, a .gguf or a .dat "
+                          "file; mini is the one that comes with nibble",
                   .value = "DIR|FILE"});
   f.add(o.weight, {.flag = "--weight",
                    .help = "The same as --model; with --model-dir, a file in that directory",
