@@ -11,6 +11,7 @@
 #include "job/slow_paths.h"
 #include "measure/bench_random.h"
 #include "model/gguf_model.h"
+#include "runtime/model_template.h"
 #include "runtime/model_texts.h"
 
 namespace nibble {
