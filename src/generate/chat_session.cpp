@@ -20,6 +20,7 @@ void ChatSession::add(Message message) { messages_.push_back(std::move(message))
 void ChatSession::forget_cached_messages() {
   said_.clear();
   pending_.clear();
+  closing_tokens_ = 0;
 }
 
 void ChatSession::reset() {
@@ -37,7 +38,9 @@ std::vector<int32_t> ChatSession::next_prompt(int64_t& reused) {
   const jinja::Rendering r =
       options_.style.render(messages_, options_.tools, GenerationPrompt::yes, options_.thinking);
   prompt_text_ = r.text;
-  if (options_.persistent && options_.history == HistoryMode::tokens && !said_.empty() &&
+  const bool one_new_user_turn = !said_.empty() && messages_.size() == said_messages_ + 1 &&
+                                 messages_.back().role == Role::user;
+  if (options_.persistent && options_.history == HistoryMode::tokens && one_new_user_turn &&
       r.text.starts_with(said_)) {
     std::vector<int32_t> ids = pending_;
     const auto more = encode(r, said_.size());
@@ -99,6 +102,17 @@ TurnResult ChatSession::turn(const std::string& user, const GenerateOptions& opt
   return r;
 }
 
+// Only counted: what is fed is what the whole conversation renders to, one turn later.
+int64_t ChatSession::closing_tokens() const {
+  try {
+    const jinja::Rendering r =
+        options_.style.render(messages_, options_.tools, GenerationPrompt::no, options_.thinking);
+    return r.text.starts_with(said_) ? int64_t(encode(r, said_.size()).size()) : 0;
+  } catch (const UsageError&) {
+    return 0;  // a template that shows no conversation without a question at its end
+  }
+}
+
 // The cache now holds the prompt and the reply. Tokens the loop chose but did not run come first in
 // the next turn; what the template writes behind a reply follows from rendering it.
 void ChatSession::close_reply(const GenerateResult& result, int64_t fed_before,
@@ -107,6 +121,8 @@ void ChatSession::close_reply(const GenerateResult& result, int64_t fed_before,
   if (run < 0) return forget_cached_messages();  // the prompt itself ran out of time
   pending_.assign(result.ids.begin() + std::ptrdiff_t(run), result.ids.end());
   said_ = prompt_text_ + messages_.back().content;
+  said_messages_ = messages_.size();
+  closing_tokens_ = closing_tokens();
 }
 
 }  // namespace nibble

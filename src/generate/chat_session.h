@@ -52,21 +52,27 @@ class ChatSession {
   void reset();  // forgets everything, the system prompt too
   const std::vector<Message>& messages() const { return messages_; }
   // Tokens of the conversation so far: in the cache, or about to be put there.
-  int64_t context_tokens() const { return engine_.length() + int64_t(pending_.size()); }
+  int64_t context_tokens() const {
+    return engine_.length() + int64_t(pending_.size()) + closing_tokens_;
+  }
 
  private:
   std::vector<int32_t> next_prompt(int64_t& reused);
   void forget_cached_messages();
   void close_reply(const GenerateResult& result, int64_t fed_before, int64_t prompt_tokens);
   std::vector<int32_t> encode(const jinja::Rendering& r, size_t from) const;
+  int64_t closing_tokens() const;
 
   Engine& engine_;
   Tokenizer tokenizer_;
   ChatSessionOptions options_;
   std::vector<Message> messages_;
-  // The text that the cache and pending_ stand for; empty: not known.
+  // The text that the cache and pending_ stand for, and how many messages it shows; empty: not
+  // known.
   std::string said_;
-  std::string prompt_text_;       // of the turn that is being answered
+  size_t said_messages_ = 0;
+  int64_t closing_tokens_ = 0;  // what the template writes behind the reply, fed with the next turn
+  std::string prompt_text_;     // of the turn that is being answered
   std::vector<int32_t> pending_;  // chosen, but not run: fed together with the next turn
 };
 

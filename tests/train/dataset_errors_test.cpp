@@ -167,14 +167,19 @@ TEST(DatasetErrors, HostileJsonIsRefusedAndDoesNoHarm) {
   refused(wide + "\"z\": 1}", "d.jsonl", {"over 1024 keys"});
 }
 
-// Only the template knows how calls are written; its newline must stay a token of its own.
+// The newline of the generation prompt stays a token of its own, whatever the reply begins with.
 TEST(DatasetErrors, ToolCallsAfterWhiteSpace) {
   const Tokenizer t = Tokenizer::parse(mini_tokenizer_text({{"\n", "\n"}}), "joins newlines");
   const std::string line =
       R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "\nb",)"
       R"( "tool_calls": [{"name": "f", "arguments": {}}]}]})";
-  throws_saying<FormatError>([&] { parse_dataset(line, "d.jsonl", t, {}); },
-                             {"d.jsonl:1: ", "begins with white space"});
+  const Dataset d = parse_dataset(line, "d.jsonl", t, {});
+  const Sample s = d.sample(0);
+  const auto first = std::find(s.flags.begin(), s.flags.end(), kScored) - s.flags.begin();
+  EXPECT_EQ(t.decode(s.ids.first(size_t(first))),
+            "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n");
+  EXPECT_EQ(t.decode(s.ids.subspan(size_t(first))),
+            "\nb\n<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call><|im_end|>");
 }
 
 TEST(DatasetErrors, Options) {

@@ -96,8 +96,9 @@ TEST(Dataset, SpecialTokensInDataAreTextUnlessAsked) {
   };
   const int32_t think = *mini().id_of("<think>"), end = *mini().im_end();
   const Dataset plain = read_tsv(line);
-  EXPECT_EQ(count(plain.sample(0), think), 0);
-  EXPECT_EQ(count(plain.sample(0), end), 2);  // of the template
+  EXPECT_EQ(count(plain.sample(0), think), 1);  // no control token: the model writes it so
+  EXPECT_EQ(count(read_tsv("a<think>\tb\n").sample(0), think), 0);  // a user has no such tokens
+  EXPECT_EQ(count(plain.sample(0), end), 2);                        // of the template
   EXPECT_EQ(scored_text(plain.sample(0)), "b<think><|im_end|>");
   DatasetOptions o;
   o.content = ContentTokens::parse;
