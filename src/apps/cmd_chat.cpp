@@ -124,11 +124,10 @@ class ChatCommand {
       // Ctrl+C ends the reply, not the program; a second one in the same reply ends the program.
       const InterruptGuard interrupts(TerminateIs::end);
       const Watchdog watchdog(Watchdog::hard_limit(o_.generate.timeout_ms));
-      r = session_.turn(user, o_.generate.options(rt_, o_.cache),
-                        [&](std::string_view piece) {
-                          io_.out << piece << std::flush;
-                          return !InterruptGuard::requested();
-                        });
+      r = session_.turn(user, o_.generate.options(rt_, o_.cache), [&](std::string_view piece) {
+        io_.out << piece << std::flush;
+        return !InterruptGuard::requested();
+      });
     }
     io_.out << "\n";
     if (o_.print_ids) io_.out << "ids: " << ids_text(r.generation.ids) << "\n";
