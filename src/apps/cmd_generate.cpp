@@ -120,11 +120,10 @@ ExitCode run_generate(const GenerateCommandOptions& o, Io& io) {
     if (o.stream) io.out << piece << std::flush;
   };
   const Watchdog watchdog(Watchdog::hard_limit(o.generate.timeout_ms));
-  GenerateResult r =
-      generate(engine, prompt, o.generate.options(rt, o.cache), [&](int32_t id) {
-        if (decoder) emit(stop.push(decoder->push(id)));
-        return !stop.stopped();
-      });
+  GenerateResult r = generate(engine, prompt, o.generate.options(rt, o.cache), [&](int32_t id) {
+    if (decoder) emit(stop.push(decoder->push(id)));
+    return !stop.stopped();
+  });
   if (decoder) {
     emit(stop.push(decoder->flush()));
     emit(stop.flush());

@@ -54,8 +54,8 @@ class TensorSource {
   const std::string& format() const { return format_; }  // "dat", "safetensors", "gguf"
   virtual const std::vector<InputFile>& files() const { return files_; }
   const Metadata& metadata() const { return metadata_; }  // safetensors' __metadata__
-  uint64_t payload_bytes() const;  // as they are read
-  uint64_t stored_bytes() const;   // as they lie in the files
+  uint64_t payload_bytes() const;                         // as they are read
+  uint64_t stored_bytes() const;                          // as they lie in the files
   std::string name() const;                               // of its (first) file, for messages
   std::string describe() const;  // "models/x.dat: dat, 652 tensors, 2.83 GiB"
 

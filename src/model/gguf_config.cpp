@@ -18,11 +18,11 @@ struct GgufFamily {
   std::string_view architecture;  // the GGUF's name, and Hugging Face's model_type
   std::string_view model_class;
 };
-constexpr GgufFamily kGgufFamilies[] = {{"qwen2", "Qwen2ForCausalLM"},
-                                {"llama", "LlamaForCausalLM"},
-                                {"qwen3", "Qwen3ForCausalLM"}};
+constexpr GgufFamily kGgufFamilies[] = {
+    {"qwen2", "Qwen2ForCausalLM"}, {"llama", "LlamaForCausalLM"}, {"qwen3", "Qwen3ForCausalLM"}};
 
-// The metadata has f32 for what config.OrderedJson says in short decimals: 1e-06 instead of 9.99e-07.
+// The metadata has f32 for what config.OrderedJson says in short decimals: 1e-06 instead
+// of 9.99e-07.
 double short_decimal(double x) {
   return double(float(x)) == x ? std::stod(fmt::format("{}", float(x))) : x;
 }
@@ -147,9 +147,9 @@ class ConfigMaker {
     }
   }
 
-  // rope_freqs.weight [D/2] has what each frequency is divided by. Llama 3 makes it of four numbers,
-  // of which only the largest divisor shows; the other three are those that all its models have, and
-  // what they give must be what is stored.
+  // rope_freqs.weight [D/2] has what each frequency is divided by. Llama 3 makes it of four
+  // numbers, of which only the largest divisor shows; the other three are those that all its models
+  // have, and what they give must be what is stored.
   OrderedJson llama3(int64_t head_width, double theta) const {
     constexpr double kLow = 1, kHigh = 4, kPositions = 8192;
     const TensorInfo& t = source_.at("rope_freqs.weight");

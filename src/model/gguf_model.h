@@ -23,8 +23,9 @@ std::string gguf_config_json(const GgufSource& source);
 // The Hugging Face name of a tensor; empty for one that has no place in such a model.
 std::string gguf_tensor_name(std::string_view name);
 
-// A tied matrix that a GGUF holds at two precisions: as it lies there, which is what inference uses,
-// or as the one matrix that training has, which is the finer of the two, under the embedding's name.
+// A tied matrix that a GGUF holds at two precisions: as it lies there, which is what inference
+// uses, or as the one matrix that training has, which is the finer of the two, under the
+// embedding's name.
 enum class TiedMatrix { as_stored, once };
 
 // The tensors under Hugging Face names. FormatError naming those that have no place.

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <unordered_set>
 #include <utility>
 
 #include "core/error.h"
 #include "formats/gguf/block_types.h"
+#include "model/config.h"
 #include "model/gguf_model.h"
 #include "model/params.h"
 #include "model/same_matrix.h"
@@ -21,17 +23,13 @@ struct Name {
 constexpr Name kOutside[] = {{"token_embd.weight", kEmbedName},
                              {"output_norm.weight", "model.norm.weight"},
                              {"output.weight", kHeadName}};
-constexpr Name kInBlock[] = {{"attn_norm", "input_layernorm"},
-                             {"attn_q", "self_attn.q_proj"},
-                             {"attn_k", "self_attn.k_proj"},
-                             {"attn_v", "self_attn.v_proj"},
-                             {"attn_output", "self_attn.o_proj"},
-                             {"attn_q_norm", "self_attn.q_norm"},
-                             {"attn_k_norm", "self_attn.k_norm"},
-                             {"ffn_norm", "post_attention_layernorm"},
-                             {"ffn_gate", "mlp.gate_proj"},
-                             {"ffn_up", "mlp.up_proj"},
-                             {"ffn_down", "mlp.down_proj"}};
+constexpr Name kInBlock[] = {
+    {"attn_norm", "input_layernorm"},    {"attn_q", "self_attn.q_proj"},
+    {"attn_k", "self_attn.k_proj"},      {"attn_v", "self_attn.v_proj"},
+    {"attn_output", "self_attn.o_proj"}, {"attn_q_norm", "self_attn.q_norm"},
+    {"attn_k_norm", "self_attn.k_norm"}, {"ffn_norm", "post_attention_layernorm"},
+    {"ffn_gate", "mlp.gate_proj"},       {"ffn_up", "mlp.up_proj"},
+    {"ffn_down", "mlp.down_proj"}};
 // Frequencies of the rotation, which config.json gives in its own words.
 constexpr std::string_view kFrequencies = "rope_freqs.weight";
 
@@ -108,41 +106,33 @@ std::string gguf_tensor_name(std::string_view name) {
   return {};
 }
 
-std::unique_ptr<TensorSource> as_hugging_face(std::unique_ptr<GgufSource> source,
-                                              TiedMatrix tied) {
+std::unique_ptr<TensorSource> as_hugging_face(std::unique_ptr<GgufSource> source, TiedMatrix tied) {
   const GgufMetadata& m = source->values();
   const std::string arch = m.text("general.architecture");
   std::vector<TensorInfo> tensors;
   std::vector<int64_t> head_widths;
   std::vector<std::string> strangers;
+  const Config config = parse_config(gguf_config_json(*source), m.where());
+  std::unordered_set<std::string> places;
+  for (const ParamSpec& p : parameter_table(config)) places.insert(p.name);
   const std::string_view dropped = tied == TiedMatrix::once ? coarser_twin(*source) : "";
   for (const TensorInfo& t : source->tensors()) {
     if (t.name == kFrequencies || t.name == dropped) continue;
     std::string name = gguf_tensor_name(t.name);
     if (!dropped.empty() && name == kHeadName) name = kEmbedName;
-    if (name.empty()) {
+    if (!places.contains(name)) {
       strangers.push_back(t.name);
       continue;
     }
     const bool apart = arch == "llama" && (name.find("q_proj") != std::string::npos ||
                                            name.find("k_proj") != std::string::npos);
-    int64_t width = 0;
-    if (apart) {
-      const bool query = name.find("q_proj") != std::string::npos;
-      const int64_t query_heads = m.integer("llama.attention.head_count");
-      const int64_t heads =
-          query ? query_heads
-                : m.find_integer("llama.attention.head_count_kv").value_or(query_heads);
-      const int64_t rows = t.shape.empty() ? 0 : t.shape[0];
-      if (heads < 1 || rows % heads != 0 || rows / heads % 2 != 0) {
-        throw_format("{}: tensor '{}' has {} rows, which are not those of {} heads", m.where(),
-                     t.name, rows, heads);
-      }
-      width = rows / heads;
+    if (apart && (t.shape.empty() || t.shape[0] % config.D != 0)) {
+      throw_format("{}: tensor '{}' is {}, which are not rows of heads of {}", m.where(), t.name,
+                   t.describe(), config.D);
     }
     tensors.push_back(t);
     tensors.back().name = std::move(name);
-    head_widths.push_back(width);
+    head_widths.push_back(apart ? config.D : 0);
   }
   if (!strangers.empty()) {
     const size_t n = strangers.size();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <complex>
+#include <deque>
 #include <future>
 #include <limits>
 #include <unordered_set>
@@ -11,6 +12,7 @@
 #include "core/error.h"
 #include "core/half.h"
 #include "core/log.h"
+#include "core/thread_pool.h"
 
 namespace nibble {
 namespace {
@@ -146,19 +148,22 @@ void ParameterReader::add_linear(const LinearWeight& w, const ParamSpec& param,
 void ParameterReader::run(const std::function<void(uint64_t)>& done) {
   const std::vector<Piece> pieces = std::move(pieces_);
   pieces_.clear();
+  const size_t ahead =
+      std::min<size_t>(pieces.size(), size_t(std::clamp(default_thread_count(), 1, 4)));
+  staging_.resize(std::max(staging_.size(), ahead + 1));
   // The future of an asynchronous call waits for it when it goes: nothing outlives the staging.
-  std::future<void> ahead;
+  std::deque<std::future<void>> under_way;
+  const auto begin = [&](size_t i) {
+    under_way.push_back(std::async(std::launch::async, [this, &pieces, i] {
+      fetch(pieces[i], staging_[i % staging_.size()]);
+    }));
+  };
+  for (size_t i = 0; i < ahead; ++i) begin(i);
   for (size_t i = 0; i < pieces.size(); ++i) {
-    if (i == 0) {
-      fetch(pieces[0], staging_[0]);
-    } else {
-      ahead.get();
-    }
-    if (i + 1 < pieces.size()) {
-      ahead =
-          std::async(std::launch::async, [&, i] { fetch(pieces[i + 1], staging_[(i + 1) % 2]); });
-    }
-    deliver(pieces[i], staging_[i % 2]);
+    under_way.front().get();
+    under_way.pop_front();
+    if (i + ahead < pieces.size()) begin(i + ahead);
+    deliver(pieces[i], staging_[i % staging_.size()]);
     if (done) done(pieces[i].file_bytes());
   }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Parameters of a weight file into their places in backend memory, a few rows at a time: while the
-// backend takes one piece, the next is read from the file. Beside the weights only the two pieces
-// exist in host memory.
+// backend takes one piece, the next are read from the file, expanded and quantised, on as many
+// threads as there are cores, four at most. Beside the weights only these pieces exist in host
+// memory, some 20 MiB each.
 #pragma once
-#include <array>
 #include <functional>
 #include <span>
 #include <vector>
@@ -75,7 +75,7 @@ class ParameterReader {
   const TensorSource& source_;
   ScaleRule rule_;
   std::vector<Piece> pieces_;
-  std::array<Staging, 2> staging_;
+  std::vector<Staging> staging_;  // one for each piece that is under way
 };
 
 }  // namespace nibble

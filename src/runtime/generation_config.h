@@ -14,8 +14,8 @@
 namespace nibble {
 
 struct GenerationConfig {
-  SampleOptions sample;          // neutral where the file says nothing
-  std::string source;            // the file; empty where there is none or it says nothing of sampling
+  SampleOptions sample;  // neutral where the file says nothing
+  std::string source;    // the file; empty where there is none or it says nothing of sampling
   std::vector<int32_t> eos_ids;  // end tokens, in its order
 
   std::string describe() const;  // "temperature 0.7, top-p 0.8"; empty when all is neutral

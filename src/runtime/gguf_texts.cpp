@@ -23,9 +23,9 @@ OrderedJson byte_level(bool use_regex) {
 }
 OrderedJson split_then_bytes(std::string_view pattern) {
   const OrderedJson split = {{"type", "Split"},
-                      {"pattern", {{"Regex", pattern}}},
-                      {"behavior", "Isolated"},
-                      {"invert", false}};
+                             {"pattern", {{"Regex", pattern}}},
+                             {"behavior", "Isolated"},
+                             {"invert", false}};
   return {{"type", "Sequence"}, {"pretokenizers", {split, byte_level(false)}}};
 }
 

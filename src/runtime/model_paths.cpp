@@ -41,9 +41,10 @@ fs::path weights_in(const fs::path& directory) {
   for (const char* name : {"model.safetensors", "model.safetensors.index.json"}) {
     if (!fs::exists(directory / name)) continue;
     if (dats.empty()) return directory;
-    throw_usage("{} holds {} and other weights ({}): name one of them, e.g. --model {} or --model {}",
-                directory.string(), name, fmt::join(dats, ", "), (directory / name).string(),
-                (directory / dats[0]).string());
+    throw_usage(
+        "{} holds {} and other weights ({}): name one of them, e.g. --model {} or --model {}",
+        directory.string(), name, fmt::join(dats, ", "), (directory / name).string(),
+        (directory / dats[0]).string());
   }
   if (dats.size() == 1) return directory / dats[0];
   if (dats.size() > 1) {
@@ -131,9 +132,7 @@ fs::path resolve_tokenizer(const ModelOptions& o) {
   }
   // The tokenizer of a directory needs no decision on which weights in it are meant.
   const bool own = fs::is_directory(o.model) && fs::exists(o.model / "tokenizer.json");
-  const fs::path directory = own                       ? o.model
-                             : o.named()               ? locate(o).directory
-                                                       : fs::path();
+  const fs::path directory = own ? o.model : o.named() ? locate(o).directory : fs::path();
   return companion(o.tokenizer, directory, "tokenizer.json", "--tokenizer",
                    TokenizerNeed::required);
 }

@@ -12,7 +12,7 @@ struct ModelOptions {
 };
 
 struct ModelPaths {
-  std::filesystem::path weights;    // for open_model_source(): a file or a directory
+  std::filesystem::path weights;  // for open_model_source(): a file or a directory
   // config.json and tokenizer.json (empty when optional and not found), or the GGUF they are made
   // from: for load_config() and load_tokenizer().
   std::filesystem::path config, tokenizer;

@@ -43,8 +43,9 @@ void refuse_same_output(const std::vector<std::pair<std::string, std::filesystem
 // before hours of work, not after them. Leaves nothing behind.
 void check_writable(const std::filesystem::path& directory);
 
-// config.json (that of a GGUF, too) into `directory`; `untied`: it says that the head is not the embedding, whatever
-// `config` says. Where it is the input's own it is kept, and a warning says what to change.
+// config.json (that of a GGUF, too) into `directory`; `untied`: it says that the head is not the
+// embedding, whatever `config` says. Where it is the input's own it is kept, and a warning says
+// what to change.
 void write_model_config(const std::filesystem::path& config, const std::filesystem::path& directory,
                         bool untied, Overwrite overwrite);
 
@@ -52,8 +53,8 @@ void write_model_config(const std::filesystem::path& config, const std::filesyst
 // otherwise kept, which a warning says when it differs.
 void write_companion(const std::string& text, const std::filesystem::path& target,
                      Overwrite overwrite);
-// Copies what `from`, a directory or a GGUF (runtime/model_texts.h), has of the tokenizer's files and
-// generation_config.json, `except` some.
+// Copies what `from`, a directory or a GGUF (runtime/model_texts.h), has of the tokenizer's files
+// and generation_config.json, `except` some.
 void copy_companions(const std::filesystem::path& from, const std::filesystem::path& to,
                      Overwrite overwrite, const std::set<std::string>& except = {});
 

@@ -46,7 +46,8 @@ struct CacheOptions {
 Activations default_activations(Device::Kind device, bool packed);
 DType default_cache(Device::Kind device, Activations activations, DType compute);
 
-// End tokens: those of config.json and generation_config.json, <|im_end|> and <|endoftext|>. The tokenizer may be null.
+// End tokens: those of config.json and generation_config.json, <|im_end|> and <|endoftext|>. The
+// tokenizer may be null.
 std::vector<int32_t> stop_ids_of(const Config& config, const Tokenizer* tokenizer);
 
 struct Runtime {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Reads tokenizer.json. Accepted: byte-level BPE; normalizer null or NFC; pre_tokenizer ByteLevel,
 // alone, after Digits one by one, or after one Split by a regular expression (Isolated); decoder
-// ByteLevel; post_processor null, ByteLevel or TemplateProcessing (which adds tokens at the ends of a
-// text, and here none ever are). Anything else that would change ids or text is refused by name.
+// ByteLevel; post_processor null, ByteLevel or TemplateProcessing (which adds tokens at the ends of
+// a text, and here none ever are). Anything else that would change ids or text is refused by name.
 // Ids must be 0 .. n-1 without holes: a hole in such a file is damage more often than intent.
 #include <fmt/format.h>
 

@@ -93,7 +93,7 @@ class GgufFile {
     s.resize(padded(s.size()));
     const size_t begin = s.size();
     for (const Tensor& t : tensors) {
-      if (t.offset > 1 << 20) continue;  // broken on purpose
+      if (t.offset > 1 << 30) continue;  // broken on purpose
       if (s.size() < begin + t.offset + t.bytes.size()) s.resize(begin + t.offset + t.bytes.size());
       s.replace(begin + t.offset, t.bytes.size(), t.bytes);
     }

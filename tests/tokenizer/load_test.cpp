@@ -130,7 +130,7 @@ TEST(LoadTokenizer, what_is_not_supported_is_refused_by_name) {
        }},
       {"post_processor",
        [](Json& j) {
-         j["post_processor"] = {{"type", "TemplateProcessing"}};
+         j["post_processor"] = {{"type", "RobertaProcessing"}};
        }},
       {"decoder",
        [](Json& j) {
@@ -156,7 +156,7 @@ TEST(LoadTokenizer, inconsistent_tables_are_refused) {
       {"whole number", [](Json& j) { j["model"]["vocab"]["a"] = -1; }},
       {"whole number", [](Json& j) { j["model"]["vocab"]["a"] = "5"; }},
       {"empty token", [](Json& j) { j["model"]["vocab"][""] = 5; }},
-      {"byte 0x61",
+      {"the token of 'a'",
        [](Json& j) {
          j["model"]["vocab"].erase("a");
          j["model"]["vocab"]["zz"] = 97;

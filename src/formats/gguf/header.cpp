@@ -252,7 +252,7 @@ uint64_t round_up(uint64_t n, uint64_t alignment) {
 
 // Payloads lie end to end, padded to the alignment, and fill the file: anything else is damage.
 void check_payload(const InputFile& file, uint64_t begin, uint64_t alignment,
-                  std::vector<TensorInfo>& tensors) {
+                   std::vector<TensorInfo>& tensors) {
   const std::string path = file.path().string();
   std::vector<TensorInfo*> sorted;
   for (TensorInfo& t : tensors) sorted.push_back(&t);
