@@ -93,10 +93,11 @@ TEST(CpuMemory, SteadyStateAllocatesNothing) {
   std::vector<SampleRow> choices(20);
   const LinearWeight dense_w = dense_weight(dense.cpu);
   const Tensor q = x.cpu.split_inner({20, 4, 64});
+  const RopeFrequencies turns = turns_of(1e6, angles.cpu);
   const auto step = [&] {
     backend->embed(x.cpu, dense.cpu, ids.cpu);
     backend->rms_norm(x.cpu, {}, x.cpu, w.cpu, 1e-6);
-    backend->rope_table(angles.cpu, positions.cpu, turns_of(1e6, angles.cpu));
+    backend->rope_table(angles.cpu, positions.cpu, turns);
     backend->rope(q, q, angles.cpu, Rotation::forward);
     backend->kv_append({k.cpu, v.cpu}, q.view({40, 2, 64}).slice(0, 20),
                        q.view({40, 2, 64}).slice(20, 20), ids.cpu);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The static tile scheduler of token_kernel.cuh: which warp of which block multiplies which weights.
-// A task is one split-K part of one strip (16 rows; device/gemv_units.cuh), for one warp.
+// The static tile scheduler of token_kernel.cuh: which warp of which block multiplies which
+// weights. A task is one split-K part of one strip (16 rows; device/gemv_units.cuh), for one warp.
 //
 // qkv, gate_up and the head have enough strips for all blocks: a block takes whole ones. attn_out
 // and down have 1.2 strips a block: there split-K goes over the blocks of a cluster. Each block

@@ -42,10 +42,10 @@ __global__ void __launch_bounds__(kRowThreads) delta_kernel(BackArgs<T> a, int i
   if (lane == 0) a.delta[i] = sum;
 }
 
-// The same bits for heads of 64 or 128 with vector loads, all of a head in flight at once: four lanes
-// per head, each with packs of eight columns 32 apart, i.e. the sums of lanes 8 l .. 8 l + 7 of the
-// kernel above. Bound by memory: 2048 tokens with 32 heads of 128 take 10.5 us for 34 MB; element
-// by element 23.
+// The same bits for heads of 64 or 128 with vector loads, all of a head in flight at once: four
+// lanes per head, each with packs of eight columns 32 apart, i.e. the sums of lanes 8 l .. 8 l + 7
+// of the kernel above. Bound by memory: 2048 tokens with 32 heads of 128 take 10.5 us for 34 MB;
+// element by element 23.
 constexpr int kDeltaLanes = 4;
 
 template <class T, int kWidth>

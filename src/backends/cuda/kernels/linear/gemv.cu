@@ -122,9 +122,9 @@ __global__ void __launch_bounds__(kWarps*(kSwiglu ? 64 : 32)) gemv_kernel(Job j)
   }
 }
 
-// gemv_split_k_kernel: the split-K parts, hence the order of sums, of decode/token_kernel.cuh; warps
-// take parts in turn. Task `task` of a block: with SwiGLU the parts of the gate strip, then those
-// of the up strip.
+// gemv_split_k_kernel: the split-K parts, hence the order of sums, of decode/token_kernel.cuh;
+// warps take parts in turn. Task `task` of a block: with SwiGLU the parts of the gate strip, then
+// those of the up strip.
 template <bool kSwiglu>
 __device__ __forceinline__ UnitRange task_of(const SplitKJob& j, int task) {
   UnitRange r;
