@@ -28,7 +28,9 @@ Work forward_work(const Model& model, int64_t tokens, int64_t past, DType cache,
       work.bytes += weight_bytes_of(w);
       work.flops += 2 * n * double(w.out) * double(w.in);
     }
-    for (const auto& m : b.vectors()) work.bytes += double((b.*m.at).bytes());
+    for (const auto& m : b.vectors()) {
+      if (b.*m.at) work.bytes += double((b.*m.at).bytes());  // what the family has
+    }
     work.bytes += 2 * keys * double(c.Hkv * c.D) * double(dtype_bytes(cache));
     // Scores and their use, for every query over the keys it may see.
     const double t = double(tokens), pairs = s * (t * double(past) + t * (t + 1) / 2);

@@ -29,11 +29,17 @@ TEST(Quantiles, InterpolateBetweenNeighbours) {
   EXPECT_THROW(quantiles({}), InternalError);
 }
 
-TEST(ForwardWork, CountsByHand) {
+class ForwardWork : public testing::TestWithParam<Config> {};
+INSTANTIATE_TEST_SUITE_P(Families, ForwardWork,
+                         testing::Values(toy_config(), toy_qwen2_config(), toy_llama_config()));
+
+TEST_P(ForwardWork, CountsByHand) {
   const auto backend = make_cpu_backend(1);
-  const Config c = toy_config();
+  const Config c = GetParam();
   const double matrices = double(c.L * (c.qkv_rows() * c.C + c.C * c.Hq * c.D + 3 * c.F * c.C));
-  const double head = double(c.V * c.C), norms = 4.0 * double(c.L * (2 * c.C + 2 * c.D) + c.C);
+  const int64_t of_heads = (c.qk_norm ? 2 * c.D : 0) + (c.qkv_bias ? c.qkv_rows() : 0);
+  const double head = double(c.V * c.C);
+  const double norms = 4.0 * double(c.L * (2 * c.C + of_heads) + c.C);  // and biases
   const auto kv = [&](int64_t keys) { return double(c.L * 2 * keys * c.Hkv * c.D) * 2; };
 
   const ToyModel dense = load_toy(*backend, c);
