@@ -158,8 +158,12 @@ void refuse_windows(const Reader& r, int64_t layers, const std::string& where) {
 }
 
 // The yarn of config.json; theta and factor are there already.
-void read_yarn(const RopeReader& o, RopeSpec& rope) {
+void read_yarn(const RopeReader& o, RopeSpec& rope, const std::string& where) {
   rope.beta_fast = o.number("beta_fast", 32), rope.beta_slow = o.number("beta_slow", 1);
+  if (rope.beta_fast <= rope.beta_slow) {
+    throw_format("{}: rope's 'beta_fast' {} must be above 'beta_slow' {}", where, rope.beta_fast,
+                 rope.beta_slow);
+  }
   rope.truncate = o.boolean("truncate", true);
   const double mscale = o.number("mscale", 0), all = o.number("mscale_all_dim", 0);
   rope.attention_factor =
@@ -198,7 +202,7 @@ RopeSpec read_rope(const Reader& r, const Family& family, int64_t max_positions,
   if (rope.kind == RopeKind::yarn) original = double(max_positions);
   rope.original_positions = o.number("original_max_position_embeddings", original);
   if (rope.kind == RopeKind::yarn) {
-    read_yarn(o, rope);
+    read_yarn(o, rope, where);
     return rope;
   }
   rope.low_freq_factor = o.number("low_freq_factor");

@@ -72,8 +72,9 @@ RopeFrequencies rope_frequencies(const RopeSpec& r, int64_t head_width) {
 }
 
 StillPairs still_pairs(const RopeFrequencies& f, int64_t positions) {
-  const auto still = [&](double turns) { return turns * double(positions) < 1; };
-  return {std::ranges::find_if(f.turns, still) - f.turns.begin(), float(f.factor)};
+  const auto turns = [&](double t) { return t * double(positions) >= 1; };
+  const auto last = std::find_if(f.turns.rbegin(), f.turns.rend(), turns);
+  return {f.turns.rend() - last, float(f.factor)};
 }
 
 }  // namespace nibble

@@ -18,6 +18,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     for (const nibble::ParamSpec& p : nibble::parameter_table(c)) {
       if (p.numel() <= 0) __builtin_trap();
     }
+    // And frequencies that are numbers, never rising.
+    const nibble::RopeFrequencies f = nibble::rope_frequencies(c.rope, c.D);
+    for (size_t i = 0; i < f.turns.size(); ++i) {
+      if (!(f.turns[i] >= 0) || !(f.turns[i] <= (i ? f.turns[i - 1] : 1) * (1 + 1e-12))) {
+        __builtin_trap();
+      }
+    }
   } catch (const nibble::FormatError&) {
   }
   return 0;

@@ -83,6 +83,8 @@ TEST(Config, KindsOfRope) {
   c = parse(j);
   EXPECT_EQ(c.rope.original_positions, 128);
   EXPECT_EQ(c.rope.attention_factor, 1.5);
+  j["rope_scaling"]["beta_fast"] = 1;
+  refused(j, "beta_fast");
   j["rope_scaling"] = {{"rope_type", "llama3"},
                        {"factor", 8},
                        {"low_freq_factor", 1},

@@ -152,9 +152,13 @@ TEST(Export, GeneratesWhatTheTrainerPredicts) {
 }
 
 // A dense model becomes an NVFP4 .dat with the codes of the training forward, and a directory.
-TEST(Export, DenseModelToDatAndDirectory) {
+class ExportOf : public testing::TestWithParam<Config> {};
+INSTANTIATE_TEST_SUITE_P(Families, ExportOf,
+                         testing::Values(toy_config(), toy_qwen2_config(), toy_llama_config()));
+
+TEST_P(ExportOf, DenseModelToDatAndDirectory) {
   TemporaryDirectory dir("export");
-  Config c = toy_config();
+  const Config c = GetParam();
   write_toy_directory(dir.path() / "in", c);
   for (const bool untie : {false, true}) {
     TrainSettings s = export_settings(1e-3);
