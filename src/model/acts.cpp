@@ -54,6 +54,8 @@ Acts make_acts(Arena& a, const Config& c, const ActsShape& s) {
   }
   acts.tmp = a.take(s.act, {s.tokens, c.C});
   acts.rope = a.take(s.stat, {s.tokens, c.D});
+  acts.frequencies = rope_frequencies(c.rope, c.D);
+  acts.still = still_pairs(acts.frequencies, c.max_positions);
   acts.x_out = a.take(s.act, {s.outputs, c.C});
   acts.n_out = a.take(s.act, {s.outputs, c.C});
   if (s.keep == Keep::none) {

@@ -45,6 +45,8 @@ struct Acts {
   std::vector<BlockActs> block;  // one per layer, or one for all
   Tensor tmp;                    // [N, C] a projection on its way into the residual stream
   Tensor rope;                   // [N, D] cosines and sines of this batch's positions
+  RopeFrequencies frequencies;   // what they are made from
+  StillPairs still;              // of the bias of keys
   Tensor x_out, n_out;           // [R, C] the wanted rows, before and after the final norm
   Tensor rstd_out;               // [R], training only
   Tensor logits;                 // [R, V] f32, inference only: training takes them in pieces

@@ -13,9 +13,6 @@ struct Turning {
   Tensor table;  // [N, D]
   StillPairs still;
 };
-Turning turning(const Config& c, const Acts& a) {
-  return {a.rope, still_pairs(rope_frequencies(c.rope, c.D), c.max_positions)};
-}
 
 // The heads inside the stacked projection [N, (Hq + 2 Hkv) D], as [N, H, D].
 Tensor heads(Tensor qkv, int64_t begin, int64_t count, const Config& c) {
@@ -109,8 +106,8 @@ void forward_hidden(Backend& be, const Config& c, const Weights& w, const Batch&
                     std::span<const KvView> kv, Activations act, const PassHooks& hooks) {
   be.embed(a.x[0], w.embed, b.ids);
   be.note("embed", -1, a.x[0]);
-  be.rope_table(a.rope, b.positions, rope_frequencies(c.rope, c.D));
-  const Turning rope = turning(c, a);
+  be.rope_table(a.rope, b.positions, a.frequencies);
+  const Turning rope{a.rope, a.still};
   be.rms_norm(a.of(0).n1, a.of(0).rstd1, a.x[0], w.block[0].attn_norm, c.rms_eps);
   for (int64_t l = 0; l < c.L; ++l) {
     BlockActs& slot = a.of(l);
@@ -149,11 +146,10 @@ DecodePlan decode_plan(const Config& c, const Weights& w, const Batch& b, const 
   plan.ids = b.ids, plan.positions = b.positions, plan.slots = b.slots;
   plan.sequences = b.sequences;
   plan.embed = w.embed;
-  plan.frequencies = rope_frequencies(c.rope, c.D);
-  const StillPairs still = still_pairs(plan.frequencies, c.max_positions);
+  plan.frequencies = a.frequencies;
   for (int64_t l = 0; l < c.L; ++l) {
     const BlockWeights& block = w.block[size_t(l)];
-    plan.layers.push_back({block.attn_norm, block.qkv, head_params(block, still), block.attn_out,
+    plan.layers.push_back({block.attn_norm, block.qkv, head_params(block, a.still), block.attn_out,
                            block.ffn_norm, block.gate_up, block.down, kv[size_t(l)]});
   }
   plan.final_norm = w.final_norm;
@@ -170,7 +166,7 @@ void backward(Backend& be, const Config& c, const Weights& w, const Batch& b, Ac
               const PassHooks& hooks) {
   const int64_t lowest = lowest_wanted(g);
   const std::vector<KvView> kv = kv_of_acts(a, c);
-  const Turning rope = turning(c, a);
+  const Turning rope{a.rope, a.still};
   be.rms_norm_back(a.n_out, g.final_norm, d_out, a.x_out, a.rstd_out, w.final_norm, Tensor{},
                    s.accumulate);
   call(hooks.gradients_ready, c.L);

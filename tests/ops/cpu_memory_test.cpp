@@ -94,11 +94,16 @@ TEST(CpuMemory, SteadyStateAllocatesNothing) {
   const LinearWeight dense_w = dense_weight(dense.cpu);
   const Tensor q = x.cpu.split_inner({20, 4, 64});
   const RopeFrequencies turns = turns_of(1e6, angles.cpu);
+  Operand bias(DType::bf16, {256}), d_bias(DType::bf16, {256});
+  bias.normal(11), d_bias.normal(12);
   const auto step = [&] {
     backend->embed(x.cpu, dense.cpu, ids.cpu);
     backend->rms_norm(x.cpu, {}, x.cpu, w.cpu, 1e-6);
     backend->rope_table(angles.cpu, positions.cpu, turns);
     backend->rope(q, q, angles.cpu, Rotation::forward);
+    backend->bias_rope(q, q, bias.cpu, angles.cpu, {20, 1.0f});
+    backend->add_bias(q, q, bias.cpu);
+    backend->bias_back(d_bias.cpu, x.cpu, Accumulate::yes);
     backend->kv_append({k.cpu, v.cpu}, q.view({40, 2, 64}).slice(0, 20),
                        q.view({40, 2, 64}).slice(20, 20), ids.cpu);
     backend->attention(attended.cpu, {}, q, {k.cpu, v.cpu}, table.cpu);
