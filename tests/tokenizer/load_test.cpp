@@ -78,7 +78,7 @@ TEST(LoadTokenizer, digits_one_by_one_cut_first) {
   };
   using Texts = std::vector<std::string>;
   EXPECT_EQ(texts(cut, "  12"), (Texts{"\u0120\u0120", "1", "2"}));  // "12" is never one
-  EXPECT_EQ(texts(cut, "\u00bd"), (Texts{"\u00c2", "\u00bd"}));  // a number, too
+  EXPECT_EQ(texts(cut, "\u00bd"), (Texts{"\u00c2", "\u00bd"}));      // a number, too
   j["pre_tokenizer"] = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}};
   EXPECT_EQ(texts(load(j), "  12"), (Texts{"\u0120", "\u0120", "12"}));
   EXPECT_NE(cut.content_hash(), load(j).content_hash());
