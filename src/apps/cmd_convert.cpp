@@ -132,7 +132,8 @@ void print_summary(const ConvertOptions& o, const ConvertSummary& s, double seco
 ExitCode run_convert(const ConvertOptions& o, Io& io) {
   const auto start = std::chrono::steady_clock::now();
   const bool gguf = looks_like_gguf(o.in);
-  if (!o.quant && !gguf) throw_usage("convert needs --quant: nvfp4, or none for dense weights");
+  if (!o.quant && !gguf && fs::exists(o.in))
+    throw_usage("--quant is missing: nvfp4, or none for dense weights");
   const Packing packing = o.quant.value_or(Packing::none);
   if (packing == Packing::none && !o.quantize.empty()) {
     throw_usage("--quantize says what to quantise, and --quant none says nothing is");

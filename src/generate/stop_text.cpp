@@ -17,11 +17,17 @@ StopText::StopText(std::vector<std::string> stops) : stops_(std::move(stops)) {
 std::string StopText::push(std::string_view piece) {
   if (stopped_) return {};
   held_ += piece;
-  size_t first = std::string::npos;
-  for (const std::string& s : stops_) first = std::min(first, held_.find(s));
-  if (first != std::string::npos) {
+  // The one that is complete first ends the reply, so that it does not matter how the pieces fall.
+  size_t begin = std::string::npos, end = std::string::npos;
+  for (const std::string& s : stops_) {
+    const size_t at = held_.find(s);
+    if (at == std::string::npos || at + s.size() > end) continue;
+    begin = at + s.size() < end ? at : std::min(begin, at);
+    end = at + s.size();
+  }
+  if (end != std::string::npos) {
     stopped_ = true;
-    held_.resize(first);
+    held_.resize(begin);
     return std::move(held_);
   }
   // The longest end of the text that is the beginning of a stop.

@@ -166,7 +166,7 @@ std::string gguf_tokenizer_config_json(const GgufMetadata& m) {
 }
 
 std::string gguf_generation_config_json(const GgufMetadata& m) {
-  OrderedJson j, ends = OrderedJson::array();
+  OrderedJson j = OrderedJson::object(), ends = OrderedJson::array();
   if (const auto id = m.find_integer("tokenizer.ggml.bos_token_id")) j["bos_token_id"] = *id;
   for (const char* key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                           "tokenizer.ggml.eom_token_id"}) {

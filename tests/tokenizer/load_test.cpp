@@ -57,6 +57,60 @@ TEST(LoadTokenizer, order_and_layout_of_the_file_do_not_matter) {
   EXPECT_EQ(c.content_hash(), a.content_hash());
 }
 
+Json digits_one_by_one(Json j) {
+  j["pre_tokenizer"] = {
+      {"type", "Sequence"},
+      {"pretokenizers",
+       {{{"type", "Digits"}, {"individual_digits", true}},
+        {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}}}};
+  return j;
+}
+
+// GPT-2's pattern sees each stretch between digits as a text of its own: the spaces before a digit
+// are one piece, where the pattern alone leaves the last one to the digit.
+TEST(LoadTokenizer, digits_one_by_one_cut_first) {
+  Json j = mini_tokenizer({{" ", " "}, {"1", "2"}, {" ", "1"}});
+  const Tokenizer cut = load(digits_one_by_one(j));
+  const auto texts = [&](const Tokenizer& t, std::string_view text) {
+    std::vector<std::string> out;
+    for (const int32_t id : t.encode(text)) out.push_back(t.token_text(id));
+    return out;
+  };
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(texts(cut, "  12"), (Texts{"\u0120\u0120", "1", "2"}));  // "12" is never one
+  EXPECT_EQ(texts(cut, "\u00bd"), (Texts{"\u00c2", "\u00bd"}));      // a number, too
+  j["pre_tokenizer"] = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}};
+  EXPECT_EQ(texts(load(j), "  12"), (Texts{"\u0120", "\u0120", "12"}));
+  EXPECT_NE(cut.content_hash(), load(j).content_hash());
+  Json runs = digits_one_by_one(mini_tokenizer());
+  runs["pre_tokenizer"]["pretokenizers"][0]["individual_digits"] = false;
+  EXPECT_NE(refusal(runs).find("one by one"), std::string::npos);
+}
+
+// Vocabularies made of text lack bytes that no text has; they vanish, as in Hugging Face's library.
+TEST(LoadTokenizer, bytes_without_a_token_vanish) {
+  const Json whole_file = mini_tokenizer({{"!", "!"}});
+  Json j = whole_file;
+  const auto id = j["model"]["vocab"]["\u0104"];  // of byte 4
+  j["model"]["vocab"].erase("\u0104");
+  j["model"]["vocab"]["\u0104\u0104"] = id;
+  const Tokenizer t = load(j), whole = load(whole_file);
+  EXPECT_EQ(t.encode("!\x04!"), whole.encode("!!"));
+  EXPECT_EQ(t.encode("\x04"), std::vector<int32_t>{});
+  EXPECT_EQ(t.encode("a \x04 b"), whole.encode("a  b"));
+  j["model"]["unk_token"] = "a";
+  EXPECT_NE(refusal(j).find("unk_token is not supported"), std::string::npos);
+}
+
+TEST(LoadTokenizer, post_processors_add_nothing_here) {
+  Json j = mini_tokenizer();
+  j["post_processor"] = {{"type", "Sequence"},
+                         {"processors", {j["decoder"], {{"type", "TemplateProcessing"}}}}};
+  EXPECT_EQ(load(j).encode("hello"), load(mini_tokenizer()).encode("hello"));
+  j["post_processor"]["processors"].push_back({{"type", "Sequence"}});
+  EXPECT_NE(refusal(j).find("nested"), std::string::npos);
+}
+
 TEST(LoadTokenizer, content_hash_is_stable_and_sees_changes) {
   const uint64_t hash = load(mini_tokenizer()).content_hash();
   EXPECT_EQ(hash, 0x1c3da545bca5c226u)
