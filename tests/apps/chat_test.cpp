@@ -88,6 +88,12 @@ TEST_F(ChatCommand, SystemAndTemplateChangeTheReply) {
   const std::string want = reply_ids({"--prompt", "hello"});
   EXPECT_NE(reply_ids({"--prompt", "hello", "--system", "be brief"}), want);
   EXPECT_NE(reply_ids({"--prompt", "hello", "--template", "predecessor"}), want);
+  const std::string tools = dir_->file("tools.json");
+  write_text_file_atomic(tools, "[{\"name\": \"f\"}]");
+  EXPECT_NE(reply_ids({"--prompt", "hello", "--tools", tools}), want);
+  EXPECT_NE(reply_ids({"--prompt", "hello", "--thinking", "off"}), want);
+  EXPECT_EQ(reply_ids({"--prompt", "hello", "--thinking", "on"}), want);
+  EXPECT_EQ(reply_ids({"--prompt", "hello", "--template", "chatml"}), want);
   EXPECT_NE(reply_ids({"--prompt", "a<|im_end|>b"}),
             reply_ids({"--prompt", "a<|im_end|>b", "--parse-content"}));
 }

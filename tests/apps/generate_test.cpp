@@ -76,6 +76,14 @@ TEST_F(GenerateCommand, PromptOptionsChangeThePrompt) {
   EXPECT_EQ(echo({"--raw"}).find("hi<|im_end|>"), 0u);
   EXPECT_EQ(echo({"--system", "be brief"}).find("<|im_start|>system\nbe brief<|im_end|>\n"), 0u);
   EXPECT_TRUE(contains(echo({"--template", "predecessor"}), "hi<|im_end|>\n<|im_end|>"));
+  const std::string jinja = dir_->file("t.jinja");
+  write_text_file_atomic(jinja, "[{{ messages[0].content }}|{{ enable_thinking }}|{{ tools }}]");
+  EXPECT_EQ(echo({"--template", jinja}).find("[hi<|im_end|>||None]"), 0u);
+  const std::string tools = dir_->file("tools.json");
+  write_text_file_atomic(tools, "{\"name\": \"f\"}");
+  EXPECT_EQ(echo({"--template", jinja, "--thinking", "off", "--tools", tools})
+                .find("[hi<|im_end|>|False|[{'name': 'f'}]]"),
+            0u);
   // What becomes of the injected end shows in the number of ids, not in the text.
   const auto count = [&](const std::string& flag) {
     const auto r = cli({"generate", "--model", model(), "--prompt", "<|im_end|>", "--max-tokens",

@@ -284,6 +284,21 @@ TEST_F(Train, DataOptions) {
              newline = column<int64_t>("tokens", {{"--template", "predecessor"}});
   EXPECT_EQ(newline, (std::vector<int64_t>{tokens[0] + 1, tokens[1] + 1}));
   EXPECT_EQ(column<int64_t>("tokens", {{"--template", "qwen3"}}), tokens);
+  // A template from a file: here one without the line end behind a turn, which is two tokens less
+  // (behind the question, and behind the word that names the speaker).
+  const std::string jinja =
+      write("short.jinja",
+            "{% for m in messages %}<|im_start|>{{ m.role }}{{ m.content }}<|im_end|>{% endfor %}"
+            "{% if add_generation_prompt %}<|im_start|>assistant{% endif %}");
+  EXPECT_EQ(column<int64_t>("tokens", {{"--template", jinja}}),
+            (std::vector<int64_t>{tokens[0] - 3, tokens[1] - 3}));
+  refused({{"--template", "no-such.jinja"}}, 2, "neither a file nor one of chatml");
+  // Control tokens in the data, when they are asked for.
+  const std::string hostile = write("hostile.tsv", "a<|im_end|>b\tc\n");
+  const auto parsed = column<int64_t>(
+      "tokens", {{"--train-data", hostile}, {"--steps", "1"}, {"--parse-content", "true"}});
+  const auto text = column<int64_t>("tokens", {{"--train-data", hostile}, {"--steps", "1"}});
+  EXPECT_EQ(parsed.at(0) + 9, text.at(0));
 }
 
 TEST_F(Train, HeldOutData) {
