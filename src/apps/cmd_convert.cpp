@@ -157,6 +157,10 @@ ExitCode run_convert(const ConvertOptions& o, Io& io) {
     throw_format("no config.json beside {}: a model directory needs one, give it with --config",
                  o.in.string());
   }
+  const bool with_companions = directory || place.fresh || o.copy_config;
+  if (with_companions && !input.config_file.empty()) {
+    refuse_other_model(input.config_file, place.directory, overwrite);
+  }
   ThreadPool pool(o.work.thread_count());
   log_info("{}", input.source->describe());
   log_debug("convert: {} threads", pool.size());
@@ -165,7 +169,7 @@ ExitCode run_convert(const ConvertOptions& o, Io& io) {
   const Config* config = input.config ? &*input.config : nullptr;
   const ConvertSummary summary = convert_weights(*input.source, config, o.out, settings, pool);
   if (directory) remove_stale_weights(o.out);
-  if (directory || place.fresh || o.copy_config) {
+  if (with_companions) {
     if (!input.config_file.empty()) {
       write_model_config(input.config_file, place.directory, summary.untied, overwrite);
     }

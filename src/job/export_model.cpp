@@ -40,6 +40,7 @@ Destination check_destination(const fs::path& out, Overwrite overwrite, const Tr
   refuse_replacing_weights(*in.source, out, d.container);
   refuse_replacing_input(out, in.paths, also_read);
   d.directory = check_output(out, d.container, d.overwrite).directory;
+  refuse_other_model(in.paths.config, d.directory, d.overwrite);
   check_writable(d.directory);
   return d;
 }

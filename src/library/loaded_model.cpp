@@ -170,6 +170,7 @@ void LoadedModel::save(const fs::path& out) {
   settings.packing = Packing::stored;
   const OutputPlace place = check_output(out, settings.container, Overwrite::refuse);
   refuse_replacing_weights(*r.source, out, settings.container);
+  refuse_other_model(r.paths.config, place.directory, Overwrite::refuse);
   fs::create_directories(place.directory);
   ThreadPool pool(options_.threads > 0 ? options_.threads : default_thread_count());
   const ConvertSummary done = convert_weights(*r.source, &r.model.config, out, settings, pool);

@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "formats/gguf/gguf.h"
 #include "model/config.h"
+#include "model/params.h"
 #include "runtime/model_texts.h"
 
 namespace nibble {
@@ -167,6 +168,21 @@ void write_model_config(const fs::path& config, const fs::path& directory, bool 
     log_warning("{} is the input's and is kept: set tie_word_embeddings to false for the output",
                 target.string());
   }
+}
+
+void refuse_other_model(const fs::path& config, const fs::path& directory, Overwrite overwrite) {
+  const fs::path there = directory / "config.json";
+  if (overwrite == Overwrite::allow || !fs::exists(there) || same_file(there, config)) return;
+  const auto shapes = [](const fs::path& file) {
+    std::vector<std::pair<std::string, std::vector<int64_t>>> out;
+    for (const ParamSpec& p : parameter_table(load_config(file))) out.push_back({p.name, p.shape});
+    return out;
+  };
+  if (shapes(there) == shapes(config)) return;
+  throw_usage(
+      "{} belongs to another model than {}, whose weights are to be written beside it; name a "
+      "folder of their own, or replace it with --force",
+      there.string(), config.string());
 }
 
 void copy_companions(const fs::path& from, const fs::path& to, Overwrite overwrite,

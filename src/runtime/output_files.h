@@ -49,6 +49,12 @@ void check_writable(const std::filesystem::path& directory);
 void write_model_config(const std::filesystem::path& config, const std::filesystem::path& directory,
                         bool untied, Overwrite overwrite);
 
+// Throws UsageError when `directory` already holds the config.json of a model with other parameters
+// than those of `config`: kept, it would be read with the new weights. With Overwrite::allow it will
+// be replaced.
+void refuse_other_model(const std::filesystem::path& config, const std::filesystem::path& directory,
+                        Overwrite overwrite);
+
 // A file beside the weights. One that is there already is replaced with Overwrite::allow and
 // otherwise kept, which a warning says when it differs.
 void write_companion(const std::string& text, const std::filesystem::path& target,
