@@ -26,6 +26,8 @@ struct ConvertSettings {
   ScaleRule rule = ScaleRule::four_over_six;
   ScaleLevels levels = ScaleLevels::single;
   std::optional<DType> dtype;  // of raw floating-point tensors
+  // Norms and biases that are f32 stay so in a new .dat, too, whose raw tensors are else f16.
+  bool keep_f32_vectors = false;
 };
 
 struct ConvertSummary {

@@ -103,6 +103,9 @@ class Planner {
     if (settings_.dtype) return *settings_.dtype;
     // Older readers of a .dat know fp16 only; what a .dat holds already stays as it is.
     const bool new_dat = settings_.container == Container::dat && source_.format() != "dat";
+    if (settings_.keep_f32_vectors && raw.dtype == DType::f32 && raw.shape.size() == 1) {
+      return DType::f32;
+    }
     return new_dat ? DType::f16 : raw.dtype;
   }
 

@@ -19,6 +19,28 @@ constexpr int64_t kBlockBytes = kNvfp4Block / 2;
 
 float rounded_to(float x, DType t) { return t == DType::bf16 ? to_float(to_bf16(x)) : x; }
 
+// A step of a small rate moves a norm or a bias by less than half a step of 16 bits: its master is
+// fp32, and what was learned must not be lost in the file. True where a value that training changed
+// would be.
+bool loses_training(const TensorSource& base, const LogicalTensor& t, const TrainState& state,
+                    const ParamSpec& p) {
+  const Tensor master = state.master_of(p);
+  if (p.is_matrix() || !master || master.dtype != DType::f32) return false;
+  const std::vector<float> now = download_floats(state.backend(), master.view({master.numel()}));
+  std::vector<float> file(now.size());
+  LogicalTensor flat = t;
+  flat.rows = flat.numel();
+  flat.cols = 1;
+  read_rows_f32(base, flat, 0, flat.rows, file.data());
+  std::vector<float> changed;
+  for (size_t i = 0; i < now.size(); ++i) {
+    if (now[i] != file[i]) changed.push_back(now[i]);
+  }
+  std::vector<std::byte> bytes(changed.size() * dtype_bytes(t.raw->dtype));
+  return cast_from_f32(changed.data(), int64_t(changed.size()), t.raw->dtype, bytes.data())
+             .inexact > 0;
+}
+
 std::vector<TensorInfo> listed(const TensorSource& base, const TrainState& state, RawTypes types) {
   std::vector<TensorInfo> infos = base.tensors();
   for (TensorInfo& t : infos) t.blocks = nullptr;  // read() gives them as they are
@@ -27,7 +49,7 @@ std::vector<TensorInfo> listed(const TensorSource& base, const TrainState& state
     const LogicalTensor* t = index.find(p.name);
     const Tensor master = state.master_of(p);
     const bool wide = types == RawTypes::of_master && master && master.dtype == DType::f32;
-    if (t && !t->packed() && wide) {
+    if (t && !t->packed() && (wide || loses_training(base, *t, state, p))) {
       const auto at = std::ranges::find(infos, p.name, &TensorInfo::name);
       at->dtype = DType::f32;
       at->n_bytes = uint64_t(p.numel()) * 4;
@@ -238,6 +260,7 @@ ExportSummary export_weights(const TensorSource& base, const TrainState& state, 
       settings.quantize = fmt::format("({})\\.weight$", fmt::join(linear_layer_names(), "|"));
     }
     settings.rule = state.settings().rule;
+    settings.keep_f32_vectors = true;
     Config trained = c;
     trained.tied = state.config().tied;
     const ConvertSummary done = convert_weights(source, &trained, out, settings, pool);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The input file with trained values in the place of the old ones: same entries, same order, same
-// type codes. What did not change is byte for byte the input's; that is decided per NVFP4 block
+// type codes, but that norms and biases become fp32 where their type would lose what was learned.
+// What did not change is byte for byte the input's; that is decided per NVFP4 block
 // and per raw element, so a run that changed nothing writes the file it read.
 #pragma once
 #include <mutex>
