@@ -21,7 +21,7 @@ TEST_F(Render, TextsAndErrors) {
                               "{\"variables\": {\"messages\": []}}\n");
   const std::string want =
       "{\"text\":\"你好 2026-11-16\"}\n"
-      "{\"error\":\"UndefinedError: 'list object' has no element 0\"}\n";
+      "{\"error\":\"UndefinedError: list object has no element 0\"}\n";
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.begin(), {"render", "--jsonl", in, "--now", "2026-11-16"});
     return more;

@@ -119,6 +119,7 @@ struct Stmt {
 struct Tree {
   Symbols symbols;
   Body body;
+  std::vector<Value> functions;  // by symbol: the builtin of that name, or none
 };
 
 // Throws Raised("TemplateSyntaxError" or "TemplateAssertionError").

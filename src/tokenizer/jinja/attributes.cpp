@@ -49,6 +49,7 @@ std::optional<Value> number_attribute(const Value& of, std::string_view name) {
 
 // Every Python object has these; the sandbox lets nobody at them.
 bool is_private(std::string_view name) {
+  if (!name.starts_with("__")) return false;
   static constexpr std::array<std::string_view, 10> names = {
       "__class__", "__doc__", "__init__", "__dir__",    "__eq__",
       "__repr__",  "__str__", "__hash__", "__reduce__", "__getattribute__"};

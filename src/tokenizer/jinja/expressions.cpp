@@ -11,8 +11,20 @@ Value Interpreter::look_up(const Expr& name) {
   for (const Scope* s = scope_.get(); s; s = s->parent.get()) {
     if (const Value* v = s->find(name.symbol)) return *v;
   }
-  if (has_global_[size_t(name.symbol)]) return globals_[size_t(name.symbol)];
-  return undefined(fmt::format("{} is undefined", in_quotes(tree_.symbols.name(name.symbol))));
+  if (const auto& given = globals_[size_t(name.symbol)]) return *given;
+  if (const Value& f = tree_.functions[size_t(name.symbol)]; !f.is_none()) return f;
+  return undefined_name(Text::written(tree_.symbols.name(name.symbol)));
+}
+
+// A value that is there already, where the expression only names it: no copy is made.
+const Value& Interpreter::eval_in_place(const Expr& e, Value& storage) {
+  if (e.kind == ExprKind::constant) return e.value;
+  if (e.kind == ExprKind::name) {
+    for (const Scope* s = scope_.get(); s; s = s->parent.get()) {
+      if (const Value* v = s->find(e.symbol)) return *v;
+    }
+  }
+  return storage = eval(e);
 }
 
 Value Interpreter::eval(const Expr& e) {
@@ -23,7 +35,8 @@ Value Interpreter::eval(const Expr& e) {
     case ExprKind::constant: return e.value;
     case ExprKind::name: return look_up(e);
     case ExprKind::member: {
-      const Value of = eval(*e.kids[0]);
+      Value storage;
+      const Value& of = eval_in_place(*e.kids[0], storage);
       at_ = e.at;
       return member(of, e.value);
     }
@@ -63,6 +76,9 @@ Value Interpreter::eval(const Expr& e) {
       return unary_operator(e.text[0], v);
     }
     case ExprKind::binary: {
+      if (e.text == "+" && e.kids[0]->kind == ExprKind::binary && e.kids[0]->text == "+") {
+        return eval_sum(e);
+      }
       const Value a = eval(*e.kids[0]);
       const Value b = eval(*e.kids[1]);
       at_ = e.at;
@@ -89,13 +105,41 @@ Value Interpreter::eval(const Expr& e) {
   raise("RuntimeError", "an expression that is none");
 }
 
+// a + b + c + ...: texts are put end to end in one go.
+Value Interpreter::eval_sum(const Expr& e) {
+  std::vector<const Expr*> sums;  // the outermost first
+  const Expr* first = &e;
+  for (; first->kind == ExprKind::binary && first->text == "+"; first = first->kids[0].get()) {
+    sums.push_back(first);
+  }
+  Value total = eval(*first);
+  const auto plain = [](const Value& v) { return v.text() && !v.text()->markup(); };
+  TextBuilder joined(budget_);
+  bool joining = plain(total);
+  if (joining) joined.add(*total.text());
+  for (auto s = sums.rbegin(); s != sums.rend(); ++s) {
+    Value storage;
+    const Value& more = eval_in_place(*(*s)->kids[1], storage);
+    if (joining && plain(more)) {
+      joined.add(*more.text());
+      continue;
+    }
+    if (joining) total = joined.take();
+    joining = false;
+    at_ = (*s)->at;
+    total = binary_operator(*this, "+", total, more);
+  }
+  return joining ? Value(joined.take()) : total;
+}
+
 Value Interpreter::eval_compare(const Expr& e) {
   Value a = eval(*e.kids[0]);
   for (size_t i = 0; i < e.ops.size(); ++i) {
-    Value b = eval(*e.kids[i + 1]);
+    Value storage;
+    const Value& b = eval_in_place(*e.kids[i + 1], storage);
     at_ = e.at;
     if (!compare_operator(*this, e.ops[i], a, b)) return false;
-    a = std::move(b);
+    if (i + 1 < e.ops.size()) a = b;
   }
   return true;
 }

@@ -5,6 +5,7 @@
 #include <ctime>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -87,7 +88,9 @@ class Interpreter {
   struct Level;
   Value look_up(const Expr& name);
   Value eval_call(const Expr& e);
+  const Value& eval_in_place(const Expr& e, Value& storage);
   Value eval_compare(const Expr& e);
+  Value eval_sum(const Expr& e);
   Value eval_slice(const Expr& e);
   Args eval_args(const CallArgs& args);
   Value eval_filter(const Expr& e, const Value* input);
@@ -97,8 +100,7 @@ class Interpreter {
   Budget& budget_;
   std::tm now_;
   ScopePtr scope_;
-  std::vector<Value> globals_;  // by symbol: what the caller gave, and the builtin functions
-  std::vector<char> has_global_;
+  std::vector<std::optional<Value>> globals_;  // by symbol: what the caller gave
   TextBuilder* out_ = nullptr;
   Position at_;
   int depth_ = 0;

@@ -194,6 +194,7 @@ Value unary_operator(char op, const Value& v) {
 }
 
 Value binary_operator(Interpreter& in, const std::string& op, const Value& a, const Value& b) {
+  if (a.text() && b.text() && op[0] == '+') return add_texts(in, *a.text(), *b.text());
   if (op == "%" && a.text()) return format_percent(in, *a.text(), b);
   if (a.is_undefined()) raise_undefined(**a.as<UndefinedPtr>());
   if (b.is_undefined()) raise_undefined(**b.as<UndefinedPtr>());
@@ -216,8 +217,8 @@ Value binary_operator(Interpreter& in, const std::string& op, const Value& a, co
 }
 
 bool compare_operator(Interpreter& in, const std::string& op, const Value& a, const Value& b) {
-  if (op == "==") return equal(a, b);
-  if (op == "!=") return !equal(a, b);
+  if (op[0] == '=') return equal(a, b);
+  if (op[0] == '!') return !equal(a, b);
   if (op == "in") return contains(in, b, a);
   if (op == "not in") return !contains(in, b, a);
   if (op == "<") return less(a, b, "<");

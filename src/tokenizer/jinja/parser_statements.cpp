@@ -10,6 +10,9 @@ Tree parse(std::string_view source) {
   Tree tree;
   Parser parser(tokenize(source), tree.symbols);
   tree.body = parser.parse_template();
+  for (size_t s = 0; s < tree.symbols.size(); ++s) {
+    tree.functions.push_back(global_function(tree.symbols.name(Symbol(s))));
+  }
   return tree;
 }
 

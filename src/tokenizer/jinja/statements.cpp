@@ -13,15 +13,7 @@ Interpreter::Interpreter(const Tree& tree, Budget& budget, std::tm now)
       budget_(budget),
       now_(now),
       scope_(std::make_shared<Scope>(nullptr)),
-      globals_(tree.symbols.size()),
-      has_global_(tree.symbols.size(), 0) {
-  for (size_t s = 0; s < tree.symbols.size(); ++s) {
-    Value f = global_function(tree.symbols.name(Symbol(s)));
-    if (f.is_none()) continue;
-    globals_[s] = std::move(f);
-    has_global_[s] = 1;
-  }
-}
+      globals_(tree.symbols.size()) {}
 
 // Macros and namespaces may hold each other in circles, which shared pointers never free.
 Interpreter::~Interpreter() {
@@ -40,7 +32,6 @@ void Interpreter::set_variable(std::string_view name, Value v) {
   const Symbol s = tree_.symbols.find(name);
   if (s < 0) return;
   globals_[size_t(s)] = std::move(v);
-  has_global_[size_t(s)] = 1;
 }
 
 Text Interpreter::render() {

@@ -18,8 +18,7 @@ Text::Text(std::string bytes, Origin origin) {
 
 Text::Text(std::string bytes, std::vector<Run> runs, bool markup) {
   if (bytes.empty() && !markup) return;
-  const int64_t length = std::count_if(bytes.begin(), bytes.end(), starts_character);
-  rep_ = std::make_shared<const Rep>(Rep{std::move(bytes), std::move(runs), length, markup});
+  rep_ = std::make_shared<const Rep>(std::move(bytes), std::move(runs), markup);
 }
 
 const std::vector<Run>& Text::runs() const {
@@ -39,7 +38,15 @@ Origin Text::origin_at(size_t byte) const {
   return at == r.end() ? Origin::written : at->origin;
 }
 
-int64_t Text::length() const { return rep_ ? rep_->length : 0; }
+int64_t Text::length() const {
+  if (!rep_) return 0;
+  int64_t n = rep_->length.load(std::memory_order_relaxed);
+  if (n < 0) {
+    n = std::count_if(rep_->bytes.begin(), rep_->bytes.end(), starts_character);
+    rep_->length.store(n, std::memory_order_relaxed);
+  }
+  return n;
+}
 
 size_t Text::byte_of(int64_t character) const {
   if (one_byte_each()) return size_t(character);
@@ -84,14 +91,16 @@ void TextBuilder::add(const Text& text, size_t from, size_t to) {
 }
 
 void TextBuilder::mark_generated(size_t from) {
-  const Text old = take();
-  add(old, 0, from);
-  size_t at = from;
-  for (const Run& r : old.runs()) {
-    if (r.end <= at) continue;
-    add(old.view().substr(at, r.end - at), {r.origin.source, true});
-    at = r.end;
+  size_t first = runs_.size();
+  while (first > 0 && runs_[first - 1].end > from) --first;
+  if (first == runs_.size()) return;
+  // The run that `from` lies in is cut in two.
+  const size_t begin = first == 0 ? 0 : runs_[first - 1].end;
+  if (begin < from) {
+    runs_.insert(runs_.begin() + std::ptrdiff_t(first), Run{from, runs_[first].origin});
+    ++first;
   }
+  for (; first < runs_.size(); ++first) runs_[first].origin.generated = true;
 }
 
 Text TextBuilder::take(bool markup) {

@@ -2,6 +2,7 @@
 // A string that remembers which of its bytes stand in the template and which came from outside:
 // only the former may become control tokens. Immutable, cheap to copy, always valid UTF-8.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -55,8 +56,10 @@ class Text {
   struct Rep {
     std::string bytes;
     std::vector<Run> runs;
-    int64_t length;
     bool markup;
+    mutable std::atomic<int64_t> length = -1;  // counted when somebody asks
+    Rep(std::string b, std::vector<Run> r, bool m)
+        : bytes(std::move(b)), runs(std::move(r)), markup(m) {}
   };
   std::shared_ptr<const Rep> rep_;
 };

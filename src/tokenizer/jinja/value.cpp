@@ -113,13 +113,23 @@ Value undefined(std::string reason, const char* kind) {
   return std::make_shared<const Undefined>(Undefined{kind, std::move(reason)});
 }
 
+Value undefined_name(Text name) {
+  return std::make_shared<const Undefined>(Undefined{"UndefinedError", {}, std::move(name)});
+}
+
 Value undefined_member(const Value& of, const Value& name) {
-  const std::string type = object_type(of);
   if (name.text()) {
-    return undefined(
-        fmt::format("{} has no attribute {}", in_quotes(type), in_quotes(name.text()->view())));
+    return std::make_shared<const Undefined>(
+        Undefined{"UndefinedError", {}, *name.text(), object_type(of)});
   }
-  return undefined(fmt::format("{} has no element {}", type, plain_repr(name)));
+  return undefined(fmt::format("{} has no element {}", object_type(of), plain_repr(name)));
+}
+
+std::string Undefined::reason() const {
+  if (!given.empty()) return given;
+  const std::string quoted = in_quotes(name.view());
+  if (of.empty()) return fmt::format("{} is undefined", quoted);
+  return fmt::format("{} has no attribute {}", in_quotes(of), quoted);
 }
 
 Value written(std::string_view text) { return Text::written(text); }
@@ -188,7 +198,7 @@ bool truth(const Value& v, Interpreter& in) {
   return !n || *n > 0;
 }
 
-void raise_undefined(const Undefined& u) { throw Raised(u.kind, u.reason); }
+void raise_undefined(const Undefined& u) { throw Raised(u.kind, u.reason()); }
 
 IteratorPtr vector_iterator(std::vector<Value> items) {
   return std::make_shared<VectorIterator>(std::move(items));

@@ -23,9 +23,8 @@ struct List;
 struct Dict;
 
 // A name or member that is not there. Printing and iterating it gives nothing; most else raises.
-struct Undefined {
-  std::string kind = "UndefinedError", reason;
-};
+// Why it is not there is put into words only when somebody asks: most are only tested for.
+struct Undefined;
 
 struct None {};
 using ListPtr = std::shared_ptr<const List>;
@@ -65,6 +64,15 @@ class Value {
   std::variant<None, bool, int64_t, double, Text, ListPtr, DictPtr, ObjectPtr, UndefinedPtr> v_;
 };
 
+// Holds no values: those could hold others like it, in chains without end.
+struct Undefined {
+  std::string kind = "UndefinedError";
+  std::string given = {};  // the reason; or it is about a name,
+  Text name = {};
+  std::string of = {};  // or about a member of this kind of value
+  std::string reason() const;
+};
+
 struct List {
   std::vector<Value> items;
   bool tuple = false;
@@ -79,6 +87,7 @@ struct Dict {
 };
 
 Value undefined(std::string reason, const char* kind = "UndefinedError");
+Value undefined_name(Text name);
 Value undefined_member(const Value& of, const Value& name);
 Value written(std::string_view text);
 
