@@ -225,15 +225,17 @@ TEST(Export, RefusesItsInput) {
 // A value fp16 cannot hold is an error that names the tensor, and no file appears.
 TEST(Export, ValueTheFileCannotHold) {
   Trained t(predecessor(), predecessor_config(), export_settings(0), 1);
-  const std::vector<float> huge(size_t(t.config.C), 1e5f);
-  t.backend->upload(t.state->tensors().master.final_norm, huge.data());
+  const Tensor embed = t.state->tensors().master.embed;
+  ASSERT_EQ(embed.dtype, DType::bf16);
+  const std::vector<bf16_t> huge(size_t(embed.numel()), to_bf16(1e5f));
+  t.backend->upload(embed, huge.data());
   TemporaryDirectory dir("export");
   const fs::path out = dir.path() / "out.dat";
   try {
     t.write(out);
     FAIL() << "no error";
   } catch (const FormatError& e) {
-    EXPECT_NE(std::string(e.what()).find("model.norm.weight"), std::string::npos);
+    EXPECT_NE(std::string(e.what()).find("model.embed_tokens.weight"), std::string::npos);
   }
   EXPECT_TRUE(fs::is_empty(dir.path()));
 }
