@@ -50,8 +50,8 @@ void write_model_config(const std::filesystem::path& config, const std::filesyst
                         bool untied, Overwrite overwrite);
 
 // Throws UsageError when `directory` already holds the config.json of a model with other parameters
-// than those of `config`: kept, it would be read with the new weights. With Overwrite::allow it will
-// be replaced.
+// than those of `config`: kept, it would be read with the new weights. With Overwrite::allow it
+// will be replaced.
 void refuse_other_model(const std::filesystem::path& config, const std::filesystem::path& directory,
                         Overwrite overwrite);
 
