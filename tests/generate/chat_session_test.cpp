@@ -78,6 +78,25 @@ TEST_F(ChatSessions, MessagesModeEqualsFreshRendering) {
   }
 }
 
+// What another conversation left in the engine is neither answered to nor counted.
+TEST_F(ChatSessions, ANewConversationBeginsWithAnEmptyCache) {
+  Engine e = make_engine();
+  ChatSession first(e, tokenizer_, {});
+  const TurnResult said = first.turn("hello", generate_options());
+  EXPECT_EQ(said.reused_tokens, 0);
+  const int64_t cached = e.length();
+  EXPECT_EQ(first.turn("and now?", generate_options()).reused_tokens, cached);
+  first.reset();
+  EXPECT_EQ(first.context_tokens(), 0);
+  EXPECT_EQ(first.turn("hello", generate_options()).reused_tokens, 0);
+
+  ChatSession second(e, tokenizer_, {});
+  EXPECT_EQ(second.context_tokens(), 0);
+  const TurnResult again = second.turn("hello", generate_options());
+  EXPECT_EQ(again.reused_tokens, 0);
+  EXPECT_EQ(again.generation.ids, said.generation.ids);
+}
+
 TEST_F(ChatSessions, WithoutPersistenceNothingIsReused) {
   Engine e = make_engine();
   ChatSessionOptions o;
