@@ -48,19 +48,19 @@ Value arguments_of(const ToolCall& call, Origin origin, jinja::Budget& budget) {
 
 Value tool_call(const ToolCall& call, Origin origin, jinja::Budget& budget) {
   const Words& w = words();
-  jinja::DictBuilder function, out;
+  jinja::DictBuilder function(budget), out(budget);
   function.set(w.name, outside_text(call.name, origin));
   function.set(w.arguments, arguments_of(call, origin, budget));
   out.set(w.type, w.function);
-  out.set(w.function, function.take(budget));
-  return out.take(budget);
+  out.set(w.function, function.take());
+  return out.take();
 }
 
 Value message_value(const Message& m, size_t index, jinja::Budget& budget) {
   const Words& w = words();
   Origin origin = Origin::outside;
   if (m.role == Role::assistant) origin.source = ChatTemplate::kFirstMessage + uint32_t(index);
-  jinja::DictBuilder out;
+  jinja::DictBuilder out(budget);
   out.set(w.role, w.roles[size_t(m.role)]);
   out.set(w.content, outside_text(m.content, origin));
   if (!m.reasoning.empty()) out.set(w.reasoning, outside_text(m.reasoning, origin));
@@ -69,7 +69,7 @@ Value message_value(const Message& m, size_t index, jinja::Budget& budget) {
     for (const ToolCall& call : m.tool_calls) calls.push_back(tool_call(call, origin, budget));
     out.set(w.calls, jinja::make_list(std::move(calls), budget));
   }
-  return out.take(budget);
+  return out.take();
 }
 
 Value tools_value(std::span<const std::string> tools, jinja::Budget& budget) {
