@@ -54,7 +54,9 @@ bool run_checks(const CheckOptions& given, std::ostream& out) {
       return finish(o, report, model, "");
     }
   }
-  const Runtime r = open_runtime(o.runtime, need);
+  RuntimeOptions runtime = o.runtime;
+  if (o.finite) runtime.not_finite = NotFinite::accept;  // to say all there is to say
+  const Runtime r = open_runtime(runtime, need);
   const std::vector<CheckPrompt> prompts = check_prompts(o, r);
   if (o.finite) check_finite(o, r, prompts, report);
   if (o.kv) check_kv(o, r, prompts, report);

@@ -2,11 +2,11 @@
 #include "eval/probe_file.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <unordered_set>
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "core/nearest_name.h"
 #include "core/sha256.h"
 
@@ -25,13 +25,10 @@ struct JsonPlace {
   JsonPlace at(const std::string& more) const { return {text + ": " + more}; }
 };
 
-// nlohmann keeps the last of two equal keys, and nesting is worth a stack frame to some of its
-// functions: both are refused while reading.
+// nlohmann keeps the last of two equal keys: they are refused while reading.
 Json parse_strictly(std::string_view text, const JsonPlace& place) {
-  constexpr int kDeepest = 16;
   std::vector<std::unordered_set<std::string>> keys;
-  const auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
-    if (depth > kDeepest) place.fail(fmt::format("nested more than {} deep", kDeepest));
+  const auto watch = [&](int, Json::parse_event_t event, Json& value) {
     switch (event) {
       case Json::parse_event_t::object_start: keys.emplace_back(); break;
       case Json::parse_event_t::object_end: keys.pop_back(); break;
@@ -45,7 +42,7 @@ Json parse_strictly(std::string_view text, const JsonPlace& place) {
     return true;
   };
   try {
-    return Json::parse(text.begin(), text.end(), watch);
+    return parse_json<Json>(text, watch);
   } catch (const Json::exception& e) {
     place.fail(fmt::format("no valid JSON: {}", e.what()));
   }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "eval/probe_report.h"
 
-#include <nlohmann/json.hpp>
-
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 
 namespace nibble {
 namespace {
@@ -147,7 +146,7 @@ std::string passed_as_data(std::span<const ProbeResult> results) {
 }
 
 ProbeBaseline read_probe_report(const std::filesystem::path& file) {
-  const nlohmann::json j = nlohmann::json::parse(read_text_file(file), nullptr, false);
+  const nlohmann::json j = parse_json_or_discard<nlohmann::json>(read_text_file(file));
   if (!j.is_object() || !j.contains("scores")) {
     throw_format("{} is no report of check --probe-report: it has no 'scores'", file.string());
   }
