@@ -2,80 +2,19 @@
 #include "eval/probe_file.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <unordered_set>
 
 #include "core/error.h"
 #include "core/file.h"
-#include "core/nearest_name.h"
 #include "core/sha256.h"
+#include "eval/json_place.h"
 
 namespace nibble {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = OrderedJson;
 constexpr uint64_t kMostBytes = uint64_t(256) << 20;
 constexpr int64_t kMostTokens = 1 << 16;
-constexpr size_t kMostText = 1 << 20;
-
-// Where in the file something is wrong.
-struct JsonPlace {
-  std::string text;  // "probes.json: probe 3 ('identity-zh-004')"
-  [[noreturn]] void fail(const std::string& what) const { throw_format("{}: {}", text, what); }
-  JsonPlace at(const std::string& more) const { return {text + ": " + more}; }
-};
-
-// nlohmann keeps the last of two equal keys, and nesting is worth a stack frame to some of its
-// functions: both are refused while reading.
-Json parse_strictly(std::string_view text, const JsonPlace& place) {
-  constexpr int kDeepest = 16;
-  std::vector<std::unordered_set<std::string>> keys;
-  const auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
-    if (depth > kDeepest) place.fail(fmt::format("nested more than {} deep", kDeepest));
-    switch (event) {
-      case Json::parse_event_t::object_start: keys.emplace_back(); break;
-      case Json::parse_event_t::object_end: keys.pop_back(); break;
-      case Json::parse_event_t::key:
-        if (!keys.back().insert(value.get_ref<const std::string&>()).second) {
-          place.fail(fmt::format("the key '{}' is given twice", value.get<std::string>()));
-        }
-        break;
-      default: break;
-    }
-    return true;
-  };
-  try {
-    return Json::parse(text.begin(), text.end(), watch);
-  } catch (const Json::exception& e) {
-    place.fail(fmt::format("no valid JSON: {}", e.what()));
-  }
-}
-
-void check_keys(const Json& j, const std::vector<std::string>& known, const JsonPlace& place) {
-  if (!j.is_object()) place.fail(fmt::format("expected an object, found {}", j.type_name()));
-  for (const auto& [key, value] : j.items()) {
-    if (std::ranges::find(known, key) != known.end()) continue;
-    const std::string near = nearest_name(key, known);
-    place.fail(fmt::format("unknown key '{}'{}", key,
-                           near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
-  }
-}
-
-std::string text_of(const Json& j, const JsonPlace& place) {
-  if (!j.is_string()) place.fail(fmt::format("expected a text, found {}", j.type_name()));
-  std::string text = j.get<std::string>();
-  if (text.empty()) place.fail("the text is empty");
-  if (text.size() > kMostText) {
-    place.fail(fmt::format("a text of {} bytes, at most {} are taken", text.size(), kMostText));
-  }
-  return text;
-}
-
-const Json& required(const Json& j, const char* key, const JsonPlace& place) {
-  const auto it = j.find(key);
-  if (it == j.end()) place.fail(fmt::format("the key '{}' is missing", key));
-  return *it;
-}
 
 ReplyLanguage language_at(const Json& j, const JsonPlace& place) {
   const std::string name = text_of(j, place);

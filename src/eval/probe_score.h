@@ -23,6 +23,7 @@ struct ProbeResult {
 struct Score {
   int64_t passed = 0, total = 0;
   double percent() const { return total > 0 ? 100.0 * double(passed) / double(total) : 0; }
+  double standard_error() const;  // of it, in points, from the spread of the sample; 0 below two
 };
 struct GroupScore {
   std::string name;
