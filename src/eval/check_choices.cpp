@@ -95,8 +95,8 @@ void check_file(const CheckOptions& o, const Runtime& r, const Runtime* base,
     const double drop = was.percent() - is.percent();
     if (o.max_drop && drop > *o.max_drop * was.standard_error() + 1e-12) {
       passed = false;
-      figure += fmt::format("; {:.2f} points lost, more than {:g} standard errors", drop,
-                            *o.max_drop);
+      figure +=
+          fmt::format("; {:.2f} points lost, more than {:g} standard errors", drop, *o.max_drop);
     }
     passed = passed && finite(before->results);
   }

@@ -38,10 +38,8 @@ void CheckReport::add(const std::string& name, bool passed, const std::string& f
 }
 
 nlohmann::json CheckReport::all(const CheckReportInfo& info) const {
-  nlohmann::json j = {{"model", info.model},
-                      {"backend", info.backend},
-                      {"passed", passed_},
-                      {"checks", *checks_}};
+  nlohmann::json j = {
+      {"model", info.model}, {"backend", info.backend}, {"passed", passed_}, {"checks", *checks_}};
   if (!info.against.empty()) j["against"] = info.against;
   return j;
 }

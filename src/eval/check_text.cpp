@@ -47,8 +47,7 @@ void note_moved(const nlohmann::json& moved, CheckReport& report) {
       return m[key].dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     };
     report.note(fmt::format("  {:6.3f}  {} {}; {} -> {}", m["divergence"].get<double>(),
-                            quoted("context"), quoted("token"), quoted("base_top"),
-                            quoted("top")));
+                            quoted("context"), quoted("token"), quoted("base_top"), quoted("top")));
   }
 }
 
@@ -119,8 +118,8 @@ void check_text(const CheckOptions& o, const Runtime& r, const Runtime* base, Ch
       const auto theirs = read_text_windows(file, tokenizer(*base), o.text_window, o.text_windows);
       for (size_t i = 0; i < all.size(); ++i) {
         if (all[i].ids != theirs[i].ids) {
-          throw_usage("{}: the tokenizers of the model and of --against make different tokens of it",
-                      file);
+          throw_usage(
+              "{}: the tokenizers of the model and of --against make different tokens of it", file);
         }
       }
     }

@@ -42,7 +42,8 @@ OrderedJson parse_strictly(std::string_view text, const JsonPlace& place) {
   }
 }
 
-void check_keys(const OrderedJson& j, const std::vector<std::string>& known, const JsonPlace& place) {
+void check_keys(const OrderedJson& j, const std::vector<std::string>& known,
+                const JsonPlace& place) {
   if (!j.is_object()) place.fail(fmt::format("expected an object, found {}", j.type_name()));
   for (const auto& [key, value] : j.items()) {
     if (std::ranges::find(known, key) != known.end()) continue;

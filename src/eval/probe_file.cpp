@@ -82,22 +82,38 @@ std::vector<ProbeRule> rules_at(const Json& j, const JsonPlace& place,
   return rules;
 }
 
-std::vector<Message> messages_at(const Json& j, const JsonPlace& place) {
+// The messages, and which of them the model says itself.
+void read_messages(Probe& probe, const Json& j, const JsonPlace& place) {
   if (!j.is_array() || j.empty()) place.fail("expected a list of messages");
-  std::vector<Message> messages;
+  std::vector<Message>& messages = probe.messages;
   for (const Json& m : j) {
-    check_keys(m, {"role", "content"}, place);
+    check_keys(m, {"role", "content", "rules"}, place);
     const std::string role = text_of(required(m, "role", place), place.at("role"));
     if (role != "system" && role != "user" && role != "assistant") {
       place.fail(fmt::format("the role '{}' is not one of system, user, assistant", role));
     }
+    const bool own = role == "assistant" && !m.contains("content");
+    if (own && (messages.empty() || messages.back().role != Role::user)) {
+      place.fail(
+          "an assistant's message without content is the model's reply: it follows a user's");
+    }
+    if (m.contains("rules")) {
+      if (!own)
+        place.fail("rules of a message are for replies of the model: leave out its content");
+    }
+    if (own) {
+      probe.own_turns.push_back({messages.size(), m.contains("rules")
+                                                      ? rules_at(m["rules"], place.at("rules"), {})
+                                                      : std::vector<ProbeRule>{}});
+    }
     messages.push_back(
-        {role_from_name(role), text_of(required(m, "content", place), place.at("content")), {}});
+        {role_from_name(role),
+         own ? std::string() : text_of(required(m, "content", place), place.at("content")),
+         {}});
   }
   if (messages.back().role != Role::user) {
     place.fail("the last message must be the user's: the model answers it");
   }
-  return messages;
 }
 
 }  // namespace
@@ -142,7 +158,7 @@ ProbeSet parse_probes(std::string_view text, const std::string& name) {
           fmt::format("the group '{}' holds one of / = , which --min-score needs", probe.group));
     }
     probe.language = language_at(required(p, "language", place), place.at("language"));
-    probe.messages = messages_at(required(p, "messages", place), place.at("messages"));
+    read_messages(probe, required(p, "messages", place), place.at("messages"));
     probe.rules =
         p.contains("rules") ? rules_at(p["rules"], place.at("rules"), defaults) : defaults;
     if (p.contains("base_rules")) {

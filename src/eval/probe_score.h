@@ -16,7 +16,8 @@ namespace nibble {
 struct ProbeResult {
   const Probe* probe = nullptr;
   ProbeReply reply;
-  std::string problem;  // the rule that failed; empty: passed
+  std::string problem;                 // the rule that failed; empty: passed
+  std::vector<Message> messages = {};  // the probe's, with what the model said in its own turns
   bool passed() const { return problem.empty(); }
 };
 

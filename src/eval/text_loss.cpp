@@ -74,9 +74,9 @@ TextLoss text_loss(const TextReader& reader, const TextWindows& windows, ThreadP
       losses.assign(predicted.size(), 0);
       pool.parallel_for(count, 1, [&](int64_t from, int64_t to, int) {
         for (int64_t i = from; i < to; ++i) {
-          losses[size_t(i)] = row_figures(std::span(logits.data() + i * V, size_t(V)),
-                                          predicted[size_t(i)].id)
-                                  .loss;
+          losses[size_t(i)] =
+              row_figures(std::span(logits.data() + i * V, size_t(V)), predicted[size_t(i)].id)
+                  .loss;
         }
       });
       for (size_t i = 0; i < predicted.size(); ++i) sums.add(predicted[i].window, losses[i]);

@@ -42,7 +42,8 @@ std::string title(const RunRecord& r) {
   std::string out = fmt::format("<header><h1>{}</h1><span class=\"badge {}\">{}</span></header>\n",
                                 html_text(r.name), state_colour(r), r.state_name());
   if (!r.status.message.empty()) {
-    out += fmt::format("<p class=\"{} reply\">{}</p>\n", state_colour(r), html_text(r.status.message));
+    out +=
+        fmt::format("<p class=\"{} reply\">{}</p>\n", state_colour(r), html_text(r.status.message));
   }
   std::string line = fmt::format("nibble {} {}, started {}", r.status.command, r.version,
                                  short_time(r.status.started_utc));
@@ -97,8 +98,9 @@ std::string score_cell(const GateScore* s) {
   if (!s) return "<td>–</td>";
   const double share = 100.0 * double(s->passed) / double(std::max<int64_t>(1, s->total));
   const std::string languages =
-      s->languages.empty() ? ""
-                           : fmt::format(" <span class=\"soft\">{}</span>", html_text(s->languages));
+      s->languages.empty()
+          ? ""
+          : fmt::format(" <span class=\"soft\">{}</span>", html_text(s->languages));
   return fmt::format(
       "<td>{} of {} ({:.1f} %){}<div class=\"bar\"><i style=\"width:{:.1f}%\"></i></div></td>",
       s->passed, s->total, share, languages, std::clamp(share, 0.0, 100.0));
@@ -126,12 +128,14 @@ std::string gates(const std::vector<GateScores>& list, const std::vector<std::st
 }
 
 std::string reply_cell(const Reply& r, const char* label) {
-  const std::string why = r.passed || r.failed.empty()
-                              ? ""
-                              : fmt::format("<div class=\"why\">not: {}</div>", html_text(r.failed));
+  const std::string why =
+      r.passed || r.failed.empty()
+          ? ""
+          : fmt::format("<div class=\"why\">not: {}</div>", html_text(r.failed));
   return fmt::format(
       "<td class=\"reply\" data-label=\"{}\"{}><span class=\"{}\">{}</span> {}{}</td>", label,
-      html_language(r.text), r.passed ? "good" : "bad", r.passed ? "✓" : "✗", html_text(r.text), why);
+      html_language(r.text), r.passed ? "good" : "bad", r.passed ? "✓" : "✗", html_text(r.text),
+      why);
 }
 
 std::string reply_group(const std::string& group, std::vector<const ReplyHistory*> list) {
@@ -246,7 +250,8 @@ std::string memory(const RunMemory& m) {
 
 std::string report_html(const ReportContent& c) {
   return html_head(c.record.name + ", a run of nibble " + c.record.status.command, svg_style(),
-                   kReportScript) + "<body>\n<main>\n" + title(c.record) + cards(c.record) + charts(c) +
+                   kReportScript) +
+         "<body>\n<main>\n" + title(c.record) + cards(c.record) + charts(c) +
          gates(c.gates, c.record.collapses) + replies(c.replies) + lineage(c) + files(c.record) +
          memory(c.record.memory) + configuration(c.record) + "</main>\n<script>" + kReportScript +
          "</script>\n</body>\n</html>\n";

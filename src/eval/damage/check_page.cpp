@@ -81,16 +81,16 @@ std::string texts_section(const Rows& texts) {
   bool compared = false;
   for (const PageJson* t : texts) {
     compared = compared || t->contains("divergence");
-    const std::string loss = page_number(*t, "loss", "{:.4f}") + " ± " +
-                             page_number(*t, "standard_error", "{:.4f}");
-    rows += fmt::format(
-        "<tr>{}{}{}{}{}{}{}</tr>\n", page_cell(html_text(page_text(*t, "file")), false),
-        page_cell(page_number(*t, "base_loss", "{:.4f}")), page_cell(loss),
-        page_cell(page_number(*t, "loss_change", "{:+.4f}")),
-        page_cell(page_number(*t, "divergence", "{:.5f}") + " ± " +
-                  page_number(*t, "divergence_error", "{:.5f}")),
-        page_cell(page_number(*t, "agreement", "{:.2f} %", 100)),
-        page_cell(page_number(*t, "tokens", "{:.0f}")));
+    const std::string loss =
+        page_number(*t, "loss", "{:.4f}") + " ± " + page_number(*t, "standard_error", "{:.4f}");
+    rows +=
+        fmt::format("<tr>{}{}{}{}{}{}{}</tr>\n", page_cell(html_text(page_text(*t, "file")), false),
+                    page_cell(page_number(*t, "base_loss", "{:.4f}")), page_cell(loss),
+                    page_cell(page_number(*t, "loss_change", "{:+.4f}")),
+                    page_cell(page_number(*t, "divergence", "{:.5f}") + " ± " +
+                              page_number(*t, "divergence_error", "{:.5f}")),
+                    page_cell(page_number(*t, "agreement", "{:.2f} %", 100)),
+                    page_cell(page_number(*t, "tokens", "{:.0f}")));
     if (t->contains("moved") && !(*t)["moved"].empty()) {
       moved += fmt::format(
           "<details><summary>{}: what moved most</summary><div class=\"wide\"><table>\n"
@@ -101,8 +101,9 @@ std::string texts_section(const Rows& texts) {
   }
   std::string out = "<h2 id=\"texts\">Text it was not trained on</h2>\n";
   if (compared) {
-    out += "<p class=\"soft\">KL(base || model) and losses in nats a token; agreement: both think "
-           "the same token most likely.</p>\n";
+    out +=
+        "<p class=\"soft\">KL(base || model) and losses in nats a token; agreement: both think "
+        "the same token most likely.</p>\n";
   }
   return out +
          page_table({"text", "loss before", "loss", "change", "KL", "top-1 agreement", "tokens"},
@@ -163,12 +164,12 @@ std::string score_rows(const PageJson& probes) {
     if (!g.contains("languages") || g["languages"].size() < 2) continue;
     for (const auto& [language, score] : g["languages"].items()) {
       const bool had = was && was->contains("languages") && (*was)["languages"].contains(language);
-      rows += fmt::format(
-          "<tr>{}{}{}</tr>\n",
-          page_cell(fmt::format("<span class=\"soft\">{}, {}</span>", html_text(name),
-                                html_text(language)),
-                    false),
-          score_cell_of(had ? &(*was)["languages"][language] : nullptr), score_cell_of(&score));
+      rows += fmt::format("<tr>{}{}{}</tr>\n",
+                          page_cell(fmt::format("<span class=\"soft\">{}, {}</span>",
+                                                html_text(name), html_text(language)),
+                                    false),
+                          score_cell_of(had ? &(*was)["languages"][language] : nullptr),
+                          score_cell_of(&score));
     }
   }
   return rows;
@@ -191,8 +192,9 @@ std::string dialogues_of(const PageJson& probes) {
     const auto side = [&](const char* turns, const char* passed, const char* label) {
       if (!d.contains(turns)) return std::string("<td></td>");
       const bool ok = d.value(passed, false);
-      return fmt::format("<td class=\"reply\" data-label=\"{}\"><span class=\"{}\">{}</span>{}</td>",
-                         label, ok ? "good" : "bad", ok ? "✓" : "✗", turns_of(d[turns]));
+      return fmt::format(
+          "<td class=\"reply\" data-label=\"{}\"><span class=\"{}\">{}</span>{}</td>", label,
+          ok ? "good" : "bad", ok ? "✓" : "✗", turns_of(d[turns]));
     };
     rows += fmt::format("<tr><td>{}</td>{}{}</tr>\n", html_text(page_text(d, "group")),
                         side("before", "passed_before", "before"), side("now", "passed", "now"));
@@ -216,13 +218,13 @@ std::string verdicts(const PageJson& report) {
   std::string rows;
   for (const PageJson& c : report["checks"]) {
     const bool ok = c.value("passed", false);
-    rows += fmt::format("<tr><td><span class=\"badge {}\">{}</span></td><td>{}</td><td "
-                        "class=\"reply\">{}</td></tr>\n",
-                        ok ? "good" : "bad", ok ? "pass" : "fail",
-                        html_text(page_text(c, "check")), html_text(page_text(c, "figure")));
+    rows += fmt::format(
+        "<tr><td><span class=\"badge {}\">{}</span></td><td>{}</td><td "
+        "class=\"reply\">{}</td></tr>\n",
+        ok ? "good" : "bad", ok ? "pass" : "fail", html_text(page_text(c, "check")),
+        html_text(page_text(c, "figure")));
   }
-  return "<h2 id=\"checks\">Checks</h2>\n<div class=\"wide\"><table>\n" + rows +
-         "</table></div>\n";
+  return "<h2 id=\"checks\">Checks</h2>\n<div class=\"wide\"><table>\n" + rows + "</table></div>\n";
 }
 
 }  // namespace

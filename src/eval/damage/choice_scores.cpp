@@ -74,8 +74,7 @@ class QuestionGroup {
       if (k >= q.choices.size() || q.choices[k].size() < 2) continue;
       const std::span<const int32_t> all(q.choices[k]);
       const auto fed = int64_t(all.size()) - 1;
-      sequences.push_back(
-          {all.first(size_t(fed)), slots_[i], int64_t(q.prompt.size()), 0, fed});
+      sequences.push_back({all.first(size_t(fed)), slots_[i], int64_t(q.prompt.size()), 0, fed});
       targets.insert(targets.end(), all.begin() + 1, all.end());
       owner.insert(owner.end(), size_t(fed), i);
     }
@@ -120,14 +119,15 @@ std::vector<EncodedQuestion> encode_questions(const ChoiceSet& set, const Tokeni
       throw_format("{}: the question '{}' is white space alone", set.name, q.id);
     }
     EncodedQuestion e;
-    e.prompt = tokenizer.encode(std::string_view(q.question).substr(0, end + 1),
-                                SpecialTokens::plain);
+    e.prompt =
+        tokenizer.encode(std::string_view(q.question).substr(0, end + 1), SpecialTokens::plain);
     for (const std::string& choice : q.choices) {
       std::vector<int32_t> all = tokenizer.encode(q.question + choice, SpecialTokens::plain);
       if (all.size() <= e.prompt.size()) {
-        throw_format("{}: the question '{}' and a choice of it, '{}', have no token more than the "
-                     "question alone",
-                     set.name, q.id, choice);
+        throw_format(
+            "{}: the question '{}' and a choice of it, '{}', have no token more than the "
+            "question alone",
+            set.name, q.id, choice);
       }
       e.choices.emplace_back(all.begin() + std::ptrdiff_t(e.prompt.size()), all.end());
     }
@@ -176,8 +176,8 @@ ChoiceScore score_of(const ChoiceSet& set, std::span<const EncodedQuestion> enco
   for (size_t i = 0; i < results.size(); ++i) {
     const int64_t answer = set.questions[i].answer;
     s.plain.passed += is_right(set, i, results[i]);
-    s.by_length.passed += set.form == ChoiceForm::last_word ? results[i].greedy
-                                                           : results[i].best_by_length == answer;
+    s.by_length.passed +=
+        set.form == ChoiceForm::last_word ? results[i].greedy : results[i].best_by_length == answer;
     s.mean_log_likelihood += results[i].log_likelihood[size_t(answer)];
     s.tokens += int64_t(encoded[i].prompt.size());
     for (const auto& c : encoded[i].choices) s.tokens += int64_t(c.size()) - 1;

@@ -17,23 +17,24 @@ struct EncodedQuestion {
   std::vector<int32_t> prompt;
   std::vector<std::vector<int32_t>> choices;  // at least one token each
 };
-// The prompt is encoded by itself; a choice is what the joined text has beyond as many tokens (white
-// space at the end of the question belongs to the choice). FormatError where nothing is left of one.
+// The prompt is encoded by itself; a choice is what the joined text has beyond as many tokens
+// (white space at the end of the question belongs to the choice). FormatError where nothing is left
+// of one.
 std::vector<EncodedQuestion> encode_questions(const ChoiceSet& set, const Tokenizer& tokenizer);
 
 struct ChoiceResult {
   std::vector<double> log_likelihood;  // of each choice, nats
-  bool greedy = false;  // the first choice is what the model would say, token by token
-  int64_t best = 0;                    // most likely
-  int64_t best_by_length = 0;          // most likely for its characters
+  bool greedy = false;         // the first choice is what the model would say, token by token
+  int64_t best = 0;            // most likely
+  int64_t best_by_length = 0;  // most likely for its characters
 };
 // Prompts go through the model once for all their choices, those of many questions in one pass.
 std::vector<ChoiceResult> score_choices(const TextReader& reader, const ChoiceSet& set,
                                         std::span<const EncodedQuestion> encoded);
 
 struct ChoiceScore {
-  Score plain;      // last words: said greedily
-  Score by_length;  // of likelihoods divided by the characters of the choice
+  Score plain;                     // last words: said greedily
+  Score by_length;                 // of likelihoods divided by the characters of the choice
   double mean_log_likelihood = 0;  // of the right choice
   int64_t tokens = 0;              // fed: prompts once, choices without their last token
 };

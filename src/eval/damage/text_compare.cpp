@@ -19,8 +19,8 @@ struct ComparedToken {
 
 void keep_largest(std::vector<MovedToken>& moved, MovedToken m, int64_t most) {
   if (most <= 0 || !(m.divergence > 0)) return;
-  const auto at = std::ranges::upper_bound(moved, m.divergence, std::greater<>(),
-                                           &MovedToken::divergence);
+  const auto at =
+      std::ranges::upper_bound(moved, m.divergence, std::greater<>(), &MovedToken::divergence);
   if (at == moved.end() && int64_t(moved.size()) == most) return;
   moved.insert(at, m);
   if (int64_t(moved.size()) > most) moved.pop_back();
@@ -70,7 +70,8 @@ TextComparison compare_on_text(const TextReader& base, const TextReader& model,
     base_passes.next();
     passes.each_piece([&](int64_t begin, std::span<const PredictedToken> predicted) {
       const auto count = int64_t(predicted.size());
-      const std::vector<float> a = base_passes.logits(begin, count), b = passes.logits(begin, count);
+      const std::vector<float> a = base_passes.logits(begin, count),
+                               b = passes.logits(begin, count);
       tokens.assign(predicted.size(), {});
       pool.parallel_for(count, 1, [&](int64_t from, int64_t to, int) {
         for (int64_t i = from; i < to; ++i) {

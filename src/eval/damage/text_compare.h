@@ -20,10 +20,10 @@ struct MovedToken {
 
 struct TextComparison {
   TextLoss base, model;
-  TextLoss change;             // loss of the model less that of the base, token by token
-  TextLoss divergence;         // KL(base || model) in nats instead of the loss
-  int64_t agreed = 0;          // tokens for which both think the same most likely
-  double agreement = 0;        // as a share
+  TextLoss change;                // loss of the model less that of the base, token by token
+  TextLoss divergence;            // KL(base || model) in nats instead of the loss
+  int64_t agreed = 0;             // tokens for which both think the same most likely
+  double agreement = 0;           // as a share
   std::vector<MovedToken> moved;  // by divergence, largest first
 };
 
