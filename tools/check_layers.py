@@ -30,7 +30,7 @@ ALLOWED = {
     "runtime": ["generate", "model", "backends/cpu", "backends/cuda", "backend", "quant", "formats",
                 "tokenizer"],
     "inspect": ["runtime", "train", "convert", "model", "backend", "quant", "formats"],
-    "eval": ["runtime", "inspect", "generate", "model", "backend", "quant", "formats", "data",
+    "eval": ["runtime", "inspect", "runlog", "generate", "model", "backend", "quant", "formats", "data",
              "tokenizer"],
     "measure": ["train", "generate", "model", "backends/cpu", "backend", "optim", "quant", "formats"],
     "guard": [],
