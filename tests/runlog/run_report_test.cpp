@@ -13,7 +13,7 @@
 
 #include "core/file.h"
 #include "core/sha256.h"
-#include "core/version.h"
+#include "core/version/version.h"
 #include "runlog/run_folder.h"
 #include "runlog/run_hashes.h"
 #include "runlog/run_recorder.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "core/version.h"
+#include "core/version/version.h"
 
 namespace nibble {
 
