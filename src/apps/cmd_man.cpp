@@ -4,7 +4,7 @@
 #include <ostream>
 
 #include "apps/command.h"
-#include "apps/shell/manual.h"
+#include "apps/manual/manual.h"
 #include "core/file.h"
 
 namespace nibble {

@@ -92,6 +92,7 @@ void read_into(RunRecord& record, const json& j) {
   record.command_line = r.text("command_line");
   record.directory = r.text("directory");
   record.version = r.text("version");
+  record.commit = r.text("commit");
   record.device = r.text("device");
   record.ended_utc = r.text("ended_utc");
   if (r.at("exit_code").is_number_integer()) record.exit_code = r.at("exit_code").get<int>();
@@ -147,6 +148,11 @@ void RunTotals::add_held_out(int64_t step, double loss) {
   if (std::isfinite(loss) && !(best_held_out.loss <= loss)) best_held_out = {step, loss};
 }
 
+std::string RunRecord::made_by() const {
+  return fmt::format("nibble {}{}{}", version, commit.empty() ? "" : " (commit " + commit + ")",
+                     device.empty() ? "" : " on " + device);
+}
+
 std::string RunRecord::state_name() const {
   return gone ? "gone" : std::string(run_state_name(status.state));
 }
@@ -200,6 +206,7 @@ std::string record_json(const RunRecord& r) {
                     {"command_line", r.command_line},
                     {"directory", r.directory},
                     {"version", r.version},
+                    {"commit", r.commit},
                     {"device", r.device},
                     {"seed", nullptr},
                     {"host", s.host},

@@ -12,6 +12,7 @@
 #include "core/log.h"
 #include "core/memory_info.h"
 #include "core/utc_time.h"
+#include "core/version.h"
 #include "runlog/run_folder.h"
 #include "runlog/run_plots.h"
 #include "runlog/run_report.h"
@@ -44,8 +45,8 @@ std::vector<fs::path> weight_files(const fs::path& path) {
 
 std::string command_text() {
   std::error_code ec;
-  return fmt::format("{}\n# in {}\n# nibble {}, started {}\n", own_command_line(),
-                     std::filesystem::current_path(ec).string(), NIBBLE_VERSION, utc_now_text());
+  return fmt::format("{}\n# in {}\n# {}, started {}\n", own_command_line(),
+                     std::filesystem::current_path(ec).string(), version_line(), utc_now_text());
 }
 
 }  // namespace
@@ -60,7 +61,8 @@ RunRecorder::RunRecorder(fs::path folder, std::string command, const std::string
   record_.name = fs::absolute(folder_).lexically_normal().filename().string();
   record_.command_line = own_command_line();
   record_.directory = fs::current_path(ec).string();
-  record_.version = NIBBLE_VERSION;
+  record_.version = kVersion;
+  record_.commit = kCommit;
   record_.config = config_lines(config);
   record_.chain = chain_place;
   status_.command = std::move(command);

@@ -47,7 +47,11 @@ RunIdentity run_identity(const Config& c, const TensorSource& source, const Trai
                   c.C, c.Hq, c.Hkv, c.D, c.F, c.V);
   id["rope-theta"] = number(c.rope.theta);
   if (c.rope.kind != RopeKind::standard) {
-    id["rope"] = fmt::format("{} by {}", rope_kind_name(c.rope.kind), c.rope.factor);
+    const RopeSpec& r = c.rope;
+    id["rope"] = fmt::format("{} by {} beyond {} positions, {} to {}, {} to {}{}, times {}",
+                             rope_kind_name(r.kind), r.factor, r.original_positions,
+                             r.low_freq_factor, r.high_freq_factor, r.beta_slow, r.beta_fast,
+                             r.truncate ? " in whole pairs" : "", r.attention_factor);
   }
   if (!c.qk_norm) id["heads"] = c.qkv_bias ? "with biases" : "as projected";
   id["rms-norm-eps"] = number(c.rms_eps);

@@ -13,6 +13,7 @@
 
 #include "core/file.h"
 #include "core/sha256.h"
+#include "core/version.h"
 #include "runlog/run_folder.h"
 #include "runlog/run_hashes.h"
 #include "runlog/run_recorder.h"
@@ -222,6 +223,10 @@ TEST_F(RunReportTest, TheRecord) {
   EXPECT_EQ(j["seed"], 7);
   EXPECT_EQ(j["config"]["lr"], 0.5);
   EXPECT_EQ(j["device"], "cpu (2 threads)");
+  EXPECT_EQ(j["version"], kVersion);
+  EXPECT_EQ(j["commit"], kCommit);
+  EXPECT_NE(read_text_file(folder / "command.txt").find("\n# " + version_line() + ", started "),
+            std::string::npos);
   EXPECT_EQ(j["metrics"]["first_loss"], 4.0);
   EXPECT_EQ(j["metrics"]["step"], 3);
   EXPECT_EQ(j["metrics"]["held_out"], (json{{"step", 3}, {"loss", 2.75}}));
@@ -243,6 +248,16 @@ TEST_F(RunReportTest, TheRecord) {
   const RunRecord back = read_record(folder);
   EXPECT_EQ(record_json(back), read_text_file(folder / "run.json"));
   EXPECT_EQ(back.setting("lr"), "0.5");
+  EXPECT_EQ(back.made_by(), version_line() + " on cpu (2 threads)");
+}
+
+TEST_F(RunReportTest, ARecordFromBeforeCommitsWereWritten) {
+  const fs::path folder = run("first", weights_, "one");
+  json j = json::parse(read_text_file(folder / "run.json"));
+  j.erase("commit");
+  j["device"] = "";
+  write_text_file_atomic(folder / "run.json", j.dump());
+  EXPECT_EQ(read_record(folder).made_by(), std::string("nibble ") + kVersion);
 }
 
 TEST_F(RunReportTest, ARecordWithoutItsFile) {

@@ -8,6 +8,7 @@
 
 #include <csignal>
 #include <cstring>
+#include <functional>
 
 #include "core/file.h"
 #include "support/damage.h"
@@ -155,6 +156,87 @@ TEST_F(Checkpoints, AnotherRunIsRefusedWithEveryDifference) {
   } catch (const UsageError& e) {
     EXPECT_NE(std::string(e.what()).find("input file"), std::string::npos) << e.what();
   }
+}
+
+// Whatever decides a step has a name of its own in a run's identity, and nothing else shows there.
+TEST_F(Checkpoints, TheIdentityHasWhatDecidesAStep) {
+  const auto source = open_tensor_source(weights_);
+  const auto identity = [&](const std::function<void(Config&, TrainSettings&)>& change) {
+    Config c = resume_config();
+    TrainSettings s = resume_settings();
+    change(c, s);
+    return run_identity(c, *source, s);
+  };
+  const auto differs = [](const RunIdentity& a, const RunIdentity& b) {
+    std::string names;
+    RunIdentity all = a;
+    all.insert(b.begin(), b.end());
+    for (const auto& [name, value] : all) {
+      if (!a.contains(name) || !b.contains(name) || a.at(name) != b.at(name)) names += name + ";";
+    }
+    return names;
+  };
+  const RunIdentity plain = identity([](Config&, TrainSettings&) {});
+  const std::pair<const char*, std::function<void(Config&)>> of_config[] = {
+      {"model;", [](Config& c) { c.F = 64; }},
+      {"rms-norm-eps;", [](Config& c) { c.rms_eps = 1e-5; }},
+      {"rope-theta;", [](Config& c) { c.rope.theta = 1e4; }},
+      {"rope;", [](Config& c) { c.rope.kind = RopeKind::linear; }},
+      {"heads;", [](Config& c) { c.qk_norm = false; }},
+  };
+  for (const auto& [names, change] : of_config) {
+    EXPECT_EQ(differs(plain, identity([&](Config& c, TrainSettings&) { change(c); })), names);
+  }
+  using S = TrainSettings;
+  const std::pair<const char*, std::function<void(S&)>> of_settings[] = {
+      {"loss;", [](S& s) { s.loss = LossKind::scalar; }},
+      {"head-recipe;", [](S& s) { s.head_recipe = Recipe::bf16; }},
+      {"recipe;", [](S& s) { s.recipe = Recipe::bf16, s.head_recipe = Recipe::nvfp4; }},
+      {"scale-rule;", [](S& s) { s.rule = ScaleRule::absmax; }},
+      {"compute-dtype;", [](S& s) { s.compute = DType::bf16; }},
+      {"master-dtype;", [](S& s) { s.master = DType::f32; }},
+      {"grad-dtype;", [](S& s) { s.grad = DType::f32; }},
+      {"memory-mode releases gradients;", [](S& s) { s.memory = MemoryMode::release; }},
+      {"memory-mode releases gradients;remade NVFP4;", [](S& s) { s.memory = MemoryMode::remake; }},
+      {"untie;", [](S& s) { s.untie = true; }},
+      {"optimizer-state-mode;", [](S& s) { s.optimizer.moments = MomentFormat::f32; }},
+      {"beta1;", [](S& s) { s.optimizer.beta1 = 0.8; }},
+      {"beta2;", [](S& s) { s.optimizer.beta2 = 0.99; }},
+      {"eps;", [](S& s) { s.optimizer.eps = 1e-6; }},
+      {"weight-decay;", [](S& s) { s.optimizer.weight_decay = 0.1; }},
+      {"decay-all;", [](S& s) { s.optimizer.decay_all = true; }},
+      {"grad-clip;", [](S& s) { s.optimizer.grad_clip = 2; }},
+      {"update-from;", [](S& s) { s.optimizer.from = UpdateFrom::quantised; }},
+      {"master-rounding;", [](S& s) { s.optimizer.rounding = MasterRounding::nearest; }},
+      {"lr;", [](S& s) { s.schedule.lr = 2; }},
+      {"warmup-steps;", [](S& s) { s.schedule.warmup = 2; }},
+      {"final-lr-share;lr-schedule;steps;", [](S& s) { s.schedule.shape = ScheduleShape::cosine; }},
+      {"lr-scale;",
+       [](S& s) {
+         s.lr_scale = {{"norm", 2}, {"q_proj", 0}};
+       }},
+      {"train-last-layers;", [](S& s) { s.train_last_layers = 1; }},
+      {"seed;", [](S& s) { s.seed = 12; }},
+      {"", [](S& s) { s.schedule.steps = 9; }},
+  };
+  for (const auto& [names, change] : of_settings) {
+    EXPECT_EQ(differs(plain, identity([&](Config&, S& s) { change(s); })), names);
+  }
+  // Every number of a stretched rotation.
+  const auto stretched = [&](const std::function<void(RopeSpec&)>& change) {
+    return identity([&](Config& c, TrainSettings&) {
+      c.rope.kind = RopeKind::yarn;
+      change(c.rope);
+    });
+  };
+  const RunIdentity usual = stretched([](RopeSpec&) {});
+  for (const auto number :
+       {&RopeSpec::factor, &RopeSpec::original_positions, &RopeSpec::low_freq_factor,
+        &RopeSpec::high_freq_factor, &RopeSpec::beta_fast, &RopeSpec::beta_slow,
+        &RopeSpec::attention_factor}) {
+    EXPECT_EQ(differs(usual, stretched([&](RopeSpec& r) { r.*number += 8; })), "rope;");
+  }
+  EXPECT_EQ(differs(usual, stretched([](RopeSpec& r) { r.truncate = false; })), "rope;");
 }
 
 TEST_F(Checkpoints, DamagedFilesAreRefused) {

@@ -2,7 +2,7 @@
 // How gradients of weights are stored: written or accumulated (struct GradWrite of backend.h).
 #pragma once
 #include "backend/backend.h"
-#include "backends/cuda/device/types.cuh"
+#include "backends/cuda/device_functions/types.cuh"
 #include "quant/rounding.h"
 
 namespace nibble::cuda {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <fmt/format.h>
 
-#include "apps/shell/completions.h"
+#include "apps/completions/completions.h"
 
 namespace nibble {
 namespace {

@@ -3,7 +3,7 @@
 #pragma once
 #include <algorithm>
 
-#include "backends/cuda/device/raw.cuh"
+#include "backends/cuda/device_functions/raw.cuh"
 #include "backends/cuda/launch.h"
 
 namespace nibble::cuda {

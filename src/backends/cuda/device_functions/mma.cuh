@@ -5,7 +5,7 @@
 #pragma once
 #include <cstdint>
 
-#include "backends/cuda/device/types.cuh"
+#include "backends/cuda/device_functions/types.cuh"
 
 namespace nibble::cuda {
 

@@ -5,7 +5,7 @@
 #pragma once
 #include <cuda.h>
 
-#include "backends/cuda/device/bulk_copy.cuh"
+#include "backends/cuda/device_functions/bulk_copy.cuh"
 
 namespace nibble::cuda {
 

@@ -3,7 +3,7 @@
 // floats are extracted as soon as their word arrives, which makes later loads wait; and a float
 // that is rounded alone goes through the special-function unit, at an eighth of the rate of a pair.
 #pragma once
-#include "backends/cuda/device/types.cuh"
+#include "backends/cuda/device_functions/types.cuh"
 
 namespace nibble::cuda {
 

@@ -2,7 +2,7 @@
 // Thread block clusters: distributed shared memory (DSMEM) and the cluster barrier. Before compute
 // capability 9.0 kernels are launched with one block a cluster and never get here.
 #pragma once
-#include "backends/cuda/device/shared_memory.cuh"
+#include "backends/cuda/device_functions/shared_memory.cuh"
 
 namespace nibble::cuda {
 

@@ -6,7 +6,7 @@
 #pragma once
 #include <cstdint>
 
-#include "backends/cuda/device/types.cuh"
+#include "backends/cuda/device_functions/types.cuh"
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define NIBBLE_HAS_WGMMA 1

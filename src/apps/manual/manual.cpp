@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "apps/shell/manual.h"
+#include "apps/manual/manual.h"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 #include <cctype>
 
 #include "apps/command.h"
-#include "apps/version.h"
 #include "core/error.h"
+#include "core/version.h"
 
 namespace nibble {
 namespace {

@@ -3,7 +3,7 @@
 // shared memory address. Such copies bypass L1, whose loads return in order, and hold no registers.
 // Compute capability 9.0; before it the functions are empty and must not be reached.
 #pragma once
-#include "backends/cuda/device/shared_memory.cuh"
+#include "backends/cuda/device_functions/shared_memory.cuh"
 
 namespace nibble::cuda {
 

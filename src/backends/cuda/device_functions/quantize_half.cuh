@@ -8,7 +8,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "backends/cuda/device/packed_layout.cuh"
+#include "backends/cuda/device_functions/packed_layout.cuh"
 #include "quant/nvfp4_block.h"
 
 namespace nibble::cuda {

@@ -2,7 +2,7 @@
 // A lane's fragment of one unit of packed weights (packed_layout.cuh): the A operand of mma or
 // wgmma before decoding.
 #pragma once
-#include "backends/cuda/device/packed_layout.cuh"
+#include "backends/cuda/device_functions/packed_layout.cuh"
 
 namespace nibble::cuda {
 

@@ -15,9 +15,9 @@
 // quarter, then quarters, are added in order. So an output has the same bits whatever kernel, grid,
 // cluster or fusion it comes from.
 #pragma once
-#include "backends/cuda/device/dequantize.cuh"
-#include "backends/cuda/device/mma.cuh"
-#include "backends/cuda/device/packed_unit.cuh"
+#include "backends/cuda/device_functions/dequantize.cuh"
+#include "backends/cuda/device_functions/mma.cuh"
+#include "backends/cuda/device_functions/packed_unit.cuh"
 
 namespace nibble::cuda {
 

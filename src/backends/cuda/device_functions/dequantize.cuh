@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "backends/cuda/device/packed_layout.cuh"
-#include "backends/cuda/device/types.cuh"
+#include "backends/cuda/device_functions/packed_layout.cuh"
+#include "backends/cuda/device_functions/types.cuh"
 
 namespace nibble::cuda {
 

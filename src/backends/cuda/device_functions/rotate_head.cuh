@@ -3,8 +3,8 @@
 // and RoPE. A lane has D / 32 columns, the lane 16 further holds the other halves of its rotation
 // pairs. Also by half a warp (HalfWarpHead), with the same bits.
 #pragma once
-#include "backends/cuda/device/raw.cuh"
-#include "backends/cuda/device/reduce.cuh"
+#include "backends/cuda/device_functions/raw.cuh"
+#include "backends/cuda/device_functions/reduce.cuh"
 
 namespace nibble::cuda {
 

@@ -7,8 +7,8 @@
 // serve as a K-major operand (queries, keys: sums over a row's elements) and as an MN-major one
 // (values: sums over rows). Rows are multiples of 8; the tile is aligned to 1024 bytes.
 #pragma once
-#include "backends/cuda/device/bulk_copy.cuh"
-#include "backends/cuda/device/wgmma.cuh"
+#include "backends/cuda/device_functions/bulk_copy.cuh"
+#include "backends/cuda/device_functions/wgmma.cuh"
 
 namespace nibble::cuda {
 
