@@ -159,8 +159,9 @@ JsonLineKind json_line_kind(std::string_view line) {
 std::vector<Message> parse_prompt_line(std::string_view line) {
   const Json j = parse_object(line);
   if (json_line_kind(line) != JsonLineKind::prompt) {
-    throw_format("this line has its answer, or is plain text, and the lines before it are prompts: "
-                 "put them into files of their own");
+    throw_format(
+        "this line has its answer, or is plain text, and the lines before it are prompts: "
+        "put them into files of their own");
   }
   if (!j.contains("messages")) {
     only_keys(j, "a prompt", {"prompt", "system"});

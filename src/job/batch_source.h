@@ -44,8 +44,8 @@ class DatasetBatches final : public BatchSource {
 };
 
 // Samples that are taught and samples that are kept, of a share that is the same all along the run:
-// a batch may have one of either more or less than the next. Kept data sets take turns. `taught` may
-// be null: then everything is kept.
+// a batch may have one of either more or less than the next. Kept data sets take turns. `taught`
+// may be null: then everything is kept.
 class KeepingBatches final : public BatchSource {
  public:
   KeepingBatches(const Dataset* taught, const std::vector<Dataset>& kept, KeepShare share,

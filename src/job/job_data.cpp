@@ -15,8 +15,8 @@ int64_t JobSamples::all_kept() const {
 
 JobSamples load_samples(const TrainJob& job, const TrainInputs& in) {
   const auto load = [&](const std::filesystem::path& file) {
-    Dataset d = load_dataset(file, in.tokenizer,
-                             job.data.dataset(job.use, job.batch.seq_len, in.chat));
+    Dataset d =
+        load_dataset(file, in.tokenizer, job.data.dataset(job.use, job.batch.seq_len, in.chat));
     check_window(in.config, d.most_rows());
     return d;
   };
@@ -41,7 +41,8 @@ Dataset load_kept(const TrainJob& job, const TrainInputs& in, const KeptSource& 
     o.document_end = in.tokenizer.endoftext();
     if (!o.document_end && !in.config.eos_ids.empty()) o.document_end = in.config.eos_ids.front();
   }
-  Dataset d = load_dataset(made.empty() ? std::filesystem::path(source.name) : made, in.tokenizer, o);
+  Dataset d =
+      load_dataset(made.empty() ? std::filesystem::path(source.name) : made, in.tokenizer, o);
   check_window(in.config, d.most_rows());
   log_info("kept, {}: {}", source.name, d.summary());
   return d;

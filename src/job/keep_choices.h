@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What of a model is to stay as it is, as a run is asked for it: rows that are kept, and whose words
-// they are compared with. docs/training.md explains it.
+// What of a model is to stay as it is, as a run is asked for it: rows that are kept, and whose
+// words they are compared with. docs/training.md explains it.
 #pragma once
 #include <cstdint>
 #include <filesystem>

@@ -21,9 +21,10 @@ int64_t self_tokens(const std::string& name) {
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), tokens);
   if (error != std::errc() || end != digits.data() + digits.size() || tokens < 1 ||
       tokens > kMostSelfTokens) {
-    throw_usage("--keep {}: after self: stands how many tokens the base is to write, as in "
-                "self:50000",
-                name);
+    throw_usage(
+        "--keep {}: after self: stands how many tokens the base is to write, as in "
+        "self:50000",
+        name);
   }
   return tokens;
 }

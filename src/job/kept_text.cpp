@@ -70,11 +70,11 @@ fs::path KeptWriter::file_of(const Job& job) const {
   uint64_t h = hash_bytes("nibble kept text 1", setting_.seed);
   const LoadOptions& load = teacher_.load;
   const auto recipe = [](std::optional<Recipe> r) { return r ? recipe_name(*r) : "as stored"; };
-  h = hash_bytes(fmt::format("{} {} {} {} {} {} {}", source_fingerprint(teacher_.source),
-                             recipe(load.recipe), recipe(load.head_recipe),
-                             scale_rule_name(load.scale_rule), dtype_name(setting_.compute),
-                             setting_.window, job.how),
-                 h);
+  h = hash_bytes(
+      fmt::format("{} {} {} {} {} {} {}", source_fingerprint(teacher_.source), recipe(load.recipe),
+                  recipe(load.head_recipe), scale_rule_name(load.scale_rule),
+                  dtype_name(setting_.compute), setting_.window, job.how),
+      h);
   for (const auto& ids : job.prompts) h = hash_ids(ids, h);
   return directory_ / fmt::format("kept-{:016x}.jsonl", h);
 }
@@ -102,8 +102,8 @@ fs::path KeptWriter::write(const KeptSource& source) {
     log_info("--keep {}: {} was written before and is used again", source.name, file.string());
     return file;
   }
-  write_new_file(file, source.kind == KeptKind::self ? own_text(source, job)
-                                                     : replies(source, job));
+  write_new_file(file,
+                 source.kind == KeptKind::self ? own_text(source, job) : replies(source, job));
   log_info("--keep {}: written to {}", source.name, file.string());
   return file;
 }
@@ -162,8 +162,8 @@ std::string KeptWriter::own_text(const KeptSource& source, const Job& job) {
     sample.temperature = 1;
     sample.seed = setting_.seed + drawn;
     const int64_t before = tokens;
-    const std::vector<BatchReply> texts = generate_batch(
-        engine(), prompts, {stop_ids_of(teacher_.config, &tokenizer_), sample}, {});
+    const std::vector<BatchReply> texts =
+        generate_batch(engine(), prompts, {stop_ids_of(teacher_.config, &tokenizer_), sample}, {});
     for (size_t i = 0; i < texts.size(); ++i) {
       std::vector<int32_t> ids = prompts[i].ids;
       ids.insert(ids.end(), texts[i].ids.begin(), texts[i].ids.end());

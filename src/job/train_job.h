@@ -43,8 +43,8 @@ struct TrainJob {
   std::vector<std::filesystem::path> other_inputs() const;
 };
 
-// Steps the job asks for: `steps`, or `epochs` over the data (one by default): over the samples that
-// are taught, or over all that are kept where none is.
+// Steps the job asks for: `steps`, or `epochs` over the data (one by default): over the samples
+// that are taught, or over all that are kept where none is.
 int64_t steps_of(const TrainJob& job, int64_t samples);
 
 // Trains, exports, tests.

@@ -154,7 +154,8 @@ double TrainRun::held_out_loss(BatchSource& held_out) {
 std::string TrainRun::log_line(const StepResult& r, double seconds) const {
   const double left = seconds_ / double(std::max<int64_t>(1, done_)) * double(plan_.steps - r.step);
   std::string line = fmt::format(
-      "step {}/{}  loss {:.4f} (avg {:.4f}){}  lr {:.2e}  |g| {:.3g}{}  {:.0f} tok/s  {:.0f} ms  {}",
+      "step {}/{}  loss {:.4f} (avg {:.4f}){}  lr {:.2e}  |g| {:.3g}{}  {:.0f} tok/s  {:.0f} ms  "
+      "{}",
       r.step, plan_.steps, r.loss, smoothed_, kept_text(r), r.lr, r.grad_norm,
       r.clip < 1 ? fmt::format(" clipped to {:.3g}", r.grad_norm * r.clip) : "",
       double(r.tokens) / seconds, seconds * 1e3, format_bytes(process_resident_bytes()));

@@ -92,9 +92,9 @@ class TrainRun {
   std::string collapse_;
   double smoothed_ = 0, last_loss_ = 0;
   double last_kept_ = kNoValue;  // the last divergence of kept rows
-  double seconds_ = 0;   // of the steps of this process
-  int64_t done_ = 0;     // steps of this process
-  int64_t at_step_ = 0;  // the one that runs
+  double seconds_ = 0;           // of the steps of this process
+  int64_t done_ = 0;             // steps of this process
+  int64_t at_step_ = 0;          // the one that runs
   std::vector<PackedBatch> micro_;
 };
 

@@ -30,17 +30,17 @@ int64_t count(const nlohmann::json& j, const char* key) {
 
 std::string metrics_line(const StepRecord& r) {
   nlohmann::ordered_json j = {{"step", r.step},
-                                    {"loss", r.loss},
-                                    {"smoothed_loss", r.smoothed_loss},
-                                    {"lr", r.lr},
-                                    {"grad_norm", r.grad_norm},
-                                    {"tokens", r.tokens},
-                                    {"response_tokens", r.response_tokens},
-                                    {"seconds", r.seconds},
-                                    {"tokens_per_second", r.tokens_per_second},
-                                    {"skipped", r.skipped},
-                                    {"rss_mib", double(r.rss_bytes) / (1 << 20)},
-                                    {"loss_scale", r.loss_scale}};
+                              {"loss", r.loss},
+                              {"smoothed_loss", r.smoothed_loss},
+                              {"lr", r.lr},
+                              {"grad_norm", r.grad_norm},
+                              {"tokens", r.tokens},
+                              {"response_tokens", r.response_tokens},
+                              {"seconds", r.seconds},
+                              {"tokens_per_second", r.tokens_per_second},
+                              {"skipped", r.skipped},
+                              {"rss_mib", double(r.rss_bytes) / (1 << 20)},
+                              {"loss_scale", r.loss_scale}};
   if (r.kept_tokens > 0 || !std::isnan(r.taught_loss)) {
     j["taught_loss"] = r.taught_loss;
     j["kept_loss"] = r.kept_loss;

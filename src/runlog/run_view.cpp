@@ -172,10 +172,10 @@ std::string RunView::line() const {
   const StepRecord& r = status_.last;
   std::string text = status_.steps > 0 ? fmt::format("step {}/{}", r.step, status_.steps)
                                        : fmt::format("step {}", r.step);
-  text += fmt::format("  loss {}  smoothed {}{}  lr {}  {:.1f} tokens/s  {}",
-                      value_text(r.loss, "{:.4f}"), value_text(r.smoothed_loss, "{:.4f}"),
-                      kept_text(r),
-                      value_text(r.lr, "{:.3g}"), r.tokens_per_second, format_bytes(r.rss_bytes));
+  text +=
+      fmt::format("  loss {}  smoothed {}{}  lr {}  {:.1f} tokens/s  {}",
+                  value_text(r.loss, "{:.4f}"), value_text(r.smoothed_loss, "{:.4f}"), kept_text(r),
+                  value_text(r.lr, "{:.3g}"), r.tokens_per_second, format_bytes(r.rss_bytes));
   if (std::isfinite(status_.eta_seconds)) {
     text += "  " + duration_text(status_.eta_seconds) + " left";
   }

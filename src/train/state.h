@@ -19,7 +19,8 @@ class TrainState {
   // Takes memory and reads the weights. Whatever is NVFP4 in the file is used as stored, until an
   // update changes its master. Throws FormatError, UsageError, DeviceError.
   // `trained` is what training_config said of `config`; asking reads the whole head, so that
-  // whoever has asked already passes the answer on. `teacher`: the weights of settings.keep.teacher.
+  // whoever has asked already passes the answer on. `teacher`: the weights of
+  // settings.keep.teacher.
   TrainState(Backend& backend, const Config& config, const TensorSource& source,
              const TrainSettings& settings, const Config& trained,
              const TensorSource* teacher = nullptr);

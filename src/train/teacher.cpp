@@ -40,8 +40,8 @@ Weights start_of(TrainArenas& arenas, const Backend& be, const Config& c, const 
   const bool made_on_demand = !w.head.dense && !w.head.packed;
   if (c.tied && w.head.dense) {
     w.head.dense = w.embed;
-  } else if (made_on_demand || !(c.tied ? embed_is_frozen(g)
-                                        : frozen_slot(g, ParamSlot::head, -1))) {
+  } else if (made_on_demand ||
+             !(c.tied ? embed_is_frozen(g) : frozen_slot(g, ParamSlot::head, -1))) {
     w.head = linear_like(a, be, w.head);
   }
   return w;

@@ -21,11 +21,11 @@ struct StepResult {
   double loss = 0;
   std::optional<double> taught_loss, kept_loss;  // the two means; none where there is no such token
   double lr = 0;
-  double grad_norm = 0;   // before clipping
-  double clip = 1;        // factor applied to the gradients
-  double loss_scale = 1;  // fp16 only
+  double grad_norm = 0;                      // before clipping
+  double clip = 1;                           // factor applied to the gradients
+  double loss_scale = 1;                     // fp16 only
   int64_t tokens = 0, scored = 0, kept = 0;  // fed; of these taught, kept
-  bool skipped = false;     // nothing was updated
+  bool skipped = false;                      // nothing was updated
   int64_t bad_tensors = 0;  // gradient release: tensors left out because of NaN or infinity
   std::string problem;      // why, in words
 };

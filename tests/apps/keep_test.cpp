@@ -98,8 +98,12 @@ TEST_F(KeepTest, ATeacherAndNothingTaught) {
   Config other = toy_chat_config();
   other.L = 2;
   write_toy_directory(file("other"), other);
-  const Options distil = {{"--train-data", kLeaveOut}, {"--keep", text_}, {"--seq-len", "24"},
-                          {"--model", dat()},          {"--steps", "8"},  {"--batch-size", "2"},
+  const Options distil = {{"--train-data", kLeaveOut},
+                          {"--keep", text_},
+                          {"--seq-len", "24"},
+                          {"--model", dat()},
+                          {"--steps", "8"},
+                          {"--batch-size", "2"},
                           {"--lr", "3e-3"}};
   Options with = distil;
   with["--teacher"] = file("other");
@@ -123,9 +127,12 @@ TEST_F(KeepTest, PromptsAreAnsweredOnceAndUsedAgain) {
   const std::string prompts = write("prompts.jsonl",
                                     "{\"prompt\": \"hello\"}\n{\"messages\": [{\"role\": \"user\", "
                                     "\"content\": \"what is a nibble\"}]}\n");
-  const Options how = {{"--keep", prompts},       {"--batch-size", "2"},
-                       {"--save-every-steps", "2"}, {"--truncate", "true"},
-                       {"--checkpoint-dir", file("saved")}, {"--steps", "2"}};
+  const Options how = {{"--keep", prompts},
+                       {"--batch-size", "2"},
+                       {"--save-every-steps", "2"},
+                       {"--truncate", "true"},
+                       {"--checkpoint-dir", file("saved")},
+                       {"--steps", "2"}};
   trained(how);
   const auto files = written(file("saved"));
   ASSERT_EQ(files.size(), 1u);
@@ -169,8 +176,9 @@ TEST_F(KeepTest, TheModelWritesItsOwnText) {
 
 // Conversations, in files of every kind, and several sources that take turns.
 TEST_F(KeepTest, SourcesOfEveryKind) {
-  const std::string chats = write(
-      "chats.jsonl", "{\"prompt\": \"a\", \"target\": \"b\"}\n{\"prompt\": \"c\", \"target\": \"d\"}\n");
+  const std::string chats =
+      write("chats.jsonl",
+            "{\"prompt\": \"a\", \"target\": \"b\"}\n{\"prompt\": \"c\", \"target\": \"d\"}\n");
   const std::string texts = write("texts.jsonl", "{\"text\": \"four bits and four bits\"}\n");
   std::vector<std::string> args = train_arguments(
       {{"--batch-size", "8"}, {"--seq-len", "32"}, {"--truncate", "true"}, {"--export", "false"}});
@@ -204,9 +212,9 @@ TEST_F(KeepTest, WhatDoesNotGoTogetherIsRefused) {
 
 TEST_F(KeepTest, ThePlanCountsTheTeacher) {
   const auto plan = [&](std::vector<std::string> more) {
-    std::vector<std::string> args = {"plan",         "--model", model(),        "--seq-len", "64",
-                                     "--batch-size", "4",       "--threads",    "1",         "--json",
-                                     "--recipe",     "nvfp4",   "--memory-mode", "resident"};
+    std::vector<std::string> args = {
+        "plan",      "--model", model(),  "--seq-len", "64",    "--batch-size",  "4",
+        "--threads", "1",       "--json", "--recipe",  "nvfp4", "--memory-mode", "resident"};
     args.insert(args.end(), more.begin(), more.end());
     const CliResult r = cli(args);
     EXPECT_EQ(r.code, 0) << r.err;

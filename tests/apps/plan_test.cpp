@@ -227,10 +227,10 @@ TEST_F(Plan, ProcessMemoryOfALargeRun) {
 // A new option without a test fails here.
 TEST(TrainingOptions, EachIsInATest) {
   std::string tests;
-  for (const char* name : {"train_test.cpp", "train_errors_test.cpp", "train_resume_test.cpp",
-                           "train_settings_test.cpp", "pretrain_test.cpp", "plan_test.cpp",
-                           "gates_test.cpp", "profile_smoke_test.cpp", "keep_test.cpp",
-                           "train_support.h"}) {
+  for (const char* name :
+       {"train_test.cpp", "train_errors_test.cpp", "train_resume_test.cpp",
+        "train_settings_test.cpp", "pretrain_test.cpp", "plan_test.cpp", "gates_test.cpp",
+        "profile_smoke_test.cpp", "keep_test.cpp", "train_support.h"}) {
     tests += read_text_file(fs::path(kSourceDir) / "tests/apps" / name);
   }
   for (const Command& c : commands()) {

@@ -139,8 +139,8 @@ class TrainingTest : public testing::Test {
     return file(name);
   }
 
-  // A model whose training takes over a GiB. The weights are a hole in a file, all zero; memory does
-  // not know the difference.
+  // A model whose training takes over a GiB. The weights are a hole in a file, all zero; memory
+  // does not know the difference.
   void write_large_model(const std::string& folder) const {
     Config c;
     c.C = 1024;

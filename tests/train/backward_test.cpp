@@ -58,9 +58,9 @@ Complex complex_loss(TrainState& state, const PackedBatch& b) {
   const TrainSettings& s = state.settings();
   Arena& arena = state.arenas().step;
   arena.release(0);
-  StepTensors t = make_step_tensors(arena, state.config(), s,
-                                    {b.tokens(), b.outputs(), int64_t(b.sequences.size()),
-                                     b.kept_tokens, b.kept_sequences});
+  StepTensors t = make_step_tensors(
+      arena, state.config(), s,
+      {b.tokens(), b.outputs(), int64_t(b.sequences.size()), b.kept_tokens, b.kept_sequences});
   be.upload(t.batch.ids, b.ids.data());
   be.upload(t.batch.positions, b.positions.data());
   be.upload(t.batch.slots, b.slots.data());

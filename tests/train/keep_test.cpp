@@ -125,7 +125,8 @@ TEST_P(Keep, MicroBatchesAreWeighedTogether) {
   PackedBatch all;
   pack(all, taught.all(), kept.all());
   std::vector<PackedBatch> micro(2);
-  for (size_t i = 0; i < 2; ++i) pack(micro[i], taught.all().subspan(i, 1), kept.all().subspan(i, 1));
+  for (size_t i = 0; i < 2; ++i)
+    pack(micro[i], taught.all().subspan(i, 1), kept.all().subspan(i, 1));
   const StepResult a = whole.step(std::span(&all, 1)), b = parts.step(micro);
   const double close = settings_.compute == DType::f32 ? 1e-4 : 2e-2;
   EXPECT_NEAR(a.loss, b.loss, close * a.loss);
@@ -201,7 +202,8 @@ TEST(KeepRows, HoldTheModelWhereItWas) {
   EXPECT_LT(with, 0.5 * without);
 }
 
-double divergence_of(const std::vector<float>& teacher, const std::vector<float>& model, int64_t V) {
+double divergence_of(const std::vector<float>& teacher, const std::vector<float>& model,
+                     int64_t V) {
   double sum = 0;
   const auto log_sum = [&](const float* z) {
     double largest = -1e300, total = 0;
@@ -300,8 +302,8 @@ TEST(KeepRows, WhatIsFrozenIsNotCopied) {
   ASSERT_EQ(plan.size(), 6u);
   EXPECT_EQ(plan[5].name, "teacher");
   Arena block("one block");
-  for (const auto& [out, in] : {std::pair{c.qkv_rows(), c.C}, {c.C, c.Hq * c.D}, {2 * c.F, c.C},
-                                {c.C, c.F}}) {
+  for (const auto& [out, in] :
+       {std::pair{c.qkv_rows(), c.C}, {c.C, c.Hq * c.D}, {2 * c.F, c.C}, {c.C, c.F}}) {
     block.take(DType::u8, {int64_t(be->packed_bytes(out, in))});
   }
   EXPECT_EQ(plan[5].bytes, block.peak());
