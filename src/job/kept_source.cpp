@@ -84,7 +84,11 @@ KeptSource kept_source(const std::string& name) {
 std::vector<std::vector<Message>> kept_prompts(const KeptSource& source) {
   std::vector<std::vector<Message>> prompts;
   if (fs::path(source.name).extension() == ".json") {
-    for (Probe& p : read_probes(source.name).set.probes) prompts.push_back(std::move(p.messages));
+    for (Probe& p : read_probes(source.name).set.probes) {
+      // Of a conversation with the model's own turns in it, what is asked first.
+      if (!p.own_turns.empty()) p.messages.resize(p.own_turns.front().message);
+      prompts.push_back(std::move(p.messages));
+    }
     return prompts;
   }
   for_each_unit(source.name, [&](std::string_view line) {

@@ -109,9 +109,9 @@ size_t weight_bytes(const Backend& be, const Config& c, const TensorSource& sour
 }
 
 void read_weights(Backend& be, Weights& weights, const Config& c, const TensorSource& source,
-                  const WeightLayout& layout, ScaleRule rule) {
+                  const WeightLayout& layout, const LoadOptions& o) {
   const WeightIndex index(source);
-  ParameterReader reader(be, index, rule);
+  ParameterReader reader(be, index, o.scale_rule, o.not_finite);
   Progress progress("loading", source.payload_bytes());
   for (const ParamSpec& p : parameter_table(c)) {
     if (p.slot == ParamSlot::head && layout.head_is_embed) continue;
@@ -136,7 +136,7 @@ Model load_model(Backend& be, const Config& c, const TensorSource& source, const
   m.memory = Arena("weights", be.allocate(measure.peak(), "weights"));
   m.weights = make_weights(m.memory, be, c, layout);
   m.summary = describe_layout(layout, measure.peak());
-  read_weights(be, m.weights, c, source, layout, o.scale_rule);
+  read_weights(be, m.weights, c, source, layout, o);
   if (c.tied && WeightIndex(source).find(kHeadName)) m.summary += "; the head is the stored one";
   return m;
 }

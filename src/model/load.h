@@ -8,6 +8,7 @@
 #include <string>
 
 #include "formats/weights.h"
+#include "model/param_reader.h"
 #include "model/weights.h"
 #include "quant/nvfp4.h"
 
@@ -22,6 +23,7 @@ struct LoadOptions {
   std::optional<DType> dtype;
   // What blocks of a GGUF become where they stay dense: they have no type of their own.
   DType expanded = DType::f32;
+  NotFinite not_finite = NotFinite::refuse;
 };
 
 struct Model {
@@ -44,7 +46,8 @@ Model load_model(Backend& backend, const Config& config, const TensorSource& sou
 WeightLayout weight_layout(const Config& config, const TensorSource& source,
                            const LoadOptions& options);
 void read_weights(Backend& backend, Weights& weights, const Config& config,
-                  const TensorSource& source, const WeightLayout& layout, ScaleRule rule);
+                  const TensorSource& source, const WeightLayout& layout,
+                  const LoadOptions& options);
 
 // Before anything is read: whether a linear layer of a block will be held as NVFP4.
 bool loads_packed(const Config& config, const TensorSource& source, const LoadOptions& options);

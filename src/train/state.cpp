@@ -85,7 +85,9 @@ TrainState::TrainState(Backend& backend, const Config& config, const TensorSourc
   if (settings_.keep.teacher) {
     const KeepSettings::Teacher& t = *settings_.keep.teacher;
     if (!teacher) throw_internal("a teacher without its weights");
-    read_weights(be_, tensors_.teacher, t.config, *teacher, t.layout, settings_.rule);
+    LoadOptions how;
+    how.scale_rule = settings_.rule;
+    read_weights(be_, tensors_.teacher, t.config, *teacher, t.layout, how);
   } else {
     fill_own_teacher(be_, tensors_, settings_);
   }

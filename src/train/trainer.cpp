@@ -174,11 +174,13 @@ double Trainer::evaluate(const PackedBatch& batch) {
   return objective(sums);
 }
 
-Trainer::LossSums Trainer::accumulate(std::span<const PackedBatch> micro_batches) {
+std::optional<Trainer::LossSums> Trainer::accumulate(std::span<const PackedBatch> micro_batches) {
   LossSums sums = tokens_of(micro_batches);
   squares_.begin(state_.tensors().square_parts);
   for (const PackedBatch& b : micro_batches) {
-    GradStream stream = grad_stream(&b == micro_batches.data());
+    const bool first = &b == micro_batches.data();
+    if (!first && give_up && give_up()) return std::nullopt;
+    GradStream stream = grad_stream(first);
     if (micro_batches.size() == 1) stream.squares = &squares_;  // written once, as they stay
     StepTensors t = load(b);
     forward_loss(t, sums, WantGradient::yes, stream);
@@ -188,8 +190,9 @@ Trainer::LossSums Trainer::accumulate(std::span<const PackedBatch> micro_batches
   return sums;
 }
 
-double Trainer::accumulate_gradients(std::span<const PackedBatch> micro_batches) {
-  return objective(accumulate(micro_batches));
+std::optional<double> Trainer::accumulate_gradients(std::span<const PackedBatch> micro_batches) {
+  const std::optional<LossSums> sums = accumulate(micro_batches);
+  return sums ? std::optional(objective(*sums)) : std::nullopt;
 }
 
 // Sums of squared gradients by parameter: begun, and taken, which on a GPU waits for all of them.
@@ -328,7 +331,14 @@ StepResult Trainer::step(std::span<const PackedBatch> micro_batches) {
   }
   if (r.scored + r.kept == 0) throw_internal("a step without scored tokens");
   if (s.memory == MemoryMode::resident) {
-    report(r, accumulate(micro_batches));
+    const int64_t streams = progress.micro_batches;
+    const std::optional<LossSums> sums = accumulate(micro_batches);
+    if (!sums) {
+      progress.micro_batches = streams;
+      r.given_up = true;
+      return r;
+    }
+    report(r, *sums);
     say("backward_done");
     if (!std::isfinite(r.loss)) {
       r.problem = "the loss is not finite";

@@ -26,6 +26,7 @@ struct StepResult {
   double loss_scale = 1;                     // fp16 only
   int64_t tokens = 0, scored = 0, kept = 0;  // fed; of these taught, kept
   bool skipped = false;                      // nothing was updated
+  bool given_up = false;                     // it did not take place: see Trainer::give_up
   int64_t bad_tensors = 0;  // gradient release: tensors left out because of NaN or infinity
   std::string problem;      // why, in words
 };
@@ -52,9 +53,13 @@ class Trainer {
   // head_done.
   StepResult step(std::span<const PackedBatch> micro_batches);
   std::function<void(const char*phase)> phase, part;
+  // Asked between micro-batches. True: the step is given up, `progress` and weights stay as they
+  // were before it, and its result says so.
+  std::function<bool()> give_up;
 
   // Forward and backward only, gradients left in state.tensors().grads; the loss of a StepResult.
-  double accumulate_gradients(std::span<const PackedBatch> micro_batches);
+  // None: given up.
+  std::optional<double> accumulate_gradients(std::span<const PackedBatch> micro_batches);
   // The loss of a batch, nothing else changes. Sums over several, of taught rows: loss * scored.
   double evaluate(const PackedBatch& batch);
 
@@ -74,7 +79,7 @@ class Trainer {
   // Adds to `sums`; the step's counts are known in it.
   void forward_loss(StepTensors& t, LossSums& sums, WantGradient gradient,
                     const GradStream& stream);
-  LossSums accumulate(std::span<const PackedBatch> micro_batches);
+  std::optional<LossSums> accumulate(std::span<const PackedBatch> micro_batches);
   void report(StepResult& r, const LossSums& sums) const;
   double objective(const LossSums& sums) const;
   void run_backward(StepTensors& t, const GradStream& stream, const PassHooks& hooks);
