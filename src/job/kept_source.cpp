@@ -86,7 +86,7 @@ std::vector<std::vector<Message>> kept_prompts(const KeptSource& source) {
   if (fs::path(source.name).extension() == ".json") {
     for (Probe& p : read_probes(source.name).set.probes) {
       // Of a conversation with the model's own turns in it, what is asked first.
-      if (!p.own_turns.empty()) p.messages.resize(p.own_turns.front().message);
+      if (!p.own_turns.empty()) p.messages.resize(p.own_turns.front().at);
       prompts.push_back(std::move(p.messages));
     }
     return prompts;
