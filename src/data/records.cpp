@@ -39,6 +39,14 @@ std::string chat_line(std::span<const std::string> turns) {
   return ordered_json{{"messages", list}}.dump() + "\n";
 }
 
+std::string chat_line(std::span<const Message> messages) {
+  ordered_json list = ordered_json::array();
+  for (const Message& m : messages) {
+    list.push_back({{"role", role_name(m.role)}, {"content", m.content}});
+  }
+  return ordered_json{{"messages", list}}.dump() + "\n";
+}
+
 std::string text_line(std::string_view text) { return ordered_json{{"text", text}}.dump() + "\n"; }
 
 bool is_tsv(const std::filesystem::path& file) {

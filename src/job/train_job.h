@@ -10,6 +10,7 @@
 #include "job/gates.h"
 #include "job/job_events.h"
 #include "job/job_result.h"
+#include "job/keep_choices.h"
 #include "job/self_test.h"
 #include "job/train_choices.h"
 #include "job/train_inputs.h"
@@ -26,6 +27,7 @@ struct TrainJob {
   DataSettings data;
   BatchSettings batch;
   TrainChoices train;
+  KeepChoices keep;
   RunSettings run;
   SelfTestSettings test;
   GateSettings gates;
@@ -41,7 +43,8 @@ struct TrainJob {
   std::vector<std::filesystem::path> other_inputs() const;
 };
 
-// Steps the job asks for: `steps`, or `epochs` over the data (one by default).
+// Steps the job asks for: `steps`, or `epochs` over the data (one by default): over the samples
+// that are taught, or over all that are kept where none is.
 int64_t steps_of(const TrainJob& job, int64_t samples);
 
 // Trains, exports, tests.

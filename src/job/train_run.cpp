@@ -18,6 +18,13 @@ double seconds_between(std::chrono::steady_clock::time_point a,
   return std::chrono::duration<double>(b - a).count();
 }
 
+// The parts of the loss, where there are two kinds of rows.
+std::string kept_text(const StepResult& r) {
+  if (!r.kept_loss) return "";
+  const std::string kept = fmt::format("kept {:.5f}", *r.kept_loss);
+  return r.taught_loss ? fmt::format("  taught {:.4f}  {}", *r.taught_loss, kept) : "  " + kept;
+}
+
 // A stop may be requested while it lives.
 class StepsScope {
  public:
@@ -48,8 +55,7 @@ TrainRun::TrainRun(Trainer& trainer, BatchSource& batches, const RunPlan& plan,
       recorder_(recorder),
       identity_(std::move(identity)),
       events_(events),
-      checkpoints_(settings.checkpoint_dir.empty() ? recorder.directory() / "checkpoints"
-                                                   : settings.checkpoint_dir),
+      checkpoints_(settings.checkpoints_in(recorder.directory())),
       micro_(size_t(plan.accumulate)) {
   if (settings.save_every > 0) {  // better now than after the steps that were to be saved
     try {
@@ -151,8 +157,9 @@ std::optional<double> TrainRun::held_out_loss(BatchSource& held_out, bool to_the
 std::string TrainRun::log_line(const StepResult& r, double seconds) const {
   const double left = seconds_ / double(std::max<int64_t>(1, done_)) * double(plan_.steps - r.step);
   std::string line = fmt::format(
-      "step {}/{}  loss {:.4f} (avg {:.4f})  lr {:.2e}  |g| {:.3g}{}  {:.0f} tok/s  {:.0f} ms  {}",
-      r.step, plan_.steps, r.loss, smoothed_, r.lr, r.grad_norm,
+      "step {}/{}  loss {:.4f} (avg {:.4f}){}  lr {:.2e}  |g| {:.3g}{}  {:.0f} tok/s  {:.0f} ms  "
+      "{}",
+      r.step, plan_.steps, r.loss, smoothed_, kept_text(r), r.lr, r.grad_norm,
       r.clip < 1 ? fmt::format(" clipped to {:.3g}", r.grad_norm * r.clip) : "",
       double(r.tokens) / seconds, seconds * 1e3, format_bytes(process_resident_bytes()));
   if (r.step < plan_.steps) line += "  " + duration_text(left) + " left";
@@ -175,6 +182,12 @@ void TrainRun::record(const StepResult& r, double seconds) {
   s.grad_norm = r.grad_norm;
   s.tokens = r.tokens;
   s.response_tokens = r.scored;
+  s.kept_tokens = r.kept;
+  if (r.kept > 0 || !std::isnan(last_kept_)) {  // a run that keeps rows, though not in every step
+    s.taught_loss = r.taught_loss.value_or(kNoValue);
+    s.kept_loss = r.kept_loss.value_or(kNoValue);
+  }
+  if (r.kept_loss) last_kept_ = *r.kept_loss;
   s.seconds = seconds;
   s.tokens_per_second = double(r.tokens) / seconds;
   s.skipped = r.skipped;

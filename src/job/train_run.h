@@ -25,6 +25,10 @@ struct RunSettings {
   std::filesystem::path vram_report;
 
   void check() const;  // throws UsageError for what does not go together
+  // Where the checkpoints of a run with this folder are.
+  std::filesystem::path checkpoints_in(const std::filesystem::path& run_folder) const {
+    return checkpoint_dir.empty() ? run_folder / "checkpoints" : checkpoint_dir;
+  }
 };
 
 struct RunPlan {
@@ -87,9 +91,10 @@ class TrainRun {
   Gates* gates_ = nullptr;
   std::string collapse_;
   double smoothed_ = 0, last_loss_ = 0;
-  double seconds_ = 0;   // of the steps of this process
-  int64_t done_ = 0;     // steps of this process
-  int64_t at_step_ = 0;  // the one that runs
+  double last_kept_ = kNoValue;  // the last divergence of kept rows
+  double seconds_ = 0;           // of the steps of this process
+  int64_t done_ = 0;             // steps of this process
+  int64_t at_step_ = 0;          // the one that runs
   std::vector<PackedBatch> micro_;
 };
 

@@ -66,7 +66,8 @@ void TrainSession::start(TrainRun& run, Trainer& trainer, double lr_factor) {
 }
 
 RunEnd TrainSession::attempt(double& lr_factor) {
-  TrainState state(backend, in.config, *in.source, settings, as_trained);
+  TrainState state(backend, in.config, *in.source, settings, as_trained,
+                   teacher ? teacher->source.get() : nullptr);
   recorder.phase("model_loaded", 0);
   recorder.arenas(state.arenas().all());
   log_info("{}: {}, {} steps of {} x {} samples, window {}", backend.name(),
@@ -74,10 +75,11 @@ RunEnd TrainSession::attempt(double& lr_factor) {
            job.batch.batch_size, job.batch.seq_len);
   Trainer trainer(state);
   RunIdentity identity = run_identity(in.config, *in.source, settings);
-  batches.train.add_identity(identity);
+  batches.train->add_identity(identity);
+  if (settings.keep.used()) identity["teacher"] = teacher_identity(teacher);
   identity["accumulate"] = fmt::format("{}", job.batch.accumulate);
   const RunPlan plan{settings.schedule.steps, job.batch.accumulate, job.eval_every};
-  TrainRun run(trainer, batches.train, plan, job.run, recorder, std::move(identity), events);
+  TrainRun run(trainer, *batches.train, plan, job.run, recorder, std::move(identity), events);
   start(run, trainer, lr_factor);
   const RunEnd end = run_with_gates(run, trainer, batches.held_out ? &*batches.held_out : nullptr,
                                     gates, lr_factor);
@@ -123,7 +125,7 @@ void TrainSession::collapsed(const TrainRun& run) {
 void TrainSession::export_trained(Trainer& trainer) {
   const bool comparable =
       settings.loss == LossKind::ce && !file_is_coarser(*in.source, settings, target->container);
-  reference = reference_of(trainer, samples.train, comparable);
+  reference = reference_of(trainer, samples.first(), comparable);
   const ExportSummary done = export_model(in, trainer.state(), *target, job.train.threads);
   result.output = target->path;
   recorder.exported(target->path);

@@ -3,6 +3,7 @@
 #pragma once
 #include "job/export_model.h"
 #include "job/job_data.h"
+#include "job/teacher_model.h"
 
 namespace nibble {
 
@@ -15,6 +16,7 @@ struct TrainSession {
   const Config& as_trained;  // of in.config, see training_config
   const JobSamples& samples;
   JobBatches& batches;
+  const std::optional<TeacherFile>& teacher;
   Gates* gates;
   const Destination* target;  // null: nothing is exported
   RunRecorder& recorder;

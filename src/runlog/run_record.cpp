@@ -109,7 +109,11 @@ void read_into(RunRecord& record, const json& j) {
                    m.count("response_tokens"),
                    m.count("skipped"),
                    m.step_loss("first_held_out"),
-                   m.step_loss("best_held_out")};
+                   m.step_loss("best_held_out"),
+                   m.number("taught_loss"),
+                   m.number("kept_loss"),
+                   m.number("largest_kept_loss"),
+                   m.count("kept_tokens")};
   const Reader memory{r.at("memory")};
   record.memory.peak_rss_bytes = uint64_t(std::max<int64_t>(0, memory.count("peak_rss_bytes")));
   record.memory.peak_gpu_mib = memory.count("peak_gpu_mib");
@@ -141,6 +145,11 @@ void RunTotals::add(const StepRecord& r) {
   tokens += r.tokens;
   response_tokens += r.response_tokens;
   skipped += r.skipped ? 1 : 0;
+  kept_tokens += r.kept_tokens;
+  if (std::isfinite(r.taught_loss)) taught_loss = r.taught_loss;
+  if (!std::isfinite(r.kept_loss)) return;
+  kept_loss = r.kept_loss;
+  if (!(largest_kept >= r.kept_loss)) largest_kept = r.kept_loss;
 }
 
 void RunTotals::add_held_out(int64_t step, double loss) {
@@ -234,6 +243,12 @@ std::string record_json(const RunRecord& r) {
                   {"seconds", t.seconds},
                   {"tokens_per_second", t.seconds > 0 ? double(t.tokens) / t.seconds : 0.0},
                   {"skipped", t.skipped}};
+  if (t.kept_tokens > 0) {
+    j["metrics"]["taught_loss"] = t.taught_loss;
+    j["metrics"]["kept_loss"] = t.kept_loss;
+    j["metrics"]["largest_kept_loss"] = t.largest_kept;
+    j["metrics"]["kept_tokens"] = t.kept_tokens;
+  }
   j["memory"] = {{"peak_rss_bytes", r.memory.peak_rss_bytes},
                  {"peak_gpu_mib", r.memory.peak_gpu_mib},
                  {"arenas", ordered_json::array()}};

@@ -18,6 +18,10 @@ using RunIdentity = std::map<std::string, std::string>;
 RunIdentity run_identity(const Config& config, const TensorSource& source,
                          const TrainSettings& settings);
 
+// Of names, types, shapes and the first bytes of every tensor: tells files apart without reading
+// gigabytes.
+std::string source_fingerprint(const TensorSource& source);
+
 // Where the run stands; weights and moments are in the state.
 struct RunPosition {
   TrainerProgress trainer;

@@ -5,7 +5,9 @@
 #include "core/log.h"
 #include "core/memory_info.h"
 #include "core/progress.h"
+#include "model/load.h"
 #include "model/param_reader.h"
+#include "train/teacher.h"
 
 namespace nibble {
 namespace {
@@ -45,7 +47,8 @@ bool has_global_scales(const TensorSource& source) {
 }
 
 TrainState::TrainState(Backend& backend, const Config& config, const TensorSource& source,
-                       const TrainSettings& settings, const Config& trained)
+                       const TrainSettings& settings, const Config& trained,
+                       const TensorSource* teacher)
     : be_(backend),
       config_(trained),
       settings_(settings),
@@ -58,13 +61,13 @@ TrainState::TrainState(Backend& backend, const Config& config, const TensorSourc
   {
     TrainArenas measured;
     make_train_tensors(measured, be_, config_, groups_, settings_, global);
-    make_step_tensors(measured.step, config_, settings_,
-                      {settings_.max_tokens, settings_.max_outputs, settings_.max_sequences});
-    const auto from = measured.all(), to = arenas_.all();
+    make_step_tensors(measured.step, config_, settings_, largest_step(settings_));
+    const auto from = measured.every(), to = arenas_.every();
     std::string report;
-    for (const Arena* a : from)
+    for (const Arena* a : measured.all())
       report += fmt::format("\n  {:<18}{:>12}", a->name(), format_bytes(a->peak()));
     for (size_t i = 0; i < to.size(); ++i) {
+      if (from[i]->peak() == 0) continue;  // nothing is kept, or nothing is trained
       try {
         allocate(be_, *from[i], measured.place_of(*from[i], settings_.memory));
       } catch (const DeviceError& e) {
@@ -78,6 +81,16 @@ TrainState::TrainState(Backend& backend, const Config& config, const TensorSourc
   }
   tensors_ = make_train_tensors(arenas_, be_, config_, groups_, settings_, global);
   read(source);
+  if (!settings_.keep.used()) return;
+  if (settings_.keep.teacher) {
+    const KeepSettings::Teacher& t = *settings_.keep.teacher;
+    if (!teacher) throw_internal("a teacher without its weights");
+    LoadOptions how;
+    how.scale_rule = settings_.rule;
+    read_weights(be_, tensors_.teacher, t.config, *teacher, t.layout, how);
+  } else {
+    fill_own_teacher(be_, tensors_, settings_);
+  }
 }
 
 Tensor TrainState::master_of(const ParamSpec& p) const {

@@ -7,6 +7,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -136,6 +137,40 @@ class TrainingTest : public testing::Test {
   std::string write(const std::string& name, const std::string& text) const {
     write_text_file_atomic(dir_.path() / name, text);
     return file(name);
+  }
+
+  // A model whose training takes over a GiB. The weights are a hole in a file, all zero; memory
+  // does not know the difference.
+  void write_large_model(const std::string& folder) const {
+    Config c;
+    c.C = 1024;
+    c.L = 1;
+    c.Hq = 16;
+    c.Hkv = 8;
+    c.D = 64;
+    c.F = 1024;
+    c.V = 151936;
+    c.tied = true;
+    c.rope.theta = 1e6;
+    c.max_positions = 4096;
+    nlohmann::json header;
+    uint64_t at = 0;
+    for (const ParamSpec& p : parameter_table(c)) {
+      if (p.slot == ParamSlot::head) continue;
+      const uint64_t end = at + uint64_t(p.numel()) * 2;
+      header[p.name] = {{"dtype", "BF16"}, {"shape", p.shape}, {"data_offsets", {at, end}}};
+      at = end;
+    }
+    std::string text = header.dump();
+    text.resize((text.size() + 7) / 8 * 8, ' ');
+    std::string bytes(8, '\0');
+    const uint64_t length = text.size();
+    std::memcpy(bytes.data(), &length, 8);
+    std::filesystem::create_directories(file(folder));
+    write(folder + "/model.safetensors", bytes + text);
+    std::filesystem::resize_file(file(folder + "/model.safetensors"), 8 + length + at);
+    write(folder + "/config.json", config_text(c));
+    write(folder + "/tokenizer.json", mini_tokenizer_text());
   }
 
   std::vector<std::string> train_arguments(const Options& given) const {

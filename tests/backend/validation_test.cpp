@@ -345,8 +345,8 @@ std::vector<BadCall> bad_calls() {
        }},
       {"divergence", "width of the gradient",
        [](Backend& b) {
-         b.divergence(f32({3}), f32({3, 7}), f32({3, 8}), f32({3, 3}), f32({3, 8}), f32({3, 3}), 1.0,
-                      Accumulate::no);
+         b.divergence(f32({3}), f32({3, 7}), f32({3, 8}), f32({3, 3}), f32({3, 8}), f32({3, 3}),
+                      1.0, Accumulate::no);
        }},
       {"divergence", "the gradient over the teacher's logits",
        [](Backend& b) {

@@ -69,7 +69,8 @@ void check(Both& b, DType act, DType grad, int64_t v, int64_t piece, bool in_pla
     bound[size_t(i / v)] += q * ((a + 8) * difference + 2 * (a + c + logs)) * kRoundoff +
                             q * difference * (260 + double((v + piece - 1) / piece)) * kRoundoff;
   }
-  expect_close(k.loss, [&](int64_t n) { return bound[size_t(n)] + 1e-30; }, "divergence");
+  expect_close(
+      k.loss, [&](int64_t n) { return bound[size_t(n)] + 1e-30; }, "divergence");
   const auto want = out.ref_values();
   expect_close(
       out,

@@ -105,6 +105,12 @@ TEST(RunMetrics, LineAndBack) {
   const auto back = parse_metrics_line(line);
   ASSERT_TRUE(back);
   EXPECT_EQ(metrics_line(*back), line);
+  EXPECT_FALSE(contains(line, "kept"));
+  r.taught_loss = 1.5, r.kept_loss = 0.01, r.kept_tokens = 96;
+  const auto kept = parse_metrics_line(metrics_line(r));
+  EXPECT_EQ(kept->taught_loss, 1.5);
+  EXPECT_EQ(kept->kept_loss, 0.01);
+  EXPECT_EQ(kept->kept_tokens, 96);
   r.loss = kNoValue;
   EXPECT_TRUE(contains(metrics_line(r), "\"loss\":null"));
   EXPECT_TRUE(std::isnan(parse_metrics_line(metrics_line(r))->loss));

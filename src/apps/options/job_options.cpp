@@ -106,6 +106,7 @@ void visit_fields(TrainJob& o, Fields& f) {
                        .help = "Steps between losses of --eval-data; 0: at the end only",
                        .least = 0,
                        .needs = "--eval-data"});
+  if (o.use == DataUse::fine_tune) visit_fields(o.keep, f);
   f.section("Output");
   f.add(o.output, {.flag = "--output",
                    .help = "The trained model: .dat, .safetensors or a directory; default: in the "
