@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iostream>
 #include <new>
+#include <system_error>
 
 #include "apps/command.h"
 #include "apps/options/legacy_flags.h"
@@ -240,6 +241,14 @@ int run_cli(const std::vector<std::string>& args, std::istream& in, std::ostream
     return fail(err, ExitCode::device, "out of memory");
   } catch (const std::filesystem::filesystem_error& e) {
     return fail(err, ExitCode::file, e.what());
+  } catch (const std::system_error& e) {
+    // What starts a thread says this; no other call of ours throws it.
+    const bool threads = e.code() == std::errc::resource_unavailable_try_again;
+    return fail(err, threads ? ExitCode::device : ExitCode::file,
+                threads ? fmt::format("a thread could not be started ({}): the limit of processes "
+                                      "is reached; raise it (ulimit -u) or use --threads 1",
+                                      e.what())
+                        : fmt::format("reading or writing failed: {}", e.what()));
   } catch (const std::exception& e) {
     return fail(err, ExitCode::internal,
                 fmt::format("unexpected: {} (please report this)", e.what()));

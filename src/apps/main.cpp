@@ -4,13 +4,15 @@
 #include <iostream>
 
 #include "apps/cli.h"
-#include "core/file.h"
+#include "core/durable/last_words.h"
+#include "core/durable/temporary.h"
 
 namespace {
 
 // Interrupted: take half-written files along, then end as the signal would have.
 extern "C" void end_cleanly(int signal) {
   nibble::remove_temporary_files();
+  nibble::write_last_words();
   std::signal(signal, SIG_DFL);
   std::raise(signal);
 }

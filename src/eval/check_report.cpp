@@ -41,8 +41,7 @@ void CheckReport::write_json(const std::filesystem::path& file, const std::strin
   const nlohmann::json all = {
       {"model", model}, {"backend", backend}, {"passed", passed_}, {"checks", *checks_}};
   // Replies may end inside a character.
-  write_text_file_atomic(file,
-                         all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  replace_file(file, all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace nibble

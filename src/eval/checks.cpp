@@ -30,7 +30,8 @@ bool run_checks(const CheckOptions& given, std::ostream& out) {
   const TokenizerNeed need = o.needle || probes ? TokenizerNeed::required : TokenizerNeed::optional;
   const ModelPaths paths = resolve_model(o.runtime.model, need);
   for (const auto& output : {o.json, o.probes.report}) {
-    refuse_replacing_input(output, paths, {o.haystack, o.probes.file, o.probes.baseline});
+    check_output_file(output, o.force ? Overwrite::allow : Overwrite::refuse, paths,
+                      {o.haystack, o.probes.file, o.probes.baseline});
   }
   refuse_same_output(
       {{"--json", o.json}, {"--probe-report", o.probes.report}, {"--probe-data", o.probes.data}});

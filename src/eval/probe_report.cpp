@@ -127,7 +127,7 @@ void write_probe_report(const std::filesystem::path& file, const ProbeReportInfo
             {"below_threshold", info.low},   {"seconds", info.seconds},
             {"scores", scores_json(scores)}, {"results", Json::array()}};
   for (const ProbeResult& r : results) j["results"].push_back(result_json(r));
-  write_text_file_atomic(file, j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  replace_file(file, j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 std::string passed_as_data(std::span<const ProbeResult> results) {

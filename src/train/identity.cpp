@@ -1,46 +1,15 @@
 // SPDX-License-Identifier: MIT
-#include <algorithm>
-
 #include "train/checkpoint.h"
 
 namespace nibble {
 namespace {
-
-// FNV-1a, 64 bits.
-class Fingerprint {
- public:
-  void add(std::span<const std::byte> bytes) {
-    for (const std::byte b : bytes) hash_ = (hash_ ^ uint64_t(b)) * 0x100000001b3u;
-  }
-  void add(std::string_view text) { add(std::as_bytes(std::span(text))); }
-  std::string text() const { return fmt::format("{:016x}", hash_); }
-
- private:
-  uint64_t hash_ = 0xcbf29ce484222325u;
-};
-
-// Names, types, shapes, and the first bytes of every tensor: tells files apart without reading
-// gigabytes.
-std::string fingerprint(const TensorSource& source) {
-  constexpr uint64_t kSampleBytes = 4096;
-  Fingerprint f;
-  std::vector<std::byte> bytes;
-  for (const TensorInfo& t : source.tensors()) {
-    f.add(t.name);
-    f.add(t.describe());
-    bytes.resize(size_t(std::min(kSampleBytes, t.n_bytes)));
-    source.read(t, 0, bytes);
-    f.add(bytes);
-  }
-  return f.text();
-}
 
 std::string number(double v) { return fmt::format("{}", v); }
 std::string number(int64_t v) { return fmt::format("{}", v); }
 
 }  // namespace
 
-RunIdentity run_identity(const Config& c, const TensorSource& source, const TrainSettings& s) {
+RunIdentity run_identity(const Config& c, const TrainSettings& s) {
   RunIdentity id;
   id["model"] =
       fmt::format("{} layers, width {}, heads {}/{} of {}, feed-forward {}, vocabulary {}", c.L,
@@ -51,7 +20,6 @@ RunIdentity run_identity(const Config& c, const TensorSource& source, const Trai
   }
   if (!c.qk_norm) id["heads"] = c.qkv_bias ? "with biases" : "as projected";
   id["rms-norm-eps"] = number(c.rms_eps);
-  id["input file"] = fingerprint(source);
   id["loss"] = s.loss == LossKind::ce ? "ce" : "scalar";
   id["recipe"] = recipe_name(s.recipe);
   id["head-recipe"] = recipe_name(s.head());

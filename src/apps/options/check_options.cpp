@@ -30,6 +30,7 @@ void visit_fields(CheckOptions& o, Fields& f) {
                           "file with int64 tensors [B, T] holds windows of token ids",
                   .value = "FILE"});
   f.add(o.json, {.flag = "--json", .help = "Write the results to this file, too", .value = "FILE"});
+  f.add(o.force, {.flag = "--force", .help = "Replace a --json or --probe-report that exists"});
   f.section("Prompts");
   f.add(o.prompt, {.flag = "--prompt", .help = "The first user turn"});
   f.add(o.input_ids, {.flag = "--input-ids",
