@@ -2,6 +2,7 @@
 #include <cerrno>
 #include <csignal>
 #include <iostream>
+#include <new>
 
 #include "apps/cli.h"
 #include "core/durable/last_words.h"
@@ -19,7 +20,7 @@ extern "C" void end_cleanly(int signal) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, end_cleanly);
   // A reader that goes away must not kill us between a temporary file and its removal: writes
   // fail instead, and the exit code is what the signal would have given.
@@ -35,4 +36,7 @@ int main(int argc, char** argv) {
     return code != 0 ? code : kFileError;
   }
   return code;
+} catch (const std::bad_alloc&) {  // before there was anything that could say more
+  constexpr int kNoMemory = 4;
+  return kNoMemory;
 }

@@ -48,6 +48,16 @@ void take_mode(const fs::path& file, const fs::path& from) {
   if (::stat(from.c_str(), &st) == 0) ::chmod(file.c_str(), st.st_mode & 07777);
 }
 
+void remove_quietly(const fs::path& folder) noexcept {
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    try {
+      fs::remove_all(folder);
+      return;
+    } catch (const std::exception&) {  // what stays is removed by who writes there next
+    }
+  }
+}
+
 }  // namespace
 
 FileLock lock_output(const fs::path& out) {
@@ -83,8 +93,8 @@ StagedOutput::StagedOutput(const fs::path& out, Container container, Overwrite o
 
 StagedOutput::~StagedOutput() {
   if (stage_.path.empty()) return;
-  std::error_code ec;
-  fs::remove_all(stage_.path, ec);
+  // Empty as a rule, which takes no descriptor to find out.
+  if (::rmdir(stage_.path.c_str()) != 0) remove_quietly(stage_.path);
   forget_temporary(stage_.path);
   ::close(stage_.fd);
 }

@@ -172,7 +172,7 @@ def check(box, library, root, name, o):
                 once_more = box.run(image, run_faults.again(args))
                 if once_more.returncode != 0:
                     wrong.append(f"cannot go on: {once_more.stdout[-300:]}")
-                wrong += sandbox.problems(image, before, after, all_new=True)
+                wrong += sandbox.problems(image, before, after, all_new=True, ended=False)
             if wrong:
                 failures += 1
                 print(f"FAILED {name}, after change {n} of {len(changes)} ({change[0]} {change[1]}"

@@ -87,7 +87,15 @@ __attribute__((constructor)) void begin() {
   }
 }
 
+bool g_main = false;  // what is allocated before it cannot be answered by the program
+int (*g_real_main)(int, char**, char**);
+int main_begins(int argc, char** argv, char** env) {
+  g_main = true;
+  return g_real_main(argc, argv, env);
+}
+
 bool fails(Kind kind) {
+  if (!g_main) return false;
   const long n = __atomic_add_fetch(&g_count[kind], 1, __ATOMIC_RELAXED);
   if (kind != g_kind || n != g_nth) return false;
   errno = g_errno;
@@ -161,6 +169,16 @@ extern "C" {
 int open(const char* path, int flags, ...) { OPEN_BODY(open, path) }
 int open64(const char* path, int flags, ...) { OPEN_BODY(open64, path) }
 int openat(int at, const char* path, int flags, ...){OPEN_BODY(openat, at, path)}
+#define FOPEN_BODY(name)                                                               \
+  if (fails(k_open)) return nullptr;                                                   \
+  NEXT(name);                                                                          \
+  FILE* const file = real(path, mode);                                                 \
+  const int flags = mode[0] == 'w' ? O_CREAT | O_TRUNC : mode[0] == 'a' ? O_CREAT : 0; \
+  if (file) record_open(fileno(file), path, flags);                                    \
+  return file;
+
+FILE* fopen(const char* path, const char* mode){
+    FOPEN_BODY(fopen)} FILE* fopen64(const char* path, const char* mode){FOPEN_BODY(fopen64)}
 
 ssize_t write(int fd, const void* data, size_t size) {
   if (is_file(fd) && fails(k_write)) return -1;
@@ -293,6 +311,13 @@ int statvfs(const char* path, struct statvfs* out) noexcept {
   const int result = real(path, out);
   if (fails(k_space)) out->f_bavail = out->f_bfree = 16;
   return result;
+}
+
+int __libc_start_main(int (*main)(int, char**, char**), int argc, char** argv, void (*init)(),
+                      void (*fini)(), void (*rtld_fini)(), void* stack_end) {
+  NEXT(__libc_start_main);
+  g_real_main = main;
+  return real(main_begins, argc, argv, init, fini, rtld_fini, stack_end);
 }
 
 void* __libc_malloc(size_t);

@@ -28,7 +28,7 @@ ALLOWED = {OK, FILE, DEVICE}
 def spread(count, most):
     if count <= most:
         return range(1, count + 1)
-    return sorted({1 + i * (count - 1) // (most - 1) for i in range(most)})
+    return sorted({1 + i * (count - 1) // max(1, most - 1) for i in range(most)})
 
 
 def again(args):

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "core/durable/temporary.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/random.h>
@@ -11,7 +12,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <iterator>
+#include <memory>
 #include <mutex>
 #include <set>
 
@@ -107,7 +108,13 @@ Temporary create_temporary_file(const fs::path& target) {
 Temporary create_temporary_directory(const fs::path& target) {
   return create(target, [](const fs::path& path) {
     if (::mkdir(path.c_str(), 0777) != 0) return -1;
-    return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) {
+      const int why = errno;
+      ::rmdir(path.c_str());
+      errno = why;
+    }
+    return fd;
   });
 }
 
@@ -141,10 +148,11 @@ void remove_temporary_files() noexcept {
 
 void remove_leftovers(const fs::path& directory) noexcept {
   try {
-    std::error_code ec;
-    for (fs::directory_iterator it(directory, ec), end; !ec && it != end; it.increment(ec)) {
-      const fs::path path = it->path();
-      if (!is_temporary_name(path.filename().string())) continue;
+    // Not directory_iterator: what it does without throwing ends the program where memory is short.
+    const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(directory.c_str()), ::closedir);
+    while (const dirent* entry = entries ? ::readdir(entries.get()) : nullptr) {
+      if (!is_temporary_name(entry->d_name)) continue;
+      const fs::path path = directory / entry->d_name;
       const int fd = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
       if (fd < 0) continue;
       if (lock(fd) == Taken::yes && is_open_at(fd, path)) {
