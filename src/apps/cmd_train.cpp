@@ -4,6 +4,7 @@
 #include "apps/command_events.h"
 #include "apps/options/model_options.h"
 #include "apps/options/train_options.h"
+#include "core/command_line.h"
 
 namespace nibble {
 namespace {
@@ -19,6 +20,8 @@ struct TrainOptions {
 ExitCode run_train(const TrainOptions& o, Io& io) {
   TrainJob job = o.job;
   job.config = io.config;
+  job.command = own_command_line();
+  job.goes_on_by_itself = io.in_chain;
   CommandEvents events(io);
   return exit_code(
       run_train_job(job, open_train_inputs(job.model, job.data.chat_template), events));

@@ -4,7 +4,6 @@
 #include "data/lines.h"
 #include "model/gguf_model.h"
 #include "runtime/model_texts.h"
-#include "train/checkpoint.h"
 
 namespace nibble {
 namespace {
@@ -59,10 +58,6 @@ TeacherWeights teacher_weights(const std::optional<TeacherFile>& file, const Tra
   load.scale_rule = s.rule;
   load.expanded = s.compute;
   return {in.config, *in.source, load};
-}
-
-std::string teacher_identity(const std::optional<TeacherFile>& file) {
-  return file ? source_fingerprint(*file->source) : "its own start";
 }
 
 }  // namespace nibble

@@ -34,7 +34,4 @@ struct TeacherWeights {
 TeacherWeights teacher_weights(const std::optional<TeacherFile>& file, const TrainInputs& inputs,
                                const TrainSettings& settings);
 
-// What the run's identity says of it.
-std::string teacher_identity(const std::optional<TeacherFile>& file);
-
 }  // namespace nibble

@@ -22,6 +22,8 @@ struct TrainJob {
   DataUse use = DataUse::fine_tune;
   std::string name = "train";  // of the run's folder and in its record, with a time before it
   std::string config;          // the effective configuration as TOML, for the record
+  std::string command;  // that goes on with it: a shell command but for --resume; may be empty
+  bool goes_on_by_itself = false;  // the command alone goes on, as that of a chain does
 
   ModelOptions model;
   DataSettings data;

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/json.h"
+#include "core/log.h"
 #include "core/toml.h"
 #include "core/utc_time.h"
 #include "runlog/run_folder.h"
@@ -274,12 +275,17 @@ RunRecord read_record(const fs::path& folder) {
   const fs::path plain = fs::absolute(folder).lexically_normal();
   record.name = (plain.has_filename() ? plain : plain.parent_path()).filename().string();
   // First the process, then what it wrote: a run that ends between the two is not taken for dead.
-  const ProcessState process = process_state(read_status(folder));
+  const ProcessState process = process_state(folder, read_status(folder));
   record.status = read_status(folder);
   record.gone = record.status.state == RunState::running && process == ProcessState::gone;
   record.config = config_lines(text_or_empty(folder / "config.toml"));
   const json j = parse_json_or_discard<json>(text_or_empty(folder / "run.json"));
-  if (j.is_object()) read_into(record, j);
+  if (j.is_object()) {
+    read_into(record, j);
+  } else if (std::error_code none; fs::exists(folder / "run.json", none)) {
+    log_warning("{} is damaged: what the other files of the run say is shown",
+                (folder / "run.json").string());
+  }
   if (record.command_line.empty()) {  // of a version without run.json
     const std::string text = text_or_empty(folder / "command.txt");
     record.command_line = text.substr(0, text.find('\n'));
@@ -297,8 +303,8 @@ std::vector<RunRecord> read_records(const fs::path& base) {
   for (const fs::path& folder : list_runs(base)) {
     try {
       records.push_back(read_record(folder));
-    } catch (const Error&) {
-      continue;
+    } catch (const Error& e) {
+      log_warning("left out: {}", e.what());
     }
   }
   return records;

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <algorithm>
-
 #include "train/checkpoint.h"
 
 namespace nibble {
@@ -38,7 +36,7 @@ std::string source_fingerprint(const TensorSource& source) {
   return f.text();
 }
 
-RunIdentity run_identity(const Config& c, const TensorSource& source, const TrainSettings& s) {
+RunIdentity run_identity(const Config& c, const TrainSettings& s) {
   RunIdentity id;
   id["model"] =
       fmt::format("{} layers, width {}, heads {}/{} of {}, feed-forward {}, vocabulary {}", c.L,
@@ -53,7 +51,6 @@ RunIdentity run_identity(const Config& c, const TensorSource& source, const Trai
   }
   if (!c.qk_norm) id["heads"] = c.qkv_bias ? "with biases" : "as projected";
   id["rms-norm-eps"] = number(c.rms_eps);
-  id["input file"] = source_fingerprint(source);
   id["loss"] = s.loss == LossKind::ce ? "ce" : "scalar";
   id["recipe"] = recipe_name(s.recipe);
   id["head-recipe"] = recipe_name(s.head());

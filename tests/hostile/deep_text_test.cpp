@@ -35,14 +35,14 @@ TEST_F(DeepText, OfAModel) {
   for (const char* name : {"config.json", "tokenizer.json", "generation_config.json"}) {
     for (const std::string& text : deep_texts()) {
       const std::string m = copy_of_model("m");
-      write_text_file_atomic(fs::path(m) / name, text);
+      replace_file(fs::path(m) / name, text);
       const Ended r = run_program({"generate", "--model", m, "--prompt", "x"});
       EXPECT_EQ(r.code, 3) << name << ": " << r.err;
       fs::remove_all(m);
     }
   }
   const std::string m = copy_of_model("m");
-  write_text_file_atomic(fs::path(m) / "tokenizer_config.json", closed(100'000));
+  replace_file(fs::path(m) / "tokenizer_config.json", closed(100'000));
   refused({"generate", "--model", m, "--prompt", "x"}, "not a JSON object");
 }
 

@@ -97,8 +97,7 @@ class HostileTest : public testing::Test {
   static void SetUpTestSuite() {
     shared_ = new TemporaryDirectory("hostile");
     write_toy_directory(shared_->path() / "m");
-    write_text_file_atomic(shared_->path() / "pairs.tsv",
-                           "hello\tgood day\nwho are you\tnibble\nhi\tyes\n");
+    replace_file(shared_->path() / "pairs.tsv", "hello\tgood day\nwho are you\tnibble\nhi\tyes\n");
   }
   static void TearDownTestSuite() {
     delete shared_;
@@ -111,7 +110,7 @@ class HostileTest : public testing::Test {
   std::string write(const std::string& name, const std::string& text) const {
     const std::filesystem::path path = file(name);
     std::filesystem::create_directories(path.parent_path());
-    write_text_file_atomic(path, text);
+    replace_file(path, text);
     return path.string();
   }
   std::string copy_of_model(const std::string& name) const {

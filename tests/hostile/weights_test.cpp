@@ -28,7 +28,7 @@ class HostileWeights : public HostileTest {
     EXPECT_EQ(dtype_bytes(t.dtype), sizeof value) << name;
     std::memcpy(bytes.data() + t.file_offset + uint64_t(element) * sizeof value, &value,
                 sizeof value);
-    write_text_file_atomic(weights, bytes);
+    replace_file(weights, bytes);
     return weights.extension() == ".dat" ? weights.string() : m;
   }
   void refused(const Words& words, const std::string& tensor, const std::string& where) {

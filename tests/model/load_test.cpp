@@ -102,7 +102,7 @@ TEST(Load, NanWeightsCannotBeQuantisedAndAreNamed) {
   std::string bytes = read_text_file(file);
   const float nan = std::numeric_limits<float>::quiet_NaN();
   std::memcpy(bytes.data() + open_tensor_source(file)->at(name).file_offset, &nan, sizeof nan);
-  write_text_file_atomic(file, bytes);
+  replace_file(file, bytes);
   LoadOptions o;
   o.recipe = Recipe::nvfp4;
   const auto source = open_tensor_source(file);
@@ -147,7 +147,7 @@ TEST(Load, LargeTensorsComeInPieces) {
   std::string bytes = read_text_file(file);
   const float nan = std::numeric_limits<float>::quiet_NaN();
   std::memcpy(bytes.data() + embed.file_offset + embed.n_bytes - sizeof nan, &nan, sizeof nan);
-  write_text_file_atomic(file, bytes);
+  replace_file(file, bytes);
   const auto damaged = open_tensor_source(file);
   LoadOptions o;
   o.head_recipe = Recipe::nvfp4;
