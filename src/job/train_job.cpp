@@ -8,7 +8,7 @@
 #include <functional>
 
 #include "core/log.h"
-#include "job/kept_text.h"
+#include "job/keep/kept_text.h"
 #include "job/memory_choice.h"
 #include "job/slow_paths.h"
 #include "job/train_session.h"

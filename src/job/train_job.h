@@ -10,7 +10,7 @@
 #include "job/gates.h"
 #include "job/job_events.h"
 #include "job/job_result.h"
-#include "job/keep_choices.h"
+#include "job/keep/keep_choices.h"
 #include "job/self_test.h"
 #include "job/train_choices.h"
 #include "job/train_inputs.h"

@@ -3,7 +3,7 @@
 #pragma once
 #include "job/export_model.h"
 #include "job/job_data.h"
-#include "job/teacher_model.h"
+#include "job/keep/teacher_model.h"
 
 namespace nibble {
 

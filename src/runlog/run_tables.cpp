@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/memory_info.h"
+#include "core/text/visible.h"
 #include "core/utc_time.h"
-#include "core/visible.h"
 
 namespace nibble {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "core/command_line.h"
 #include "core/memory_info.h"
+#include "core/text/visible.h"
 #include "core/utc_time.h"
-#include "core/visible.h"
 #include "runlog/run_folder.h"
 
 namespace nibble {

@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
-#include "core/nearest_name.h"
+#include "core/text/nearest_name.h"
 #include "support/toy_dir.h"
 
 namespace nibble {

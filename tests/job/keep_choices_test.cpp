@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 // Which samples of a run are kept, and what --keep names.
-#include "job/keep_choices.h"
+#include "job/keep/keep_choices.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "core/error.h"
-#include "job/kept_source.h"
-#include "job/openings.h"
+#include "job/keep/kept_source.h"
+#include "job/keep/openings.h"
 #include "support/text.h"
 #include "support/toy_dir.h"
 

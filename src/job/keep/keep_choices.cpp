@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "job/keep_choices.h"
+#include "job/keep/keep_choices.h"
 
 #include "core/error.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "job/kept_source.h"
+#include "job/keep/kept_source.h"
 
 #include <charconv>
 

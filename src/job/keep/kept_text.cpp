@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "job/kept_text.h"
+#include "job/keep/kept_text.h"
 
 #include <algorithm>
 
@@ -8,7 +8,7 @@
 #include "core/log.h"
 #include "core/progress.h"
 #include "data/records.h"
-#include "job/openings.h"
+#include "job/keep/openings.h"
 #include "runtime/runtime.h"
 #include "train/checkpoint.h"
 

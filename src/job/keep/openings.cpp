@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "job/openings.h"
+#include "job/keep/openings.h"
 
 #include <array>
 

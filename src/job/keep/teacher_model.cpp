@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "job/teacher_model.h"
+#include "job/keep/teacher_model.h"
 
 #include "data/lines.h"
 #include "model/gguf_model.h"

@@ -4,7 +4,7 @@
 #include <memory>
 #include <optional>
 
-#include "job/keep_choices.h"
+#include "job/keep/keep_choices.h"
 #include "job/train_inputs.h"
 #include "model/load.h"
 #include "train/settings.h"

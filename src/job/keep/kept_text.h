@@ -7,8 +7,8 @@
 
 #include "backend/backend.h"
 #include "generate/batch_generate.h"
-#include "job/kept_source.h"
-#include "job/teacher_model.h"
+#include "job/keep/kept_source.h"
+#include "job/keep/teacher_model.h"
 #include "tokenizer/chat_template.h"
 
 namespace nibble {
