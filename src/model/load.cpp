@@ -116,7 +116,6 @@ Model load_model(Backend& be, const Config& c, const TensorSource& source, const
   m.summary = describe_layout(layout, measure.peak());
 
   ParameterReader reader(be, index, o.scale_rule);
-  Progress progress("loading", source.payload_bytes());
   for (const ParamSpec& p : table) {
     if (p.slot == ParamSlot::head && layout.head_is_embed) continue;
     const LogicalTensor& t = *source_of(index, c, p);
@@ -127,6 +126,7 @@ Model load_model(Backend& be, const Config& c, const TensorSource& source, const
       reader.add_linear(*slot.linear, p, t);
     }
   }
+  Progress progress("loading", reader.planned_bytes());
   reader.run([&](uint64_t n_bytes) { progress.advance(n_bytes); });
   be.sync();
   if (c.tied && index.find(kHeadName)) m.summary += "; the head is the stored one";
