@@ -10,6 +10,8 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "core/memory_info.h"
+#include "core/visible.h"
+#include "inspect/inspect.h"
 #include "model/gguf_model.h"
 #include "runtime/model_texts.h"
 #include "runtime/output_files.h"
@@ -129,6 +131,19 @@ void print_summary(const ConvertOptions& o, const ConvertSummary& s, double seco
                         s.entries, s.payload_bytes, format_bytes(s.payload_bytes), seconds);
 }
 
+// What `nibble inspect` would say of the output: its names and shapes against the config, and the
+// values that were seen on the way.
+std::vector<std::string> problems_of(const fs::path& out, const Config* config,
+                                     const ConvertSummary& s, ThreadPool& pool) {
+  InspectSettings headers;
+  headers.payload = false;
+  headers.config = config;
+  InspectReport report = inspect_weights(*open_model_source(out), headers, pool);
+  std::vector<std::string> problems = std::move(report.problems);
+  problems.insert(problems.end(), s.damage.begin(), s.damage.end());
+  return problems;
+}
+
 ExitCode run_convert(const ConvertOptions& o, Io& io) {
   const auto start = std::chrono::steady_clock::now();
   const bool gguf = looks_like_gguf(o.in);
@@ -158,6 +173,7 @@ ExitCode run_convert(const ConvertOptions& o, Io& io) {
                  o.in.string());
   }
   const bool with_companions = directory || place.fresh || o.copy_config;
+  if (with_companions) refuse_companions_from_elsewhere(input.directory);
   if (with_companions && !input.config_file.empty()) {
     refuse_other_model(input.config_file, place.directory, overwrite);
   }
@@ -179,7 +195,11 @@ ExitCode run_convert(const ConvertOptions& o, Io& io) {
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   print_summary(o, summary, seconds.count(), io);
-  return ExitCode::ok;
+  const std::vector<std::string> problems = problems_of(o.out, config, summary, pool);
+  for (const std::string& p : problems) io.out << "PROBLEM: " << visible_line(p) << "\n";
+  if (problems.empty()) return ExitCode::ok;
+  io.out << fmt::format("{} is written and DAMAGED, as its input is\n", o.out.string());
+  return ExitCode::file;
 }
 
 }  // namespace

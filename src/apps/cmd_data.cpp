@@ -73,8 +73,9 @@ void write_probes(const DataOptions& o, Io& io) {
 
 void make_identity(const DataOptions& o, Io& io) {
   refuse_existing(output(o));
-  const IdentitySetOptions set{o.seed, o.size.value_or(2000), o.identity_share,
-                               o.disambiguation_share, o.identity()};
+  const IdentitySetOptions set{o.seed,           o.size.value_or(2000),
+                               o.identity_share, o.disambiguation_share,
+                               o.identity(),     o.conversation_share};
   write_new_file(o.out, make_identity_set(set, is_tsv(o.out)));
   io.out << fmt::format("{}: {} samples\n", o.out.string(), set.samples);
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // nibble render: what a chat template makes of conversations.
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <ostream>
 
 #include "apps/command.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "runtime/model_paths.h"
 #include "runtime/model_template.h"
@@ -46,7 +46,7 @@ struct RenderCommandOptions {
 Json variables_of(const std::string& line, const std::string& where) {
   Json j;
   try {
-    j = Json::parse(line);
+    j = parse_json<Json>(line);
   } catch (const Json::exception& e) {
     throw_format("{}: not valid JSON: {}", where, e.what());
   }
@@ -78,6 +78,7 @@ ExitCode run_render(const RenderCommandOptions& o, Io& io) {
   Json tokens = Json::object();
   const jinja::Template chosen = chosen_template(o, tokens);
 
+  const InputFile regular(o.jsonl);  // a pipe would keep us waiting, a directory reads as empty
   std::ifstream in(o.jsonl, std::ios::binary);
   if (!in) throw_format("{}: cannot be opened", o.jsonl.string());
   std::unique_ptr<AtomicFile> file;

@@ -7,12 +7,14 @@
 #include <algorithm>
 #include <chrono>
 #include <iostream>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "apps/command.h"
 #include "apps/options/runs_options.h"
+#include "apps/terminal/output_buffer.h"
 #include "core/file.h"
+#include "core/json.h"
+#include "core/visible.h"
 #include "runlog/chain_record.h"
 #include "runlog/run_folder.h"
 #include "runlog/run_plots.h"
@@ -38,7 +40,7 @@ fs::path base_of(const fs::path& folder) {
 }
 
 ordered_json full_json(const RunRecord& r, const fs::path& folder) {
-  ordered_json j = ordered_json::parse(record_json(r));
+  ordered_json j = parse_json<ordered_json>(record_json(r));
   j["state"] = r.state_name();
   j["pinned"] = r.pinned;
   j["folder"] = fs::absolute(folder).lexically_normal().string();
@@ -85,13 +87,15 @@ void print(const std::vector<std::string>& lines, std::ostream& out) {
 ExitCode watch(const RunsOptions& o, Io& io) {
   const fs::path folder = one_run(o);
   RunView view(folder);
-  const bool terminal = &io.out == &std::cout && ::isatty(STDOUT_FILENO) != 0 && !o.json;
+  OutputBuffer* const screen_buffer = output_buffer(io.out);
+  const bool terminal = screen_buffer && screen_buffer->terminal() && !o.json;
+  if (terminal) screen_buffer->set_controls(Controls::raw);  // the lines of a view are visible
   Screen screen(io.out);
   const auto json_line = [&] {
-    io.out << ordered_json::parse(status_json(view.status())).dump() << std::endl;
+    io.out << parse_json<ordered_json>(status_json(view.status())).dump() << std::endl;
   };
   view.refresh();
-  for (int64_t shown = -1; view.running() && !o.once; view.refresh()) {
+  for (int64_t shown = -1; view.running() && !o.once && io.out; view.refresh()) {
     if (terminal) {
       screen.draw(view.lines());
     } else if (view.status().last.step != shown) {
@@ -150,17 +154,19 @@ ExitCode list_them(const RunsOptions& o, Io& io) {
 void show_chain(const fs::path& file, const RunsOptions& o, Io& io) {
   const ChainRecord c = read_chain(file);
   if (o.json) {
-    io.out << dumped(ordered_json::parse(chain_json(c)));
+    io.out << dumped(parse_json<ordered_json>(chain_json(c)));
     return;
   }
   const bool gone =
       c.process.state == RunState::running && process_state(c.process) == ProcessState::gone;
-  io.out << fmt::format("chain       {}\nstate       {}\nfile        {}\nstarted     {}\n", c.name,
-                        gone ? "gone" : run_state_name(c.process.state), c.file,
-                        c.process.started_utc);
+  io.out << fmt::format("chain       {}\nstate       {}\nfile        {}\nstarted     {}\n",
+                        visible_line(c.name), gone ? "gone" : run_state_name(c.process.state),
+                        visible_line(c.file), visible_line(c.process.started_utc));
   for (const StageRecord& s : c.stages) {
-    io.out << fmt::format("stage       {} ({}): {}, runs {}{}\n", s.name, s.command, s.state,
-                          fmt::join(s.runs, ", "), s.output.empty() ? "" : ", made " + s.output);
+    const std::string text =
+        fmt::format("{} ({}): {}, runs {}{}", s.name, s.command, s.state, fmt::join(s.runs, ", "),
+                    s.output.empty() ? "" : ", made " + s.output);
+    io.out << fmt::format("stage       {}\n", visible_line(text));
   }
 }
 
@@ -207,13 +213,13 @@ ExitCode show_lineage(const RunsOptions& o, Io& io) {
   }
   std::string indent;
   const auto line = [&](const std::string& text) {
-    io.out << indent << text << "\n";
+    io.out << indent << visible_line(text) << "\n";
     indent += "  ";
   };
   if (!l.origin.empty()) line(l.origin);
   for (auto it = l.ancestors.rbegin(); it != l.ancestors.rend(); ++it) line(*it);
   line(record.name + " (this run)");
-  for (const std::string& child : l.children) io.out << indent << child << "\n";
+  for (const std::string& child : l.children) io.out << indent << visible_line(child) << "\n";
   return ExitCode::ok;
 }
 

@@ -26,6 +26,7 @@ class CommandEvents final : public JobEvents {
 };
 
 inline ExitCode exit_code(const JobResult& result) {
+  if (result.end == JobEnd::interrupted) return interrupted_by(InterruptGuard::signal());
   return result.ok() ? ExitCode::ok : ExitCode::check_failed;
 }
 

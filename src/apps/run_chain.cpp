@@ -12,6 +12,7 @@
 #include "core/log.h"
 #include "core/sha256.h"
 #include "core/utc_time.h"
+#include "guard/interrupt.h"
 #include "runlog/chain_record.h"
 #include "runlog/run_folder.h"
 #include "runlog/run_recorder.h"
@@ -279,7 +280,7 @@ ExitCode Chain::run_stage(Stage& s, StageRecord& record) {
     failed(ExitCode::internal);
     throw;
   }
-  if (code != ExitCode::ok) {
+  if (code != ExitCode::ok && !was_interrupted(code)) {
     failed(code);
     return code;
   }
@@ -300,7 +301,7 @@ ExitCode Chain::run() {
     StageRecord& record = record_.stages[s.number - 1];
     if (s.number > 1) s.set(s.input_flag(), output);
     const ExitCode code = run_stage(s, record);
-    if (code != ExitCode::ok) {
+    if (code != ExitCode::ok && !was_interrupted(code)) {
       io_.out << fmt::format("chain {}: stage {} ({}) failed with exit code {}\n", record_.name,
                              s.number, s.config->name, int(code));
       return code;
@@ -309,7 +310,7 @@ ExitCode Chain::run() {
       io_.out << fmt::format(
           "chain {}: stage {} ({}) was interrupted; the same command goes on from there\n",
           record_.name, s.number, s.config->name);
-      return ExitCode::ok;
+      return code;
     }
     output = record.output;
   }

@@ -40,7 +40,9 @@ std::filesystem::path final_target(std::filesystem::path path) {
 }  // namespace
 
 InputFile::InputFile(const std::filesystem::path& path) : path_(path) {
-  fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // O_NONBLOCK: a pipe without a writer, or a device, must not keep us in open(); it means nothing
+  // for a regular file, which is all that is taken.
+  fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd_ < 0) throw_format("cannot open {}: {}", path.string(), error_text());
   struct stat st {};
   if (::fstat(fd_, &st) != 0 || !S_ISREG(st.st_mode)) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Lines that are JSON objects: {"messages": [...]}, {"prompt": ..., "target": ...}, {"text": ...}.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "data/lines.h"
 #include "tokenizer/python_json.h"
 
@@ -19,7 +19,6 @@ class Strictness {
   bool operator()(int, Json::parse_event_t event, const Json& value) {
     using Event = Json::parse_event_t;
     if (event == Event::object_start || event == Event::array_start) {
-      if (keys_.size() == kMaxDepth) throw_format("nested deeper than {}", kMaxDepth);
       keys_.emplace_back();
     } else if (event == Event::object_end || event == Event::array_end) {
       keys_.pop_back();
@@ -32,17 +31,18 @@ class Strictness {
   }
 
  private:
-  static constexpr size_t kMaxDepth = 64, kMaxKeys = 1024;
+  static constexpr size_t kMaxKeys = 1024;
   std::vector<std::set<std::string>> keys_;  // of each object we are in
 };
 
 Json parse_object(std::string_view line) {
+  if (too_deep_in_json(line)) throw_format("nested deeper than {}", kMaxNesting);
   Json j;
   try {
     // By reference: the parser copies its callback.
     Strictness strict;
-    j = Json::parse(line,
-                    [&](int depth, Json::parse_event_t e, Json& v) { return strict(depth, e, v); });
+    j = parse_json<Json>(
+        line, [&](int depth, Json::parse_event_t e, Json& v) { return strict(depth, e, v); });
   } catch (const Json::parse_error& e) {
     throw_format("not valid JSON at character {} of the line: '{}'", e.byte, excerpt(line));
   } catch (const Json::exception& e) {  // a number too large

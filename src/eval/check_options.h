@@ -38,10 +38,17 @@ struct CheckOptions {
   std::optional<double> max_rel, min_cosine;
   NeedleOptions needle_options;
   CacheUse needle_mode = CacheUse::persistent;
-  std::filesystem::path haystack, json;
+  std::filesystem::path haystack, json, html;
   CheckProbes probes;
   std::vector<std::string> texts;  // files whose loss is measured
   int64_t text_window = 512, text_windows = 0;
+  std::vector<std::string> choices;  // files of questions
+  int64_t choice_max = 0;            // of each file; 0: all
+  // Another model, usually the one before the fine-tune, to compare texts and choices with, and
+  // what it may have cost.
+  std::filesystem::path against;
+  int64_t moved = 10;  // tokens shown of each text
+  std::optional<double> max_divergence, min_agreement, max_loss_rise, max_drop;
 };
 
 }  // namespace nibble

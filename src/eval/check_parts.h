@@ -8,6 +8,7 @@
 #include "eval/check_options.h"
 #include "eval/check_prompts.h"
 #include "eval/check_report.h"
+#include "eval/text_loss.h"
 
 namespace nibble {
 
@@ -28,7 +29,13 @@ void check_kv(const CheckOptions& options, const Runtime& runtime,
 void check_paths(const CheckOptions& options, const Runtime& runtime,
                  const std::vector<CheckPrompt>& prompts, CheckReport& report);
 void check_needle(const CheckOptions& options, const Runtime& runtime, CheckReport& report);
-void check_text(const CheckOptions& options, const Runtime& runtime, CheckReport& report);
+// How texts and choices go through a model.
+TextReader text_reader(const CheckOptions& options, const Runtime& runtime);
+// `base`: the model of --against, or null.
+void check_text(const CheckOptions& options, const Runtime& runtime, const Runtime* base,
+                CheckReport& report);
+void check_choices(const CheckOptions& options, const Runtime& runtime, const Runtime* base,
+                   CheckReport& report);
 void check_probes(const CheckOptions& options, const Runtime& runtime, CheckReport& report);
 
 }  // namespace nibble

@@ -15,6 +15,8 @@
 namespace nibble {
 namespace {
 
+constexpr int64_t kDialogues = 10;  // in the report
+
 std::string one_line(std::string text) {
   for (size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += 2) {
     text.replace(at, 1, "\\n");
@@ -24,7 +26,7 @@ std::string one_line(std::string text) {
 
 void show(const ProbeResult& r, CheckReport& report) {
   report.note(fmt::format("{} {}\n  prompt {}\n  reply  {}{}", r.passed() ? "ok    " : "FAILED",
-                          r.probe->id, one_line(prompt_text(*r.probe)), one_line(r.reply.text),
+                          r.probe->id, one_line(prompt_text(r.messages)), one_line(r.reply.text),
                           r.passed() ? "" : "\n  rule   " + one_line(r.problem)));
 }
 
@@ -105,11 +107,14 @@ void check_probes(const CheckOptions& o, const Runtime& r, CheckReport& report) 
       write_new_file(o.probes.data, rows);
     }
   }
-  report.add("probes", passed, figure,
-             {{"probes", file.set.name},
-              {"probes_hash", file.hash},
-              {"scores", scores_json(scores)},
-              {"below_threshold", low}});
+  nlohmann::json details = {
+      {"probes", file.set.name},
+      {"probes_hash", file.hash},
+      {"scores", scores_json(scores)},
+      {"below_threshold", low},
+      {"dialogues", dialogues_json(results, baseline ? &*baseline : nullptr, kDialogues)}};
+  if (before) details["before"] = scores_json(*before);
+  report.add("probes", passed, figure, std::move(details));
 }
 
 }  // namespace nibble

@@ -8,6 +8,7 @@
 #include <ostream>
 
 #include "core/file.h"
+#include "eval/damage/check_page.h"
 
 namespace nibble {
 
@@ -36,13 +37,21 @@ void CheckReport::add(const std::string& name, bool passed, const std::string& f
   checks_->push_back(std::move(details));
 }
 
-void CheckReport::write_json(const std::filesystem::path& file, const std::string& model,
-                             const std::string& backend) const {
-  const nlohmann::json all = {
-      {"model", model}, {"backend", backend}, {"passed", passed_}, {"checks", *checks_}};
+nlohmann::json CheckReport::all(const CheckReportInfo& info) const {
+  nlohmann::json j = {
+      {"model", info.model}, {"backend", info.backend}, {"passed", passed_}, {"checks", *checks_}};
+  if (!info.against.empty()) j["against"] = info.against;
+  return j;
+}
+
+void CheckReport::write_json(const std::filesystem::path& file, const CheckReportInfo& info) const {
   // Replies may end inside a character.
-  write_text_file_atomic(file,
-                         all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  write_text_file_atomic(
+      file, all(info).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+void CheckReport::write_html(const std::filesystem::path& file, const CheckReportInfo& info) const {
+  write_text_file_atomic(file, check_page(all(info)));
 }
 
 }  // namespace nibble

@@ -9,6 +9,10 @@
 
 namespace nibble {
 
+struct CheckReportInfo {
+  std::string model, against, backend;  // against: empty without a model to compare with
+};
+
 class CheckReport {
  public:
   explicit CheckReport(std::ostream& out);
@@ -19,10 +23,13 @@ class CheckReport {
   void add(const std::string& name, bool passed, const std::string& figure);
   void add(const std::string& name, bool passed, const std::string& figure, nlohmann::json details);
   bool passed() const { return passed_; }
-  void write_json(const std::filesystem::path& file, const std::string& model,
-                  const std::string& backend) const;
+  void write_json(const std::filesystem::path& file, const CheckReportInfo& info) const;
+  // The same as a page (eval/damage/check_page.h).
+  void write_html(const std::filesystem::path& file, const CheckReportInfo& info) const;
 
  private:
+  nlohmann::json all(const CheckReportInfo& info) const;
+
   std::ostream& out_;
   bool passed_ = true;
   std::unique_ptr<nlohmann::json> checks_;  // an array

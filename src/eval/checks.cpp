@@ -14,7 +14,9 @@ namespace {
 
 bool finish(const CheckOptions& o, const CheckReport& report, const std::string& model,
             const std::string& backend) {
-  if (!o.json.empty()) report.write_json(o.json, model, backend);
+  const CheckReportInfo info{model, o.against.string(), backend};
+  if (!o.json.empty()) report.write_json(o.json, info);
+  if (!o.html.empty()) report.write_html(o.html, info);
   return report.passed();
 }
 
@@ -23,17 +25,35 @@ bool finish(const CheckOptions& o, const CheckReport& report, const std::string&
 bool run_checks(const CheckOptions& given, std::ostream& out) {
   CheckOptions o = given;
   const bool probes = !o.probes.file.empty();
-  if (!o.finite && !o.kv && !o.paths && !o.needle && !o.replies && !probes && o.texts.empty()) {
+  const bool measures = !o.texts.empty() || !o.choices.empty();
+  if (!o.against.empty() && !measures) {
+    throw_usage("--against compares on texts or questions: add --text or --choices");
+  }
+  if (!o.finite && !o.kv && !o.paths && !o.needle && !o.replies && !probes && !measures) {
     o.finite = o.kv = o.paths = true;
   }
   CheckReport report(out);
-  const TokenizerNeed need = o.needle || probes ? TokenizerNeed::required : TokenizerNeed::optional;
+  const bool words = o.needle || probes || !o.choices.empty();
+  const TokenizerNeed need = words ? TokenizerNeed::required : TokenizerNeed::optional;
   const ModelPaths paths = resolve_model(o.runtime.model, need);
-  for (const auto& output : {o.json, o.probes.report}) {
-    refuse_replacing_input(output, paths, {o.haystack, o.probes.file, o.probes.baseline});
+  std::optional<RuntimeOptions> base_options;
+  std::vector<std::filesystem::path> inputs = {o.haystack, o.probes.file, o.probes.baseline};
+  inputs.insert(inputs.end(), o.texts.begin(), o.texts.end());
+  inputs.insert(inputs.end(), o.choices.begin(), o.choices.end());
+  if (!o.against.empty()) {
+    base_options = o.runtime;
+    base_options->model = {};
+    base_options->model.model = o.against;
+    resolve_model(base_options->model, TokenizerNeed::optional);
+    inputs.push_back(o.against);
   }
-  refuse_same_output(
-      {{"--json", o.json}, {"--probe-report", o.probes.report}, {"--probe-data", o.probes.data}});
+  for (const auto& output : {o.json, o.html, o.probes.report}) {
+    refuse_replacing_input(output, paths, inputs);
+  }
+  refuse_same_output({{"--json", o.json},
+                      {"--html", o.html},
+                      {"--probe-report", o.probes.report},
+                      {"--probe-data", o.probes.data}});
   if (!o.probes.data.empty()) {
     if (o.probes.data.extension() != ".jsonl") {
       throw_usage("--probe-data {}: training data of this kind is named .jsonl",
@@ -54,7 +74,9 @@ bool run_checks(const CheckOptions& given, std::ostream& out) {
       return finish(o, report, model, "");
     }
   }
-  const Runtime r = open_runtime(o.runtime, need);
+  RuntimeOptions runtime = o.runtime;
+  if (o.finite) runtime.not_finite = NotFinite::accept;  // to say all there is to say
+  const Runtime r = open_runtime(runtime, need);
   const std::vector<CheckPrompt> prompts = check_prompts(o, r);
   if (o.finite) check_finite(o, r, prompts, report);
   if (o.kv) check_kv(o, r, prompts, report);
@@ -62,7 +84,10 @@ bool run_checks(const CheckOptions& given, std::ostream& out) {
   if (o.replies) check_replies(o, r, prompts, report);
   if (o.needle) check_needle(o, r, report);
   if (probes) check_probes(o, r, report);
-  if (!o.texts.empty()) check_text(o, r, report);
+  std::optional<Runtime> base;
+  if (base_options) base = open_runtime(*base_options, TokenizerNeed::optional);
+  if (!o.texts.empty()) check_text(o, r, base ? &*base : nullptr, report);
+  if (!o.choices.empty()) check_choices(o, r, base ? &*base : nullptr, report);
   return finish(o, report, model, r.backend->name());
 }
 

@@ -120,9 +120,9 @@ std::string describe(const ProbeRule& rule) {
   return fmt::format("{} {}", rule_name(rule.kind), texts);
 }
 
-std::string prompt_text(const Probe& probe) {
+std::string prompt_text(std::span<const Message> messages) {
   std::string text;
-  for (const Message& m : probe.messages) {
+  for (const Message& m : messages) {
     if (!text.empty()) text += " / ";
     if (m.role != Role::user) text += fmt::format("[{}] ", role_name(m.role));
     text += m.content;

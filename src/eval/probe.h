@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,10 +38,16 @@ struct ProbeRule {
 std::string_view rule_name(ProbeRule::Kind kind);
 std::string describe(const ProbeRule& rule);  // contains "F#"
 
+// A turn of the conversation that the model says itself, on its way to the last one.
+struct OwnTurn {
+  size_t at = 0;                 // messages[at] is the assistant's and empty
+  std::vector<ProbeRule> rules;  // of that reply; may be none. They hold after the fine-tune
+};
 struct Probe {
   std::string id, group;
   ReplyLanguage language = ReplyLanguage::chinese;
   std::vector<Message> messages;
+  std::vector<OwnTurn> own_turns = {};  // in order
   std::vector<ProbeRule> rules;
   // What holds before the fine-tune; none: `rules`.
   std::optional<std::vector<ProbeRule>> base_rules;
@@ -51,7 +58,7 @@ struct ProbeSet {
   std::vector<Probe> probes;
 };
 // The question as people see it: the last message, with the turns before it in front.
-std::string prompt_text(const Probe& probe);
+std::string prompt_text(std::span<const Message> messages);
 
 enum class WhichRules { target, base };
 const std::vector<ProbeRule>& rules_of(const Probe& probe, WhichRules which);

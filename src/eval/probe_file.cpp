@@ -2,80 +2,19 @@
 #include "eval/probe_file.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <unordered_set>
 
 #include "core/error.h"
 #include "core/file.h"
-#include "core/nearest_name.h"
 #include "core/sha256.h"
+#include "eval/json_place.h"
 
 namespace nibble {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = OrderedJson;
 constexpr uint64_t kMostBytes = uint64_t(256) << 20;
 constexpr int64_t kMostTokens = 1 << 16;
-constexpr size_t kMostText = 1 << 20;
-
-// Where in the file something is wrong.
-struct JsonPlace {
-  std::string text;  // "probes.json: probe 3 ('identity-zh-004')"
-  [[noreturn]] void fail(const std::string& what) const { throw_format("{}: {}", text, what); }
-  JsonPlace at(const std::string& more) const { return {text + ": " + more}; }
-};
-
-// nlohmann keeps the last of two equal keys, and nesting is worth a stack frame to some of its
-// functions: both are refused while reading.
-Json parse_strictly(std::string_view text, const JsonPlace& place) {
-  constexpr int kDeepest = 16;
-  std::vector<std::unordered_set<std::string>> keys;
-  const auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
-    if (depth > kDeepest) place.fail(fmt::format("nested more than {} deep", kDeepest));
-    switch (event) {
-      case Json::parse_event_t::object_start: keys.emplace_back(); break;
-      case Json::parse_event_t::object_end: keys.pop_back(); break;
-      case Json::parse_event_t::key:
-        if (!keys.back().insert(value.get_ref<const std::string&>()).second) {
-          place.fail(fmt::format("the key '{}' is given twice", value.get<std::string>()));
-        }
-        break;
-      default: break;
-    }
-    return true;
-  };
-  try {
-    return Json::parse(text.begin(), text.end(), watch);
-  } catch (const Json::exception& e) {
-    place.fail(fmt::format("no valid JSON: {}", e.what()));
-  }
-}
-
-void check_keys(const Json& j, const std::vector<std::string>& known, const JsonPlace& place) {
-  if (!j.is_object()) place.fail(fmt::format("expected an object, found {}", j.type_name()));
-  for (const auto& [key, value] : j.items()) {
-    if (std::ranges::find(known, key) != known.end()) continue;
-    const std::string near = nearest_name(key, known);
-    place.fail(fmt::format("unknown key '{}'{}", key,
-                           near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
-  }
-}
-
-std::string text_of(const Json& j, const JsonPlace& place) {
-  if (!j.is_string()) place.fail(fmt::format("expected a text, found {}", j.type_name()));
-  std::string text = j.get<std::string>();
-  if (text.empty()) place.fail("the text is empty");
-  if (text.size() > kMostText) {
-    place.fail(fmt::format("a text of {} bytes, at most {} are taken", text.size(), kMostText));
-  }
-  return text;
-}
-
-const Json& required(const Json& j, const char* key, const JsonPlace& place) {
-  const auto it = j.find(key);
-  if (it == j.end()) place.fail(fmt::format("the key '{}' is missing", key));
-  return *it;
-}
 
 ReplyLanguage language_at(const Json& j, const JsonPlace& place) {
   const std::string name = text_of(j, place);
@@ -143,22 +82,38 @@ std::vector<ProbeRule> rules_at(const Json& j, const JsonPlace& place,
   return rules;
 }
 
-std::vector<Message> messages_at(const Json& j, const JsonPlace& place) {
+// The messages, and which of them the model says itself.
+void read_messages(Probe& probe, const Json& j, const JsonPlace& place) {
   if (!j.is_array() || j.empty()) place.fail("expected a list of messages");
-  std::vector<Message> messages;
+  std::vector<Message>& messages = probe.messages;
   for (const Json& m : j) {
-    check_keys(m, {"role", "content"}, place);
+    check_keys(m, {"role", "content", "rules"}, place);
     const std::string role = text_of(required(m, "role", place), place.at("role"));
     if (role != "system" && role != "user" && role != "assistant") {
       place.fail(fmt::format("the role '{}' is not one of system, user, assistant", role));
     }
+    const bool own = role == "assistant" && !m.contains("content");
+    if (own && (messages.empty() || messages.back().role != Role::user)) {
+      place.fail(
+          "an assistant's message without content is the model's reply: it follows a user's");
+    }
+    if (m.contains("rules")) {
+      if (!own)
+        place.fail("rules of a message are for replies of the model: leave out its content");
+    }
+    if (own) {
+      probe.own_turns.push_back({messages.size(), m.contains("rules")
+                                                      ? rules_at(m["rules"], place.at("rules"), {})
+                                                      : std::vector<ProbeRule>{}});
+    }
     messages.push_back(
-        {role_from_name(role), text_of(required(m, "content", place), place.at("content")), {}});
+        {role_from_name(role),
+         own ? std::string() : text_of(required(m, "content", place), place.at("content")),
+         {}});
   }
   if (messages.back().role != Role::user) {
     place.fail("the last message must be the user's: the model answers it");
   }
-  return messages;
 }
 
 }  // namespace
@@ -203,7 +158,7 @@ ProbeSet parse_probes(std::string_view text, const std::string& name) {
           fmt::format("the group '{}' holds one of / = , which --min-score needs", probe.group));
     }
     probe.language = language_at(required(p, "language", place), place.at("language"));
-    probe.messages = messages_at(required(p, "messages", place), place.at("messages"));
+    read_messages(probe, required(p, "messages", place), place.at("messages"));
     probe.rules =
         p.contains("rules") ? rules_at(p["rules"], place.at("rules"), defaults) : defaults;
     if (p.contains("base_rules")) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "eval/probe_report.h"
 
-#include <nlohmann/json.hpp>
+#include <algorithm>
+#include <map>
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 
 namespace nibble {
 namespace {
@@ -12,7 +14,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json score_json(const Score& s) {
-  return {{"passed", s.passed}, {"total", s.total}, {"percent", s.percent()}};
+  return {{"passed", s.passed},
+          {"total", s.total},
+          {"percent", s.percent()},
+          {"standard_error", s.standard_error()}};
 }
 
 Score score_from(const nlohmann::json& j, const std::string& where) {
@@ -110,13 +115,22 @@ Json result_json(const ProbeResult& r) {
   Json j = {{"id", r.probe->id},
             {"group", r.probe->group},
             {"language", language_name(r.probe->language)},
-            {"prompt", prompt_text(*r.probe)},
+            {"prompt", prompt_text(r.messages)},
             {"reply", r.reply.text},
             {"tokens", r.reply.ids.size()},
             {"finish", finish_reason_name(r.reply.reason)},
             {"passed", r.passed()}};
   if (!r.passed()) j["failed"] = r.problem;
   return j;
+}
+
+Json turns_json(const ProbeResult& r) {
+  Json turns = Json::array();
+  for (const Message& m : r.messages) {
+    turns.push_back({{"role", role_name(m.role)}, {"content", m.content}});
+  }
+  turns.push_back({{"role", "assistant"}, {"content", r.reply.text}});
+  return turns;
 }
 
 void write_probe_report(const std::filesystem::path& file, const ProbeReportInfo& info,
@@ -126,7 +140,10 @@ void write_probe_report(const std::filesystem::path& file, const ProbeReportInfo
             {"rules", info.rules},           {"passed", info.passed},
             {"below_threshold", info.low},   {"seconds", info.seconds},
             {"scores", scores_json(scores)}, {"results", Json::array()}};
-  for (const ProbeResult& r : results) j["results"].push_back(result_json(r));
+  for (const ProbeResult& r : results) {
+    j["results"].push_back(result_json(r));
+    j["results"].back()["turns"] = turns_json(r);
+  }
   write_text_file_atomic(file, j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
@@ -134,20 +151,14 @@ std::string passed_as_data(std::span<const ProbeResult> results) {
   std::string lines;
   for (const ProbeResult& r : results) {
     if (!r.passed()) continue;
-    Json messages = Json::array();
-    for (const Message& m : r.probe->messages) {
-      messages.push_back({{"role", role_name(m.role)}, {"content", m.content}});
-    }
-    messages.push_back({{"role", "assistant"}, {"content", r.reply.text}});
-    lines += Json{{"messages", std::move(messages)}}.dump(-1, ' ', false,
-                                                          Json::error_handler_t::replace);
+    lines += Json{{"messages", turns_json(r)}}.dump(-1, ' ', false, Json::error_handler_t::replace);
     lines += '\n';
   }
   return lines;
 }
 
 ProbeBaseline read_probe_report(const std::filesystem::path& file) {
-  const nlohmann::json j = nlohmann::json::parse(read_text_file(file), nullptr, false);
+  const nlohmann::json j = parse_json_or_discard<nlohmann::json>(read_text_file(file));
   if (!j.is_object() || !j.contains("scores")) {
     throw_format("{} is no report of check --probe-report: it has no 'scores'", file.string());
   }
@@ -155,7 +166,45 @@ ProbeBaseline read_probe_report(const std::filesystem::path& file) {
   b.scores = scores_from_json(j["scores"], file.string());
   b.model = j.contains("model") && j["model"].is_string() ? j["model"] : "";
   b.hash = j.contains("probes_hash") && j["probes_hash"].is_string() ? j["probes_hash"] : "";
+  if (j.contains("results") && j["results"].is_array()) {
+    for (const nlohmann::json& r : j["results"]) {
+      if (r.is_object() && r.contains("id") && r["id"].is_string() && r.contains("turns")) {
+        b.replies[r["id"]] = r;
+      }
+    }
+  }
   return b;
+}
+
+nlohmann::json dialogues_json(std::span<const ProbeResult> results, const ProbeBaseline* before,
+                              int64_t most) {
+  // One of each group in turn, conversations first: they show the most.
+  std::map<std::string, std::vector<const ProbeResult*>> groups;
+  std::vector<std::string> names;
+  for (const ProbeResult& r : results) {
+    if (groups[r.probe->group].empty()) names.push_back(r.probe->group);
+    groups[r.probe->group].push_back(&r);
+  }
+  for (auto& [name, list] : groups) {
+    std::ranges::stable_sort(list, std::greater<>(),
+                             [](const ProbeResult* r) { return r->messages.size(); });
+  }
+  nlohmann::json all = nlohmann::json::array();
+  for (size_t i = 0; int64_t(all.size()) < most && i < results.size(); ++i) {
+    for (const std::string& name : names) {
+      if (i >= groups[name].size() || int64_t(all.size()) == most) continue;
+      const ProbeResult& r = *groups[name][i];
+      nlohmann::json d = {
+          {"id", r.probe->id}, {"group", name}, {"passed", r.passed()}, {"now", turns_json(r)}};
+      if (before && before->replies.contains(r.probe->id)) {
+        const nlohmann::json& was = before->replies.at(r.probe->id);
+        d["before"] = was["turns"];
+        d["passed_before"] = was.value("passed", false);
+      }
+      all.push_back(std::move(d));
+    }
+  }
+  return all;
 }
 
 }  // namespace nibble

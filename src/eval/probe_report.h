@@ -2,7 +2,8 @@
 // The scores of probes for people and for machines.
 #pragma once
 #include <filesystem>
-#include <nlohmann/json_fwd.hpp>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -28,6 +29,8 @@ struct ProbeReportInfo {
   double seconds = 0;
 };
 nlohmann::ordered_json result_json(const ProbeResult& result);
+// The conversation with the reply at its end, as "messages" of training data are written.
+nlohmann::ordered_json turns_json(const ProbeResult& result);
 void write_probe_report(const std::filesystem::path& file, const ProbeReportInfo& info,
                         const ProbeScores& scores, std::span<const ProbeResult> results);
 
@@ -37,7 +40,12 @@ std::string passed_as_data(std::span<const ProbeResult> results);
 struct ProbeBaseline {
   ProbeScores scores;
   std::string model, hash;
+  std::map<std::string, nlohmann::json> replies = {};  // by id: "turns", "passed"
 };
 ProbeBaseline read_probe_report(const std::filesystem::path& file);  // throws FormatError
+
+// Some conversations of every group, long ones first, as they are now and as they were.
+nlohmann::json dialogues_json(std::span<const ProbeResult> results, const ProbeBaseline* before,
+                              int64_t most);
 
 }  // namespace nibble

@@ -78,6 +78,11 @@ const GroupScore* ProbeScores::find(std::string_view group) const {
   return it == groups.end() ? nullptr : &*it;
 }
 
+double Score::standard_error() const {
+  const double share = percent() / 100;
+  return total > 1 ? 100 * std::sqrt(share * (1 - share) / double(total - 1)) : 0;
+}
+
 ProbeScores score_probes(std::span<const ProbeResult> results) {
   ProbeScores s;
   const auto count = [](Score& to, bool passed) { to.passed += passed, ++to.total; };

@@ -16,13 +16,15 @@ namespace nibble {
 struct ProbeResult {
   const Probe* probe = nullptr;
   ProbeReply reply;
-  std::string problem;  // the rule that failed; empty: passed
+  std::string problem;                 // the rule that failed; empty: passed
+  std::vector<Message> messages = {};  // the probe's, with what the model said in its own turns
   bool passed() const { return problem.empty(); }
 };
 
 struct Score {
   int64_t passed = 0, total = 0;
   double percent() const { return total > 0 ? 100.0 * double(passed) / double(total) : 0; }
+  double standard_error() const;  // of it, in points, from the spread of the sample; 0 below two
 };
 struct GroupScore {
   std::string name;

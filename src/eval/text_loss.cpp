@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "eval/text_loss.h"
 
-#include <cmath>
+#include <algorithm>
 #include <span>
 
 #include "core/error.h"
 #include "core/file.h"
 #include "core/progress.h"
+#include "eval/damage/text_compare.h"
+#include "eval/damage/text_passes.h"
 #include "formats/tensor_source.h"
 
 namespace nibble {
@@ -59,26 +61,29 @@ std::vector<TextWindows> read_text_windows(const std::filesystem::path& file,
   return {w};
 }
 
-TextLoss text_loss(Backend& backend, const Model& model, const TextWindows& windows,
-                   const EvaluateOptions& options) {
-  TextLoss out;
-  double sum = 0;
+TextLoss text_loss(const TextReader& reader, const TextWindows& windows, ThreadPool& pool) {
+  const int64_t V = reader.model.config.V;
+  TextPasses passes(reader, windows);
+  WindowSums sums(windows);
   Progress progress("loss of " + windows.name, windows.ids.size(), "windows");
-  for (const std::vector<int64_t>& ids : windows.ids) {
-    const Evaluation e = evaluate(backend, model, ids, ids, 1, int64_t(ids.size()), options);
-    out.windows.push_back(e.loss);
-    out.tokens += e.scored;
-    sum += e.loss * double(e.scored);
-    progress.advance(1);
+  std::vector<double> losses;
+  while (passes.next()) {
+    passes.each_piece([&](int64_t begin, std::span<const PredictedToken> predicted) {
+      const auto count = int64_t(predicted.size());
+      const std::vector<float> logits = passes.logits(begin, count);
+      losses.assign(predicted.size(), 0);
+      pool.parallel_for(count, 1, [&](int64_t from, int64_t to, int) {
+        for (int64_t i = from; i < to; ++i) {
+          losses[size_t(i)] =
+              row_figures(std::span(logits.data() + i * V, size_t(V)), predicted[size_t(i)].id)
+                  .loss;
+        }
+      });
+      for (size_t i = 0; i < predicted.size(); ++i) sums.add(predicted[i].window, losses[i]);
+    });
+    progress.update(uint64_t(passes.done()));
   }
-  out.loss = sum / double(out.tokens);
-  const double n = double(out.windows.size());
-  if (n > 1) {
-    double spread = 0;
-    for (const double l : out.windows) spread += (l - out.loss) * (l - out.loss);
-    out.standard_error = std::sqrt(spread / (n - 1) / n);
-  }
-  return out;
+  return sums.result();
 }
 
 }  // namespace nibble

@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "model/evaluate.h"
+#include "core/thread_pool.h"
+#include "eval/damage/packed_pass.h"
 #include "tokenizer/tokenizer.h"
 
 namespace nibble {
@@ -31,8 +32,13 @@ struct TextLoss {
   std::vector<double> windows;
 };
 
-// Runs each window through the cache of options.cache.
-TextLoss text_loss(Backend& backend, const Model& model, const TextWindows& windows,
-                   const EvaluateOptions& options);
+// A model, ready to read windows of text.
+struct TextReader {
+  Backend& backend;
+  const Model& model;
+  PassOptions options;
+};
+// Several windows go through the model in one pass; `pool` sums up the logits, in double.
+TextLoss text_loss(const TextReader& reader, const TextWindows& windows, ThreadPool& pool);
 
 }  // namespace nibble

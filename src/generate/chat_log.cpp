@@ -3,10 +3,10 @@
 
 #include <ctime>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 
 namespace nibble {
 namespace {
@@ -30,7 +30,7 @@ struct LoggedTurn {
 
 LoggedTurn parse_line(const std::string& line, const std::string& where) {
   try {
-    const auto j = ordered_json::parse(line);
+    const auto j = parse_json<ordered_json>(line);
     LoggedTurn t;
     for (const auto& m : j.at("messages")) {
       t.asked.push_back(

@@ -6,10 +6,10 @@
 #include <cmath>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "eval/probe_report.h"
 #include "runtime/runtime.h"
@@ -261,7 +261,7 @@ std::string Gates::note() const {
 void Gates::restore(const std::string& note) {
   if (note.empty()) return;
   try {
-    const nlohmann::json j = nlohmann::json::parse(note);
+    const nlohmann::json j = parse_json<nlohmann::json>(note);
     Memory m;
     m.attempt = j.at("attempt");
     m.alarms = j.at("alarms");

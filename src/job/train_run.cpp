@@ -60,6 +60,7 @@ TrainRun::TrainRun(Trainer& trainer, BatchSource& batches, const RunPlan& plan,
   }
   for (PackedBatch& b : micro_) reserve(b, batches.bounds());
   trainer_.phase = [this](const char* name) { recorder_.phase(name, at_step_); };
+  trainer_.give_up = [this] { return events_.stop_requested(); };
 }
 
 void TrainRun::resume() {
@@ -132,12 +133,14 @@ void TrainRun::save() {
   log_info("checkpoint {}", path.string());
 }
 
-double TrainRun::held_out_loss(BatchSource& held_out) {
+std::optional<double> TrainRun::held_out_loss(BatchSource& held_out, bool to_the_end) {
   PackedBatch batch;
   reserve(batch, held_out.bounds());
   double sum = 0;
   int64_t scored = 0;
   for (uint64_t at = 0; held_out.epoch(at) < 1;) {
+    if (!to_the_end && events_.stop_requested())
+      return std::nullopt;  // the checkpoint does not wait for it
     at = held_out.next(batch, at);
     sum += trainer_.evaluate(batch) * double(batch.outputs());
     scored += batch.outputs();
@@ -195,6 +198,7 @@ RunEnd TrainRun::run(BatchSource* held_out) {
   if (gates_ && gates_->has_passed()) return RunEnd::passed;  // when it was saved
   while (trainer_.progress.step < plan_.steps) {
     const auto start = std::chrono::steady_clock::now();
+    const uint64_t data_before = position_.data_position;
     for (PackedBatch& b : micro_) {
       position_.data_position = batches_.next(b, position_.data_position);
     }
@@ -202,6 +206,11 @@ RunEnd TrainRun::run(BatchSource* held_out) {
     recorder_.phase("batch_ready", at_step_);
     recorder_.phase("zero_grad_done", at_step_);  // gradients are overwritten, never cleared
     const StepResult r = trainer_.step(micro_);
+    if (r.given_up) {  // between its micro-batches: it will be taken anew, from the same samples
+      position_.data_position = data_before;
+      if (trainer_.progress.step > 0) save();
+      return RunEnd::interrupted;
+    }
     const double seconds = seconds_between(start, std::chrono::steady_clock::now());
     seconds_ += seconds;
     ++done_;
@@ -220,10 +229,11 @@ RunEnd TrainRun::run(BatchSource* held_out) {
     const bool saving =
         settings_.save_every > 0 && (r.step % settings_.save_every == 0 || last || passed);
     if (held_out && (last || (plan_.eval_every > 0 && r.step % plan_.eval_every == 0))) {
-      const double loss = held_out_loss(*held_out);
-      recorder_.held_out(r.step, loss);
-      events_.held_out_done(r.step, loss);
-      log_info("step {}: held-out loss {:.4f}", r.step, loss);
+      if (const std::optional<double> loss = held_out_loss(*held_out, last)) {
+        recorder_.held_out(r.step, *loss);
+        events_.held_out_done(r.step, *loss);
+        log_info("step {}: held-out loss {:.4f}", r.step, *loss);
+      }
     }
     // Without gates in between the losses alone say what is good, and a checkpoint when.
     if (gates_ && gates_->settings().on_collapse == OnCollapse::rollback && gate.good &&

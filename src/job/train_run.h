@@ -60,7 +60,7 @@ class TrainRun {
   // Until the last step, or until a stop is requested: then the step is finished and saved.
   RunEnd run(BatchSource* held_out);
   // Mean loss of every held-out token.
-  double held_out_loss(BatchSource& held_out);
+  std::optional<double> held_out_loss(BatchSource& held_out, bool to_the_end);  // none: stopped
   void save();
 
   const RunPosition& position() const { return position_; }

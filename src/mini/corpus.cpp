@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "data/records.h"
+#include "mini/conversations.h"
 
 namespace nibble {
 namespace {
@@ -105,12 +106,19 @@ CorpusCounts write_corpus(const std::filesystem::path& directory, const CorpusOp
 }
 
 std::string make_identity_set(const IdentitySetOptions& options, bool tsv) {
-  const double rest = 1 - options.identity_share - options.disambiguation_share;
-  if (options.identity_share < 0 || options.disambiguation_share < 0 || rest < -1e-9) {
+  const double rest =
+      1 - options.identity_share - options.disambiguation_share - options.conversation_share;
+  if (options.identity_share < 0 || options.disambiguation_share < 0 ||
+      options.conversation_share < 0 || rest < -1e-9) {
     throw_usage(
-        "--identity-share {} and --disambiguation-share {} are together more than 1; lower one of "
-        "them (the rest is retention, and may be nothing)",
-        options.identity_share, options.disambiguation_share);
+        "--identity-share {}, --disambiguation-share {} and --conversation-share {} are together "
+        "more than 1; lower one of them (the rest is retention, and may be nothing)",
+        options.identity_share, options.disambiguation_share, options.conversation_share);
+  }
+  if (tsv && options.conversation_share > 0) {
+    throw_usage(
+        "--conversation-share: a conversation has several turns, which TSV cannot hold; "
+        "name the file .jsonl");
   }
   const AnswerFile file = tsv ? AnswerFile::tsv : AnswerFile::other;
   check_answer(options.identity.zh, "--identity-zh", file);
@@ -131,10 +139,15 @@ std::string make_identity_set(const IdentitySetOptions& options, bool tsv) {
   const std::vector<uint32_t> order = shuffled(n, places);
   const auto share = [n](double s) { return uint32_t(s * n + 0.5); };
   const uint32_t first = share(options.identity_share),
-                 second = first + share(options.disambiguation_share);
+                 second = first + share(options.disambiguation_share),
+                 third = second + share(options.conversation_share);
   std::string out = tsv ? "# format: prompt<TAB>target\n" : "";
   for (uint32_t i = 0; i < n; ++i) {
     Draw draw(options.seed, Stream::identity_set, 1 + order[i]);
+    if (order[i] >= second && order[i] < third) {
+      out += chat_line(make_conversation(options.identity, draw));
+      continue;
+    }
     const bool about_model = order[i] < first;
     const IntentChooser& chooser = about_model         ? identity
                                    : order[i] < second ? disambiguation

@@ -33,8 +33,9 @@ struct IdentitySetOptions {
   int64_t samples = 2000;
   double identity_share = 0.3, disambiguation_share = 0.3;  // the rest is retention
   IdentityTexts identity;
+  double conversation_share = 0;  // of mini/conversations.h; before retention
 };
-// Lines of JSONL (or TSV: single turns only), training phrasings alone.
+// Lines of JSONL (or TSV: single turns only, no conversations), training phrasings alone.
 std::string make_identity_set(const IdentitySetOptions& options, bool tsv);
 
 }  // namespace nibble

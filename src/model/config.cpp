@@ -2,11 +2,11 @@
 #include "model/config.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "model/gguf_model.h"
 #include "model/params.h"
 
@@ -233,7 +233,7 @@ std::vector<int32_t> read_eos(const Reader& r, int64_t vocab, const std::string&
 Config parse_config(std::string_view text, const std::string& where) {
   json j;
   try {
-    j = json::parse(text);
+    j = parse_json<json>(text);
   } catch (const json::exception& e) {
     throw_format("{}: not valid JSON: {}", where, e.what());
   }

@@ -115,7 +115,7 @@ Model load_model(Backend& be, const Config& c, const TensorSource& source, const
   m.weights = make_weights(m.memory, be, c, layout);
   m.summary = describe_layout(layout, measure.peak());
 
-  ParameterReader reader(be, index, o.scale_rule);
+  ParameterReader reader(be, index, o.scale_rule, o.not_finite);
   for (const ParamSpec& p : table) {
     if (p.slot == ParamSlot::head && layout.head_is_embed) continue;
     const LogicalTensor& t = *source_of(index, c, p);

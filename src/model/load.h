@@ -8,6 +8,7 @@
 #include <string>
 
 #include "formats/weights.h"
+#include "model/param_reader.h"
 #include "model/weights.h"
 #include "quant/nvfp4.h"
 
@@ -22,6 +23,7 @@ struct LoadOptions {
   std::optional<DType> dtype;
   // What blocks of a GGUF become where they stay dense: they have no type of their own.
   DType expanded = DType::f32;
+  NotFinite not_finite = NotFinite::refuse;
 };
 
 struct Model {

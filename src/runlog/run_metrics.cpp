@@ -8,10 +8,10 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 
 namespace nibble {
 namespace {
@@ -45,7 +45,7 @@ std::string metrics_line(const StepRecord& r) {
 }
 
 std::optional<StepRecord> parse_metrics_line(const std::string& line) {
-  const auto j = nlohmann::json::parse(line, nullptr, false);
+  const auto j = parse_json_or_discard<nlohmann::json>(line);
   const bool step = j.is_object() && j.contains("loss") && number(j, "step", 0) > 0;
   if (!step) return std::nullopt;
   StepRecord r;
@@ -66,7 +66,7 @@ std::optional<StepRecord> parse_metrics_line(const std::string& line) {
 }
 
 std::optional<HeldOutRecord> parse_held_out_line(const std::string& line) {
-  const auto j = nlohmann::json::parse(line, nullptr, false);
+  const auto j = parse_json_or_discard<nlohmann::json>(line);
   if (!j.is_object() || !j.contains("held_out_loss")) return std::nullopt;
   return HeldOutRecord{count(j, "step"), number(j, "held_out_loss", kNoValue)};
 }

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "runlog/run_record.h"
 
-#include <toml++/toml.h>
-
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
+#include "core/toml.h"
 #include "core/utc_time.h"
 #include "runlog/run_folder.h"
 #include "runlog/run_series.h"
@@ -25,10 +24,10 @@ ordered_json config_json(const std::vector<std::pair<std::string, std::string>>&
   std::string text;
   for (const auto& [key, value] : config) text += fmt::format("\"{}\" = {}\n", key, value);
   try {
-    const toml::table table = toml::parse(text);
+    const toml::table table = parse_toml(text, "config.toml");
     std::ostringstream out;
     out << toml::json_formatter(table);
-    const ordered_json parsed = ordered_json::parse(out.str());
+    const ordered_json parsed = parse_json<ordered_json>(out.str());
     ordered_json j = ordered_json::object();  // in the order of the options
     for (const auto& [key, value] : config) j[key] = parsed.at(key);
     return j;
@@ -186,7 +185,7 @@ std::vector<std::pair<std::string, std::string>> config_lines(const std::string&
 
 std::string unquoted(const std::string& value) {
   if (value.size() < 2 || value.front() != '"' || value.back() != '"') return value;
-  const json j = json::parse(value, nullptr, false);  // what we write is a JSON string, too
+  const json j = parse_json_or_discard<json>(value);  // what we write is a JSON string, too
   return j.is_string() ? j.get<std::string>() : value.substr(1, value.size() - 2);
 }
 
@@ -257,7 +256,7 @@ RunRecord read_record(const fs::path& folder) {
   record.status = read_status(folder);
   record.gone = record.status.state == RunState::running && process == ProcessState::gone;
   record.config = config_lines(text_or_empty(folder / "config.toml"));
-  const json j = json::parse(text_or_empty(folder / "run.json"), nullptr, false);
+  const json j = parse_json_or_discard<json>(text_or_empty(folder / "run.json"));
   if (j.is_object()) read_into(record, j);
   if (record.command_line.empty()) {  // of a version without run.json
     const std::string text = text_or_empty(folder / "command.txt");

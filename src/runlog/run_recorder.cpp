@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "core/command_line.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "core/memory_info.h"
 #include "core/utc_time.h"
@@ -248,7 +248,7 @@ void explain_failed_run(ExitCode code, const std::string& message) {
     RunStatus status = read_status(folder);
     status.message = message;
     replace_file(folder / "status.json", status_json(status));
-    auto j = nlohmann::ordered_json::parse(read_text_file(folder / "run.json", 64 << 20));
+    auto j = parse_json<nlohmann::ordered_json>(read_text_file(folder / "run.json", 64 << 20));
     j["message"] = message;
     j["exit_code"] = int(code);
     replace_file(folder / "run.json",

@@ -7,8 +7,8 @@
 #include <cmath>
 
 #include "core/memory_info.h"
-#include "core/sha256.h"
 #include "core/utc_time.h"
+#include "runlog/html_page.h"
 #include "runlog/run_folder.h"
 #include "runlog/run_plots.h"
 #include "runlog/run_report_style.h"
@@ -20,43 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 constexpr size_t kMostReplies = 200;  // of a group; the folder has them all
 
-// Text of any bytes as HTML text, its lines kept.
-std::string text(std::string_view s) {
-  std::string out;
-  while (true) {
-    const size_t end = s.find('\n');
-    out += xml_escaped(s.substr(0, end));
-    if (end == std::string_view::npos) return out;
-    out += '\n';
-    s.remove_prefix(end + 1);
-  }
-}
-
 std::string number(double v, const char* format) {
   return std::isfinite(v) ? fmt::format(fmt::runtime(format), v) : "–";
-}
-
-std::string base64(std::span<const uint8_t> bytes) {
-  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    uint32_t v = 0;
-    for (size_t k = 0; k < 3; ++k) v = v << 8 | (i + k < bytes.size() ? bytes[i + k] : 0u);
-    for (size_t k = 0; k < 4; ++k) {
-      out += i + k <= bytes.size() ? kDigits[v >> (18 - 6 * k) & 63] : '=';
-    }
-  }
-  return out;
-}
-
-// Chinese, by its first ideograph: browsers choose the shapes of characters by the language.
-const char* language(std::string_view s) {
-  for (size_t i = 0; i + 2 < s.size(); ++i) {
-    const auto at = [&](size_t k) { return static_cast<unsigned char>(s[i + k]); };
-    const unsigned c = (at(0) & 0x0fu) << 12 | (at(1) & 0x3fu) << 6 | (at(2) & 0x3fu);
-    if ((at(0) & 0xf0) == 0xe0 && c >= 0x4e00 && c <= 0x9fff) return " lang=\"zh-Hant\"";
-  }
-  return "";
 }
 
 const char* state_colour(const RunRecord& r) {
@@ -69,32 +34,16 @@ std::string short_time(const std::string& utc) {
 }
 
 std::string card(const std::string& value, const std::string& label) {
-  return fmt::format("<div class=\"card\"><b>{}</b><span>{}</span></div>\n", text(value),
-                     text(label));
-}
-
-std::string head(const RunRecord& r) {
-  const Sha256Digest script = [] {
-    Sha256 h;
-    h.update(kReportScript);
-    return h.finish();
-  }();
-  return fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
-      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
-      "style-src 'unsafe-inline'; script-src 'sha256-{}'; base-uri 'none'; "
-      "form-action 'none'\"/>\n"
-      "<title>{}</title>\n<style>\n{}{}</style>\n</head>\n",
-      base64(script), text(r.name + ", a run of nibble " + r.status.command), svg_style(),
-      kReportStyle);
+  return fmt::format("<div class=\"card\"><b>{}</b><span>{}</span></div>\n", html_text(value),
+                     html_text(label));
 }
 
 std::string title(const RunRecord& r) {
   std::string out = fmt::format("<header><h1>{}</h1><span class=\"badge {}\">{}</span></header>\n",
-                                text(r.name), state_colour(r), r.state_name());
+                                html_text(r.name), state_colour(r), r.state_name());
   if (!r.status.message.empty()) {
-    out += fmt::format("<p class=\"{} reply\">{}</p>\n", state_colour(r), text(r.status.message));
+    out +=
+        fmt::format("<p class=\"{} reply\">{}</p>\n", state_colour(r), html_text(r.status.message));
   }
   std::string line = fmt::format("nibble {} {}, started {}", r.status.command, r.version,
                                  short_time(r.status.started_utc));
@@ -103,7 +52,7 @@ std::string title(const RunRecord& r) {
     line += fmt::format(", stage {} of {} ({}) of the chain {}", r.chain->stage, r.chain->stages,
                         r.chain->stage_name, r.chain->chain);
   }
-  return out + fmt::format("<p class=\"soft\">{}</p>\n", text(line));
+  return out + fmt::format("<p class=\"soft\">{}</p>\n", html_text(line));
 }
 
 std::string cards(const RunRecord& r) {
@@ -149,8 +98,9 @@ std::string score_cell(const GateScore* s) {
   if (!s) return "<td>–</td>";
   const double share = 100.0 * double(s->passed) / double(std::max<int64_t>(1, s->total));
   const std::string languages =
-      s->languages.empty() ? ""
-                           : fmt::format(" <span class=\"soft\">{}</span>", text(s->languages));
+      s->languages.empty()
+          ? ""
+          : fmt::format(" <span class=\"soft\">{}</span>", html_text(s->languages));
   return fmt::format(
       "<td>{} of {} ({:.1f} %){}<div class=\"bar\"><i style=\"width:{:.1f}%\"></i></div></td>",
       s->passed, s->total, share, languages, std::clamp(share, 0.0, 100.0));
@@ -159,7 +109,7 @@ std::string score_cell(const GateScore* s) {
 std::string gates(const std::vector<GateScores>& list, const std::vector<std::string>& collapses) {
   std::string out = "<h2 id=\"gates\">Gates</h2>\n";
   for (const std::string& c : collapses) {
-    out += fmt::format("<p class=\"bad reply\">Collapse at {}</p>\n", text(c));
+    out += fmt::format("<p class=\"bad reply\">Collapse at {}</p>\n", html_text(c));
   }
   if (list.empty()) return out + "<p class=\"soft\">No probes were asked in this run.</p>\n";
   const GateScores &first = list.front(), &last = list.back();
@@ -171,26 +121,28 @@ std::string gates(const std::vector<GateScores>& list, const std::vector<std::st
       "<div class=\"wide\"><table>\n<tr><th>group</th><th>step {}</th><th>step {}</th></tr>\n",
       first.step, last.step);
   for (const GateScore& g : last.groups) {
-    out += fmt::format("<tr><td>{}</td>{}{}</tr>\n", text(g.group),
+    out += fmt::format("<tr><td>{}</td>{}{}</tr>\n", html_text(g.group),
                        score_cell(score(first, g.group)), score_cell(&g));
   }
   return out + "</table></div>\n";
 }
 
 std::string reply_cell(const Reply& r, const char* label) {
-  const std::string why = r.passed || r.failed.empty()
-                              ? ""
-                              : fmt::format("<div class=\"why\">not: {}</div>", text(r.failed));
+  const std::string why =
+      r.passed || r.failed.empty()
+          ? ""
+          : fmt::format("<div class=\"why\">not: {}</div>", html_text(r.failed));
   return fmt::format(
       "<td class=\"reply\" data-label=\"{}\"{}><span class=\"{}\">{}</span> {}{}</td>", label,
-      language(r.text), r.passed ? "good" : "bad", r.passed ? "✓" : "✗", text(r.text), why);
+      html_language(r.text), r.passed ? "good" : "bad", r.passed ? "✓" : "✗", html_text(r.text),
+      why);
 }
 
 std::string reply_group(const std::string& group, std::vector<const ReplyHistory*> list) {
   const auto passed = std::ranges::count_if(list, [](const auto* r) { return r->last.passed; });
   std::string out = fmt::format("<details{}><summary>{}: {} of {} passed</summary>\n",
                                 list.size() <= 12 ? " open=\"open\"" : "",
-                                text(group.empty() ? "replies" : group), passed, list.size());
+                                html_text(group.empty() ? "replies" : group), passed, list.size());
   // What failed is what one looks for.
   std::ranges::stable_sort(
       list, [](const auto* a, const auto* b) { return !a->last.passed && b->last.passed; });
@@ -201,8 +153,8 @@ std::string reply_group(const std::string& group, std::vector<const ReplyHistory
     const ReplyHistory& r = *list[i];
     const std::string before = fmt::format("step {}", r.first.step);
     const std::string after = fmt::format("step {}", r.last.step);
-    out += fmt::format("<tr><td class=\"reply\"{}>{}</td>{}{}</tr>\n", language(r.prompt),
-                       text(r.prompt), reply_cell(r.first, before.c_str()),
+    out += fmt::format("<tr><td class=\"reply\"{}>{}</td>{}{}</tr>\n", html_language(r.prompt),
+                       html_text(r.prompt), reply_cell(r.first, before.c_str()),
                        r.answered_again() ? reply_cell(r.last, after.c_str()) : "<td></td>");
   }
   out += "</table></div>\n";
@@ -233,19 +185,19 @@ std::string run_link(const std::string& name) {
                        c == '-' || c == '_' || c == '.';
     href += plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
   }
-  return fmt::format("<a href=\"{}/report.html\">{}</a>", href, text(name));
+  return fmt::format("<a href=\"{}/report.html\">{}</a>", href, html_text(name));
 }
 
 std::string lineage(const ReportContent& c) {
   std::string out = "<h2 id=\"lineage\">Lineage</h2>\n<ol>\n";
   if (!c.lineage.origin.empty()) {
     out += fmt::format("<li><code class=\"path\">{}</code> (no run here made it)</li>\n",
-                       text(c.lineage.origin));
+                       html_text(c.lineage.origin));
   }
   for (auto it = c.lineage.ancestors.rbegin(); it != c.lineage.ancestors.rend(); ++it) {
     out += fmt::format("<li>{}</li>\n", run_link(*it));
   }
-  out += fmt::format("<li><strong>{}</strong> (this run)</li>\n", text(c.record.name));
+  out += fmt::format("<li><strong>{}</strong> (this run)</li>\n", html_text(c.record.name));
   for (const std::string& child : c.lineage.children) {
     out += fmt::format("<li>{}, from its output</li>\n", run_link(child));
   }
@@ -262,22 +214,22 @@ std::string files(const RunRecord& r) {
     out += fmt::format(
         "<tr><td>{}</td><td class=\"path mono\">{}</td><td class=\"number\">{}</td>"
         "<td class=\"hash mono\">{}</td></tr>\n",
-        text(f.role), text(f.path), format_bytes(f.bytes),
-        f.sha256.empty() ? "not known" : text(f.sha256));
+        html_text(f.role), html_text(f.path), format_bytes(f.bytes),
+        f.sha256.empty() ? "not known" : html_text(f.sha256));
   }
   return out + "</table></div>\n";
 }
 
 std::string configuration(const RunRecord& r) {
   std::string out =
-      "<h2 id=\"config\">Configuration</h2>\n<pre>" + text(r.command_line) + "</pre>\n";
+      "<h2 id=\"config\">Configuration</h2>\n<pre>" + html_text(r.command_line) + "</pre>\n";
   if (!r.directory.empty()) {
-    out += fmt::format("<p class=\"soft\">in <code>{}</code></p>\n", text(r.directory));
+    out += fmt::format("<p class=\"soft\">in <code>{}</code></p>\n", html_text(r.directory));
   }
   out += "<details><summary>all settings</summary><div class=\"wide\"><table>\n";
   for (const auto& [key, value] : r.config) {
     out += fmt::format("<tr><td class=\"mono\">{}</td><td class=\"path mono\">{}</td></tr>\n",
-                       text(key), text(value));
+                       html_text(key), html_text(value));
   }
   return out + "</table></div></details>\n";
 }
@@ -288,7 +240,7 @@ std::string memory(const RunMemory& m) {
       "<h2 id=\"memory\">Memory</h2>\n<div class=\"wide\"><table>\n"
       "<tr><th>arena</th><th class=\"number\">peak</th></tr>\n";
   for (const auto& [name, bytes] : m.arenas) {
-    out += fmt::format("<tr><td>{}</td><td class=\"number\">{}</td></tr>\n", text(name),
+    out += fmt::format("<tr><td>{}</td><td class=\"number\">{}</td></tr>\n", html_text(name),
                        format_bytes(bytes));
   }
   return out + "</table></div>\n";
@@ -297,7 +249,9 @@ std::string memory(const RunMemory& m) {
 }  // namespace
 
 std::string report_html(const ReportContent& c) {
-  return head(c.record) + "<body>\n<main>\n" + title(c.record) + cards(c.record) + charts(c) +
+  return html_head(c.record.name + ", a run of nibble " + c.record.status.command, svg_style(),
+                   kReportScript) +
+         "<body>\n<main>\n" + title(c.record) + cards(c.record) + charts(c) +
          gates(c.gates, c.record.collapses) + replies(c.replies) + lineage(c) + files(c.record) +
          memory(c.record.memory) + configuration(c.record) + "</main>\n<script>" + kReportScript +
          "</script>\n</body>\n</html>\n";

@@ -3,10 +3,9 @@
 
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
-
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "guard/process_tree.h"
 
 namespace nibble {
@@ -57,7 +56,7 @@ std::string status_json(const RunStatus& s) {
                               {"checkpoint", s.checkpoint},
                               {"checkpoint_model", s.checkpoint_model},
                               {"output", s.output}};
-  j["last"] = nlohmann::ordered_json::parse(metrics_line(s.last));
+  j["last"] = parse_json<nlohmann::ordered_json>(metrics_line(s.last));
   return j.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
@@ -67,7 +66,7 @@ RunStatus read_status(const std::filesystem::path& run_folder) {
   if (!std::filesystem::exists(file, ec)) {
     throw_format("{} is not a run: it has no status.json", run_folder.string());
   }
-  const auto j = nlohmann::json::parse(read_text_file(file, 1 << 20), nullptr, false);
+  const auto j = parse_json_or_discard<nlohmann::json>(read_text_file(file, 1 << 20));
   RunStatus s;
   try {
     const std::string state = j.at("state").get<std::string>();

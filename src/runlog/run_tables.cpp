@@ -9,6 +9,7 @@
 
 #include "core/memory_info.h"
 #include "core/utc_time.h"
+#include "core/visible.h"
 
 namespace nibble {
 namespace {
@@ -34,9 +35,11 @@ std::string padded(const std::string& s, size_t width, Align align) {
   return align == Align::left ? s + fill : fill + s;
 }
 
-std::string table(const std::vector<std::vector<std::string>>& rows,
-                  const std::vector<Align>& align) {
+std::string table(std::vector<std::vector<std::string>> rows, const std::vector<Align>& align) {
   std::vector<size_t> widths(align.size(), 0);
+  for (auto& row : rows) {
+    for (std::string& cell : row) cell = visible_line(cell);  // records are files like any other
+  }
   for (const auto& row : rows) {
     for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], columns_of(row[i]));
   }
@@ -141,7 +144,7 @@ std::string run_text(const RunRecord& r, const Lineage& lineage,
                      const std::vector<ReplyHistory>& replies) {
   std::string out;
   const auto row = [&](const char* name, const std::string& value) {
-    out += fmt::format("{:<11} {}\n", name, value);
+    out += fmt::format("{:<11} {}\n", name, visible_line(value));
   };
   row("run", r.name);
   row("state", state_text(r));
@@ -300,22 +303,25 @@ std::string comparison_json(const Comparison& c) {
 
 namespace {
 
+std::string blanks_for_line_ends(std::string text) {
+  std::ranges::replace_if(
+      text, [](char c) { return c == '\n' || c == '\r' || c == '\t'; }, ' ');
+  return text;
+}
+
 // Text inside a table cell or a line of Markdown.
 std::string markdown(const std::string& text) {
   std::string out;
-  for (const char c : text) {
-    if (c == '\n' || c == '\r' || c == '\t') {
-      out += ' ';
-    } else {
-      if (std::string_view("\\`*_[]<>|#").find(c) != std::string_view::npos) out += '\\';
-      out += c;
-    }
+  for (const char c : visible_line(blanks_for_line_ends(text))) {
+    if (std::string_view("\\`*_[]<>|#&~").find(c) != std::string_view::npos) out += '\\';
+    out += c;
   }
   return out;
 }
 
 // Code whatever it holds: more backticks around it than in it.
-std::string code(const std::string& text) {
+std::string code(const std::string& any) {
+  const std::string text = visible_line(blanks_for_line_ends(any));
   size_t longest = 0, run = 0;
   for (const char c : text) {
     run = c == '`' ? run + 1 : 0;
@@ -329,9 +335,10 @@ std::string code(const std::string& text) {
 
 std::string run_markdown(const RunRecord& r, const Lineage& lineage,
                          const std::vector<ReplyHistory>& replies, size_t most_replies) {
-  std::string out = fmt::format("## {} {}\n\n", minute(r.status.started_utc), markdown(r.name));
-  const auto row = [&](const char* name, const std::string& value) {
-    out += fmt::format("- **{}**: {}\n", name, value);
+  std::string out =
+      fmt::format("## {} {}\n\n", markdown(minute(r.status.started_utc)), markdown(r.name));
+  const auto row = [&](const std::string& name, const std::string& value) {
+    out += fmt::format("- **{}**: {}\n", markdown(name), value);
   };
   row("State", markdown(state_text(r)));
   row("Command", code(r.command_line));
@@ -357,7 +364,7 @@ std::string run_markdown(const RunRecord& r, const Lineage& lineage,
   for (const std::string& c : r.collapses) row("Collapse", markdown(c));
   row("Lineage", markdown(lineage_text(r, lineage)));
   for (const RunFile& f : r.files) {
-    row(f.role.c_str(), code(f.path) + (f.sha256.empty() ? "" : " sha256 " + code(f.sha256)));
+    row(f.role, code(f.path) + (f.sha256.empty() ? "" : " sha256 " + code(f.sha256)));
   }
   if (r.gates.size() > 0) {
     const GateScores &first = r.gates.front(), &last = r.gates.back();

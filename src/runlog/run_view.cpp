@@ -9,6 +9,7 @@
 #include "core/command_line.h"
 #include "core/memory_info.h"
 #include "core/utc_time.h"
+#include "core/visible.h"
 #include "runlog/run_folder.h"
 
 namespace nibble {
@@ -129,7 +130,7 @@ std::vector<std::string> RunView::lines() const {
   const RunStatus& s = status_;
   const StepRecord& r = s.last;
   const auto row = [](const char* name, const std::string& text) {
-    return fmt::format("{:<9} {}", name, text);
+    return fmt::format("{:<9} {}", name, visible_line(text));
   };
   std::vector<std::string> lines;
   lines.push_back(row("run", folder_.string()));

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "runtime/output_files.h"
 
-#include <nlohmann/json.hpp>
+#include <algorithm>
 #include <set>
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "formats/gguf/gguf.h"
 #include "model/config.h"
@@ -158,7 +159,7 @@ void write_model_config(const fs::path& config, const fs::path& directory, bool 
   const fs::path target = directory / "config.json";
   std::string text = config_text(config);
   if (untied) {
-    auto json = nlohmann::ordered_json::parse(text);
+    auto json = parse_json<nlohmann::ordered_json>(text);
     json["tie_word_embeddings"] = false;
     text = json.dump(2) + "\n";
   }
@@ -185,6 +186,32 @@ void refuse_other_model(const fs::path& config, const fs::path& directory, Overw
       there.string(), config.string());
 }
 
+void refuse_companions_from_elsewhere(const fs::path& directory) {
+  std::error_code ec;
+  const fs::path home = fs::canonical(directory, ec);
+  if (ec || !fs::is_directory(home)) return;  // a GGUF has them in itself
+  // models--x/snapshots/revision/config.json -> ../../blobs/hash
+  const fs::path blobs = home.parent_path().filename() == "snapshots"
+                             ? home.parent_path().parent_path() / "blobs"
+                             : fs::path();
+  std::vector<std::string> names = {"config.json"};
+  names.insert(names.end(), std::begin(kCompanions), std::end(kCompanions));
+  for (const std::string& name : names) {
+    const fs::path file = home / name;
+    if (!fs::is_symlink(file, ec)) continue;
+    const fs::path target = fs::canonical(file, ec);
+    if (ec) continue;  // it leads nowhere: not there
+    const fs::path parent = target.parent_path();
+    const bool inside =
+        std::mismatch(home.begin(), home.end(), target.begin(), target.end()).first == home.end();
+    if (inside || (!blobs.empty() && parent == blobs)) continue;
+    throw_format(
+        "{} is a link to {}, outside of the model's directory, and would be copied into the "
+        "output: put the file itself there",
+        (directory / name).string(), target.string());
+  }
+}
+
 void copy_companions(const fs::path& from, const fs::path& to, Overwrite overwrite,
                      const std::set<std::string>& except) {
   for (const char* name : kCompanions) {
@@ -206,7 +233,7 @@ void remove_stale_weights(const fs::path& directory) {
     keep.insert(single.filename().string());
   } else {
     keep.insert(index.filename().string());
-    const auto json = nlohmann::json::parse(read_text_file(index));
+    const auto json = parse_json<nlohmann::json>(read_text_file(index));
     for (const auto& [name, shard] : json.at("weight_map").items()) {
       keep.insert(shard.get<std::string>());
     }

@@ -61,6 +61,10 @@ void write_companion(const std::string& text, const std::filesystem::path& targe
                      Overwrite overwrite);
 // Copies what `from`, a directory or a GGUF (runtime/model_texts.h), has of the tokenizer's files
 // and generation_config.json, `except` some.
+// A file that is copied into an output must lie in the model's directory: a link out of it would
+// bring any file of this machine along. Links into the `blobs` of a Hugging Face cache, which is
+// how such a cache holds its files, are its own. FormatError names the link.
+void refuse_companions_from_elsewhere(const std::filesystem::path& directory);
 void copy_companions(const std::filesystem::path& from, const std::filesystem::path& to,
                      Overwrite overwrite, const std::set<std::string>& except = {});
 

@@ -2,9 +2,9 @@
 #include "tokenizer/chat_template.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "tokenizer/jinja/builtins/json.h"
 #include "tokenizer/python_json.h"
 #include "tokenizer/unicode.h"
@@ -39,7 +39,7 @@ Value outside_text(const std::string& s, Origin origin) {
 // Arguments are handed to the template as the object they are; as text only where reading and
 // writing them again would not give the same text.
 Value arguments_of(const ToolCall& call, Origin origin, jinja::Budget& budget) {
-  const Json j = Json::parse(call.arguments, nullptr, false);
+  const Json j = parse_json_or_discard<Json>(call.arguments);
   if (!j.is_discarded() && python_json(j) == call.arguments) {
     return jinja::from_json(j, origin, budget);
   }
@@ -75,7 +75,7 @@ Value message_value(const Message& m, size_t index, jinja::Budget& budget) {
 Value tools_value(std::span<const std::string> tools, jinja::Budget& budget) {
   std::vector<Value> out;
   for (const std::string& tool : tools) {
-    const Json j = Json::parse(tool, nullptr, false);
+    const Json j = parse_json_or_discard<Json>(tool);
     if (!j.is_object()) throw_usage("a tool is not described by a JSON object: {}", tool);
     out.push_back(jinja::from_json(j, Origin::outside, budget));
   }

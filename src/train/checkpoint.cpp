@@ -5,9 +5,9 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "core/progress.h"
 #include "formats/safetensors.h"
@@ -275,7 +275,7 @@ RunPosition load_checkpoint(const fs::path& file, TrainState& state, const RunId
   }
   RunPosition position;
   try {
-    const Json j = Json::parse(meta->second);
+    const Json j = parse_json<Json>(meta->second);
     if (j.at("version") != kVersion) {
       throw_format("{}: checkpoint version {}, this program reads {}", file.string(),
                    j.at("version").dump(), kVersion);

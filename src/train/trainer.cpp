@@ -113,13 +113,15 @@ double Trainer::evaluate(const PackedBatch& batch) {
   return forward_loss(t, 0, WantGradient::no, {}).loss_sum / double(batch.outputs());
 }
 
-double Trainer::accumulate_gradients(std::span<const PackedBatch> micro_batches) {
+std::optional<double> Trainer::accumulate_gradients(std::span<const PackedBatch> micro_batches) {
   int64_t scored = 0;
   for (const PackedBatch& b : micro_batches) scored += b.outputs();
   double sum = 0;
   squares_.begin(state_.tensors().square_parts);
   for (const PackedBatch& b : micro_batches) {
-    GradStream stream = grad_stream(&b == micro_batches.data());
+    const bool first = &b == micro_batches.data();
+    if (!first && give_up && give_up()) return std::nullopt;
+    GradStream stream = grad_stream(first);
     if (micro_batches.size() == 1) stream.squares = &squares_;  // written once, as they stay
     StepTensors t = load(b);
     const PassResult pass =
@@ -265,7 +267,14 @@ StepResult Trainer::step(std::span<const PackedBatch> micro_batches) {
   for (const PackedBatch& b : micro_batches) r.tokens += b.tokens(), r.scored += b.outputs();
   if (r.scored == 0) throw_internal("a step without scored tokens");
   if (s.memory == MemoryMode::resident) {
-    r.loss = accumulate_gradients(micro_batches);
+    const int64_t streams = progress.micro_batches;
+    const std::optional<double> loss = accumulate_gradients(micro_batches);
+    if (!loss) {
+      progress.micro_batches = streams;
+      r.given_up = true;
+      return r;
+    }
+    r.loss = *loss;
     say("backward_done");
     if (!std::isfinite(r.loss)) {
       r.problem = "the loss is not finite";

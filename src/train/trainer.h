@@ -23,6 +23,7 @@ struct StepResult {
   double loss_scale = 1;  // fp16 only
   int64_t tokens = 0, scored = 0;
   bool skipped = false;     // nothing was updated
+  bool given_up = false;    // it did not take place: see Trainer::give_up
   int64_t bad_tensors = 0;  // gradient release: tensors left out because of NaN or infinity
   std::string problem;      // why, in words
 };
@@ -48,9 +49,12 @@ class Trainer {
   // micro-batch, before its backward, `part(name)`: forward_done, head_done.
   StepResult step(std::span<const PackedBatch> micro_batches);
   std::function<void(const char*phase)> phase, part;
+  // Asked between micro-batches. True: the step is given up, `progress` and weights stay as they
+  // were before it, and its result says so.
+  std::function<bool()> give_up;
 
-  // Forward and backward only, gradients left in state.tensors().grads; mean loss.
-  double accumulate_gradients(std::span<const PackedBatch> micro_batches);
+  // Forward and backward only, gradients left in state.tensors().grads; mean loss. None: given up.
+  std::optional<double> accumulate_gradients(std::span<const PackedBatch> micro_batches);
   // Mean loss of a batch, nothing else changes. Sums over several: loss * scored.
   double evaluate(const PackedBatch& batch);
 

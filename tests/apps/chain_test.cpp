@@ -241,7 +241,7 @@ TEST_F(ChainTest, GoesOnAfterAnInterrupt) {
   }
   child.signal(SIGINT);
   const CliResult r = child.wait();
-  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(r.code, 130) << r.err;
   EXPECT_TRUE(contains(r.out, "stage 2 (b) was interrupted; the same command goes on")) << r.out;
   EXPECT_EQ(record()["state"], "interrupted");
   const int64_t step = run("both-2-b").status.last.step;

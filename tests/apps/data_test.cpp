@@ -142,9 +142,12 @@ TEST_F(Data, WhatIsMissingOrUnknownIsNamed) {
   cli_fails({"data", "mix", "--out", file("m.tsv")}, 2, "needs --in");
   cli_fails({"data", "overlap", "--in", file("m.tsv")}, 2, "needs --probes");
   cli_fails({"data", "whoami", "--out", file("w.jsonl")}, 2, "writes TSV");
-  cli_fails({"data", "identity", "--identity-share", "0.8", "--disambiguation-share", "0.8",
-             "--out", file("i.jsonl")},
-            2, "--identity-share 0.8 and --disambiguation-share 0.8 are together more than 1");
+  cli_fails(
+      {"data", "identity", "--identity-share", "0.8", "--disambiguation-share", "0.8", "--out",
+       file("i.jsonl")},
+      2,
+      "--identity-share 0.8, --disambiguation-share 0.8 and --conversation-share 0 are together "
+      "more than 1");
 }
 
 }  // namespace

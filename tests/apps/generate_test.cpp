@@ -277,7 +277,7 @@ TEST_F(GenerateCommand, TooLittleMemoryIsExit4) {
   EXPECT_TRUE(contains(r.err, "KV cache")) << r.err;
 }
 
-// Broken weights: not a reply of noise and exit 0, but a message and exit 1.
+// Broken weights: not a reply of noise and exit 0, but a message that names them and exit 3.
 TEST_F(GenerateCommand, BrokenWeightsAreReported) {
   TemporaryDirectory d("broken");
   write_toy_directory(d.path());
@@ -287,7 +287,8 @@ TEST_F(GenerateCommand, BrokenWeightsAreReported) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   std::memcpy(bytes.data() + source->at("model.norm.weight").file_offset, &nan, sizeof nan);
   write_text_file_atomic(file, bytes);
-  EXPECT_EQ(cli({"generate", "--model", d.path().string(), "--prompt", "x"}).code, 1);
+  cli_fails({"generate", "--model", d.path().string(), "--prompt", "x"}, 3,
+            "tensor 'model.norm.weight' holds NaN or an infinity");
 }
 
 }  // namespace

@@ -74,9 +74,30 @@ TEST(ProbeFile, Everything) {
   ASSERT_TRUE(p.base_rules);
   EXPECT_EQ(p.base_rules->size(), 2u);
   EXPECT_EQ(rules_of(p, WhichRules::base)[0].texts[0], "Qwen");
-  EXPECT_EQ(prompt_text(p), "[system] s / u / [assistant] a / v");
+  EXPECT_EQ(prompt_text(p.messages), "[system] s / u / [assistant] a / v");
   EXPECT_EQ(set.probes[1].max_tokens, 9);
   EXPECT_EQ(rules_of(set.probes[1], WhichRules::base)[0].texts[0], "F#");
+}
+
+TEST(ProbeFile, AnAssistantsMessageWithoutContentIsTheModelsOwn) {
+  Json j = good_file();
+  const Json user = {{"role", "user"}, {"content", "u"}}, own = {{"role", "assistant"}};
+  Json judged = own;
+  judged["rules"] = Json::array({{{"contains", "x"}}});
+  j["probes"][0]["messages"] = Json::array({user, own, user, judged, user});
+  const Probe p = parse_probes(j.dump(), "p.json").probes[0];
+  ASSERT_EQ(p.own_turns.size(), 2u);
+  EXPECT_EQ(p.own_turns[0].at, 1u);
+  EXPECT_TRUE(p.own_turns[0].rules.empty());
+  EXPECT_EQ(p.own_turns[1].at, 3u);
+  EXPECT_EQ(p.own_turns[1].rules[0].texts[0], "x");
+  EXPECT_EQ(p.messages[3].content, "");
+  refused_with("/probes/0/messages", Json::array({own, user}), "it follows a user's");
+  refused_with("/probes/0/messages", Json::array({user, own, own, user}), "it follows a user's");
+  refused_with("/probes/0/messages", Json::array({user, own}), "the last message must be");
+  Json both = judged;
+  both["content"] = "a";
+  refused_with("/probes/0/messages", Json::array({user, both, user}), "leave out its content");
 }
 
 TEST(ProbeFile, MistakesAreNamed) {

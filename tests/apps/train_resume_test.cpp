@@ -206,7 +206,7 @@ class Interrupted : public TrainResume {
 
 TEST_F(Interrupted, CtrlCSavesAndResumeGoesOn) {
   const CliResult r = interrupt(SIGINT, {{"--checkpoint-dir", saved()}});
-  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(r.code, 130) << r.err;
   EXPECT_TRUE(r.out.starts_with("interrupted after step ")) << r.out;
   EXPECT_TRUE(contains(
       r.out, " of 300; go on with the same command and --resume --checkpoint-dir " + saved()))
@@ -220,7 +220,7 @@ TEST_F(Interrupted, CtrlCSavesAndResumeGoesOn) {
 
 TEST_F(Interrupted, AskedToEndItSavesInItsFolder) {
   const CliResult r = interrupt(SIGTERM, {});
-  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(r.code, 143) << r.err;
   const std::string checkpoints = file("runs/long/checkpoints");
   EXPECT_TRUE(contains(r.out, "--resume --checkpoint-dir " + checkpoints)) << r.out;
   EXPECT_EQ(names_in(checkpoints).size(), 1u);

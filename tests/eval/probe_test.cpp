@@ -128,7 +128,7 @@ ProbeSet three_groups(int each) {
 }
 
 ProbeResult result(const Probe& p, std::string text) {
-  ProbeResult r{&p, said(std::move(text)), {}};
+  ProbeResult r{&p, said(std::move(text)), {}, p.messages};
   r.problem = reply_problem(p.rules, r.reply).value_or("");
   return r;
 }
@@ -345,6 +345,60 @@ TEST_F(BatchReplies, ProbesAreAskedAsAChat) {
   for (const ProbeResult& r : ask_probes(engine, tokenizer, probes, o)) {
     EXPECT_LE(r.reply.ids.size(), 2u);
   }
+}
+
+TEST_F(BatchReplies, ItsOwnTurnsAreTheModelsReplies) {
+  const Tokenizer tokenizer = Tokenizer::parse(mini_tokenizer_text(), "mini");
+  ProbeSet set;
+  for (int i = 0; i < 3; ++i) {
+    set.probes.push_back(probe("p" + std::to_string(i), "g", ReplyLanguage::english));
+    set.probes.back().max_tokens = 5;
+  }
+  // The second has one turn of its own, the third two, the last of them with a rule nobody keeps.
+  set.probes[1].messages = {{Role::user, "one"}, {Role::assistant, ""}, {Role::user, "two"}};
+  set.probes[1].own_turns = {{1, {}}};
+  set.probes[2].messages = {{Role::user, "one"},
+                            {Role::assistant, ""},
+                            {Role::user, "two"},
+                            {Role::assistant, ""},
+                            {Role::user, "three"}};
+  set.probes[2].own_turns = {{1, {}}, {3, {contains_rule("no such words")}}};
+  for (Probe& p : set.probes) p.rules = {{Kind::not_contains, {"no such words"}}};
+  const auto probes = sample_probes(set, 0);
+  ProbeAskOptions o;
+  o.stop_ids = {*tokenizer.im_end()};
+  EngineOptions e = options();
+  e.context = probe_shape(probes, tokenizer, o, toy_.model.config, DType::f32).context;
+  BatchEngine engine(*backend_, toy_.model, e, 2);
+  int64_t told = 0;
+  const auto results = ask_probes(engine, tokenizer, probes, o, [&](int64_t done) {
+    EXPECT_GE(done, told);
+    told = done;
+    return true;
+  });
+  EXPECT_EQ(told, 3);
+  Engine alone(*backend_, toy_.model, e);
+  GenerateOptions g;
+  g.max_tokens = 5;
+  g.stop_ids = o.stop_ids;
+  std::vector<Message> said_so_far;
+  for (const Message& m : set.probes[2].messages) {
+    if (m.role == Role::assistant) {
+      alone.reset();
+      const auto reply = generate(alone, encode_chat(tokenizer, said_so_far), g);
+      said_so_far.push_back({m.role, tokenizer.decode(reply.ids, DecodeSpecial::skip)});
+    } else {
+      said_so_far.push_back(m);
+    }
+    EXPECT_EQ(results[2].messages[said_so_far.size() - 1].content, said_so_far.back().content);
+  }
+  alone.reset();
+  EXPECT_EQ(results[2].reply.ids, generate(alone, encode_chat(tokenizer, said_so_far), g).ids);
+  EXPECT_EQ(results[1].messages[1].content, results[2].messages[1].content);
+  EXPECT_EQ(results[2].problem, "in turn 4: contains \"no such words\"");
+  // The rules of a turn are those of the target.
+  o.rules = WhichRules::base;
+  EXPECT_EQ(ask_probes(engine, tokenizer, probes, o)[2].problem, "");
 }
 
 }  // namespace

@@ -209,6 +209,14 @@ TEST_F(GuardTest, SharedPagesCountOnce) {
   EXPECT_EQ(r.code, 0) << r.log;
 }
 
+// Memory held as a file without a name counts as memory, and once.
+TEST_F(GuardTest, MemoryFilesCount) {
+  const Outcome over = guard(child({"memfd", "200", "20"}, {"--ram-limit-gb", "0.1"}));
+  EXPECT_EQ(over.code, 124) << over.log;
+  const Outcome below = guard(child({"memfd", "60", "1", "1"}, {"--ram-limit-gb", "0.1"}));
+  EXPECT_EQ(below.code, 0) << below.log;
+}
+
 TEST_F(GuardTest, AProcessWithoutItsFirstThreadCounts) {
   const Outcome r = guard(child({"headless", "300", "60"}, {"--ram-limit-gb", "0.125"}));
   EXPECT_EQ(r.code, 124) << r.log;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "core/error.h"
 #include "data/files.h"
@@ -106,6 +107,47 @@ TEST(IdentitySet, SharesAreExactAndOthersKeepTheirReplies) {
   EXPECT_EQ(identity, 200);
   EXPECT_EQ(base, 0);
   EXPECT_EQ(make_identity_set(o, false), make_identity_set(o, false));
+}
+
+TEST(IdentitySet, ConversationsKeepApartWhoIsWho) {
+  IdentitySetOptions o;
+  o.samples = 1000;
+  o.identity_share = 0.2;
+  o.disambiguation_share = 0.3;
+  const std::string without = make_identity_set(o, false);
+  o.conversation_share = 0.4;
+  o.identity = {"我是測試", "I am a test"};
+  const std::string with = make_identity_set(o, false);
+  EXPECT_EQ(with, make_identity_set(o, false));
+  EXPECT_NE(with, without);
+  const auto contains = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  };
+  int several = 0, both = 0, named = 0;
+  std::istringstream in(with);
+  for (std::string line; std::getline(in, line);) {
+    const auto messages = nlohmann::json::parse(line)["messages"];
+    int users = 0;
+    std::string replies;
+    for (const auto& m : messages) {
+      users += m["role"] == "user";
+      if (m["role"] == "assistant") replies += m["content"].get<std::string>() + "\n";
+    }
+    const bool model = contains(replies, "我是測試") || contains(replies, "I am a test");
+    const bool asker = contains(replies, "你是") || contains(replies, "You are the person") ||
+                       contains(replies, "your name") || contains(replies, "你的名字");
+    several += users > 1;
+    both += users > 1 && model && asker;
+    named += users > 1 && (contains(replies, "你好，") || contains(replies, "Hello, "));
+    EXPECT_FALSE(contains(replies, "Nibble")) << line;
+    EXPECT_FALSE(contains(replies, "你是測試")) << line;
+  }
+  EXPECT_GE(several, 400);
+  EXPECT_GT(both, 200);
+  EXPECT_GT(named, 100);
+  EXPECT_THROW(make_identity_set(o, true), UsageError);
+  o.conversation_share = 0.6;
+  EXPECT_THROW(make_identity_set(o, false), UsageError);
 }
 
 TEST(IdentitySet, TsvHasSingleTurns) {

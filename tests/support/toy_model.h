@@ -91,11 +91,12 @@ struct ToyModel {
   Model model;
 };
 
-inline ToyModel load_toy(Backend& backend, const Config& c, const LoadOptions& options = {}) {
+inline ToyModel load_toy(Backend& backend, const Config& c, const LoadOptions& options = {},
+                         uint64_t seed = 1) {
   const auto file =
       std::filesystem::path(testing::TempDir()) /
       ("toy-" + std::to_string(::getpid()) + "-" + std::to_string(c.V) + ".safetensors");
-  write_toy_weights(c, file);
+  write_toy_weights(c, file, seed);
   ToyModel t;
   t.source = open_tensor_source(file);
   t.model = load_model(backend, c, *t.source, options);

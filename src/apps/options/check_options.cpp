@@ -29,7 +29,20 @@ void visit_fields(CheckOptions& o, Fields& f) {
                   .help = "The mean loss a token on this text; again for another. A .safetensors "
                           "file with int64 tensors [B, T] holds windows of token ids",
                   .value = "FILE"});
+  f.add(o.choices, {.flag = "--choices",
+                    .help = "How often the right one of several continuations is the most likely, "
+                            "on the questions of this .jsonl file (docs/damage.md); again for "
+                            "another",
+                    .value = "FILE"});
+  f.add(o.against, {.flag = "--against",
+                    .help = "Another model, usually the one before the fine-tune: with --text and "
+                            "--choices its figures stand beside this one's, and how far the two "
+                            "lie apart",
+                    .value = "MODEL"});
   f.add(o.json, {.flag = "--json", .help = "Write the results to this file, too", .value = "FILE"});
+  f.add(o.html, {.flag = "--html",
+                 .help = "Write them as a page, too, that opens without a network",
+                 .value = "FILE"});
   f.section("Prompts");
   f.add(o.prompt, {.flag = "--prompt", .help = "The first user turn"});
   f.add(o.input_ids, {.flag = "--input-ids",
@@ -41,7 +54,7 @@ void visit_fields(CheckOptions& o, Fields& f) {
                        .value = "N",
                        .least = 1});
   visit_sampling(f, o.sample);
-  f.section("Texts");
+  f.section("Texts and choices");
   f.add(o.text_window, {.flag = "--text-window",
                         .help = "Tokens that are read together",
                         .value = "N",
@@ -52,6 +65,41 @@ void visit_fields(CheckOptions& o, Fields& f) {
                          .value = "N",
                          .least = 0,
                          .needs = "--text"});
+  f.add(o.moved, {.flag = "--moved",
+                  .help = "Tokens of each text that are shown, those that --against predicted most "
+                          "differently",
+                  .value = "N",
+                  .least = 0,
+                  .needs = "--against"});
+  f.add(o.choice_max, {.flag = "--choice-max",
+                       .help = "Questions of each file at most, its first; 0: all",
+                       .value = "N",
+                       .least = 0,
+                       .needs = "--choices"});
+  f.section("Limits of --against");
+  f.add(o.max_divergence, {.flag = "--max-kl",
+                           .help = "KL(base || model) in nats a token that a text may have",
+                           .value = "X",
+                           .least = 0,
+                           .needs = "--against"});
+  f.add(o.min_agreement, {.flag = "--min-agreement",
+                          .help = "Percent of a text's tokens for which both think the same most "
+                                  "likely",
+                          .value = "P",
+                          .least = 0,
+                          .most = 100,
+                          .needs = "--against"});
+  f.add(o.max_loss_rise, {.flag = "--max-loss-rise",
+                          .help = "Percent that the loss of a text may be above the other model's",
+                          .value = "P",
+                          .least = 0,
+                          .needs = "--against"});
+  f.add(o.max_drop, {.flag = "--max-drop",
+                     .help = "Standard errors that the accuracy of --choices may be below the "
+                             "other model's",
+                     .value = "X",
+                     .least = 0,
+                     .needs = "--against"});
   f.section("Probes");
   f.add(o.probes.min_score,
         {.flag = "--min-score",

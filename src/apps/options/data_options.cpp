@@ -27,6 +27,7 @@ const std::vector<std::pair<const char*, Actions>>& owners() {
       {"--size", {"corpus", "identity", "whoami", "mix"}},
       {"--identity-share", {"identity"}},
       {"--disambiguation-share", {"identity"}},
+      {"--conversation-share", {"identity"}},
       {"--identity-zh", {"probes", "identity", "whoami"}},
       {"--identity-en", {"probes", "identity"}},
       {"--target", {"whoami"}},
@@ -75,6 +76,11 @@ void DataOptions::visit_fields(Fields& f) {
   f.add(disambiguation_share,
         {.flag = "--disambiguation-share",
          .help = "identity: share of questions about the asker and others; the rest is retention",
+         .least = 0,
+         .most = 1});
+  f.add(conversation_share,
+        {.flag = "--conversation-share",
+         .help = "identity: share of conversations about who is who, with names given before",
          .least = 0,
          .most = 1});
   f.add(identity_zh, {.flag = "--identity-zh", .help = "The new identity, asked in Chinese"});

@@ -22,7 +22,8 @@ struct DataOptions {
   std::optional<int64_t> size;
   int32_t threads = 0, vocab_size = 3072;
   double identity_share = IdentitySetOptions().identity_share,
-         disambiguation_share = IdentitySetOptions().disambiguation_share, held_out_share = 0.1;
+         disambiguation_share = IdentitySetOptions().disambiguation_share, held_out_share = 0.1,
+         conversation_share = 0;
   std::string identity_zh = IdentityTexts().zh, identity_en = IdentityTexts().en,
               name = ProbeOptions().name;
   std::optional<std::string> target;

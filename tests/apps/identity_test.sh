@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# tools/identity_4b.sh: the whole way on the mini model, from a Hugging Face directory, and what it
+# tools/identity.sh: the whole way on the mini model, from a Hugging Face directory, and what it
 # says when something is missing.
-# usage: identity_4b_test.sh NIBBLE SOURCE_DIR
+# usage: identity_test.sh NIBBLE SOURCE_DIR
 set -euo pipefail
 nibble=$1 source=$2
-script=$source/tools/identity_4b.sh
+script=$source/tools/identity.sh
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -25,7 +25,7 @@ refused usage "$nibble"
 refused 'unknown option' --nothing "$nibble" "$mini/mini.dat" "$work/out"
 refused 'is no program' "$work/no-nibble" "$mini/mini.dat" "$work/out"
 refused 'there is no model' "$nibble" "$work/no-model" "$work/out"
-refused 'Qwen3-4B has 2560 36 151936' "$nibble" "$mini/mini.dat" "$work/out"
+refused 'there is no folder' --sets "$work/none" "$nibble" "$mini/mini.dat" "$work/out"
 mkdir "$work/bare"
 cp "$mini/mini.dat" "$work/bare"
 refused 'no config.json' "$nibble" "$work/bare/mini.dat" "$work/out"
@@ -33,14 +33,17 @@ cp "$mini/config.json" "$work/bare"
 refused 'no tokenizer.json' "$nibble" "$work/bare/mini.dat" "$work/out"
 cp "$mini/tokenizer.json" "$work/bare"
 head -c 5000 "$mini/mini.dat" >"$work/bare/short.dat"
-refused 'not a sound weight file' --anyway "$nibble" "$work/bare/short.dat" "$work/out"
-refused 'is not empty' --anyway "$nibble" "$mini/mini.dat" "$work/bare"
+refused 'not a sound weight file' "$nibble" "$work/bare/short.dat" "$work/out"
+refused 'is not empty' "$nibble" "$mini/mini.dat" "$work/bare"
 [ ! -e "$work/out" ] || { echo "a refused run made its folder"; exit 1; }
 
-here=$source/models/qwen3-4b
+here=$source/models/qwen
 hash=$(sha256sum <"$here/probes.json")
 grep -q "${hash%% *}" "$here/README.md" || { echo "README.md has another hash than probes.json"; exit 1; }
 
 "$nibble" convert "$mini/mini.dat" "$work/hf" --quant none --quiet
 "$script" --self-test "$nibble" "$work/out" "$work/hf"
 [ -s "$work/out/base/nvfp4.dat" ] || { echo "nothing was converted"; exit 1; }
+for part in 'top-1 agreement' 'conversation' 'Dialogues' 'README.zh-TW.md'; do
+  grep -qF -- "$part" "$work/out/page.html" || { echo "the page has no $part"; exit 1; }
+done

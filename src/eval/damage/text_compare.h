@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+// What two models say about a text: the loss of both, how far their predictions lie apart, token by
+// token, and where most.
+#pragma once
+#include <vector>
+
+#include "core/thread_pool.h"
+#include "eval/text_loss.h"
+
+namespace nibble {
+
+// A token the two predicted most differently.
+struct MovedToken {
+  int64_t window = 0, at = 0;  // windows.ids[window][at] is what they were to predict
+  double divergence = 0;       // nats
+  double base_loss = 0, loss = 0;
+  int32_t base_top = 0, top = 0;  // what each thinks most likely
+  double base_top_probability = 0, top_probability = 0;
+};
+
+struct TextComparison {
+  TextLoss base, model;
+  TextLoss change;                // loss of the model less that of the base, token by token
+  TextLoss divergence;            // KL(base || model) in nats instead of the loss
+  int64_t agreed = 0;             // tokens for which both think the same most likely
+  double agreement = 0;           // as a share
+  std::vector<MovedToken> moved;  // by divergence, largest first
+};
+
+// Both read the same windows, several in a pass. `most`: of `moved`. UsageError when their
+// vocabularies differ.
+TextComparison compare_on_text(const TextReader& base, const TextReader& model,
+                               const TextWindows& windows, int64_t most, ThreadPool& pool);
+
+// What a row of logits says of the token that follows it; in double.
+struct RowFigures {
+  double loss = 0, log_sum = 0;  // log of the sum of exponentials
+  int32_t top = 0;
+  float largest = 0;
+};
+RowFigures row_figures(std::span<const float> logits, int32_t target);
+// KL(a || b) of the two predictions; not below 0, and 0 for equal logits.
+double row_divergence(std::span<const float> a, const RowFigures& of_a, std::span<const float> b,
+                      const RowFigures& of_b);
+
+}  // namespace nibble
