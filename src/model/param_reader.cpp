@@ -103,6 +103,12 @@ uint64_t ParameterReader::Piece::file_bytes() const {
   return n / 2 + n / uint64_t(kNvfp4Block) * dtype_bytes(from->scales->dtype);
 }
 
+uint64_t ParameterReader::planned_bytes() const {
+  uint64_t n = 0;
+  for (const Piece& p : pieces_) n += p.file_bytes();
+  return n;
+}
+
 void ParameterReader::add_pieces(const LogicalTensor& t, Piece first, int64_t elements) {
   const int64_t step = std::max<int64_t>(1, elements / std::max<int64_t>(1, t.cols));
   const Tensor all = first.dst;

@@ -43,6 +43,8 @@ class ParameterReader {
   // rule where the file holds floats and w is packed.
   void add_tensor(Tensor dst, const LogicalTensor& t);
   void add_linear(const LinearWeight& w, const ParamSpec& param, const LogicalTensor& t);
+  // Of the file, that the plan reads: a tied head that is quantised reads the embedding again.
+  uint64_t planned_bytes() const;
   // Reads what was planned, in order. `done` is told the bytes of the file after each piece.
   void run(const std::function<void(uint64_t)>& done = {});
 

@@ -57,6 +57,22 @@ TEST_F(ModelNaming, ADirectoryHoldsSafetensorsOrOneDat) {
   EXPECT_EQ(resolve(o).weights, at("m"));
 }
 
+// Not "no config.json beside it".
+TEST_F(ModelNaming, WhatIsNoGgufInsideIsToldSo) {
+  for (const char* name : {"m/empty.gguf", "m/text.gguf"}) {
+    write_text_file_atomic(at(name), std::string(name) == "m/text.gguf" ? "no weights here" : "");
+    ModelOptions o;
+    o.model = at(name);
+    try {
+      resolve(o);
+      ADD_FAILURE() << name;
+    } catch (const FormatError& e) {
+      EXPECT_NE(std::string(e.what()).find("GGUF"), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find("offset"), std::string::npos) << e.what();
+    }
+  }
+}
+
 TEST_F(ModelNaming, DirectoryAndWeightTogether) {
   ModelOptions o;
   o.model_dir = at("m");
