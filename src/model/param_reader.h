@@ -76,8 +76,7 @@ class ParameterReader {
   void add_pieces(const LogicalTensor& t, Piece first, int64_t elements);
   void fetch(const Piece& p, Staging& s) const;  // from the file; no backend
   void fetch_floats(const Piece& p, Staging& s) const;
-  void check_finite(const Piece& p, DType type, std::span<const std::byte> bytes,
-                    int64_t per_row) const;
+  void check_finite(const Piece& p, const Staging& s) const;
   void deliver(const Piece& p, const Staging& s);
 
   Backend& be_;

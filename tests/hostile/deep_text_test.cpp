@@ -27,7 +27,11 @@ class DeepText : public HostileTest {
   }
   // Open, open objects, and well-formed to the end.
   static std::vector<std::string> deep_texts() {
-    return {kDeepArrays, deep_objects(), closed(100'000), "{\"x\": " + closed(100'000) + "}"};
+    const std::string deep = closed(100'000);
+    return {kDeepArrays, deep_objects(), deep, "{\"x\": " + deep + "}",
+            // Fields that are looked at, written again, or shown in a message.
+            R"({"state": "finished", "pid": 1, "model_type": "qwen3", "hidden_size": )" + deep +
+                R"(, "last": )" + deep + "}"};
   }
 };
 
@@ -76,7 +80,7 @@ TEST_F(DeepText, OfLines) {
     refused({"chat", "--model", model(), "--replay", f});
     refused({"tokenize", "--model", model(), "--jsonl", f});
     refused({"render", "--template", write("t.jinja", "x"), "--jsonl", f});
-    refused(train_words({"--train-data", f}), "--train-data");
+    refused(train_words({"--train-data", f}));
     refused({"generate", "--model", model(), "--prompt", "x", "--tools", f}, "not valid JSON");
     refused({"check", "--model", model(), "--probes", f});
   }

@@ -48,9 +48,7 @@ TEST_F(HostileWeights, AreNamedAtLoad) {
     const std::string where = "in row " + std::to_string(c.V - 1) + ", element 3";
     refused({"generate", "--model", m, "--prompt", "x"}, "model.embed_tokens.weight", where);
     refused({"chat", "--model", m, "--prompt", "x"}, "model.embed_tokens.weight", where);
-    Words train = train_words({"--steps", "1"});
-    train[2] = m;
-    refused(train, "model.embed_tokens.weight", where);
+    refused(train_words({"--steps", "1", "--model", m}), "model.embed_tokens.weight", where);
   }
   const std::string m = poked<float>("model.norm.weight", 1, NAN, model());
   refused({"generate", "--model", m, "--prompt", "x"}, "model.norm.weight", "element");
@@ -66,7 +64,7 @@ TEST_F(HostileWeights, ScalesAreNamedToo) {
   ASSERT_FALSE(name.empty());
   const std::string m = poked<uint8_t>(name, 5, 0x7f, file("dat"));
   const std::string tensor = name.substr(0, name.size() - 6);
-  refused({"generate", "--model", m, "--prompt", "x"}, tensor, "NaN as a scale");
+  refused({"generate", "--model", m, "--prompt", "x"}, tensor, "row 0, block 5");
 }
 
 // Its output would be called damaged, so it is not called a success.
