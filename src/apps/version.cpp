@@ -5,7 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "backends/cpu/simd/target_control.h"
-#include "core/version/version.h"
+#include "core/version.h"
 
 namespace nibble {
 

@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/shipped_files.h"
-#include "core/version/version.h"
+#include "core/version.h"
 #include "library/loaded_model.h"
 #include "nibble/nibble_c.h"
 #include "runtime/device.h"

@@ -41,6 +41,14 @@ struct Model {
 Model load_model(Backend& backend, const Config& config, const TensorSource& source,
                  const LoadOptions& options);
 
+// The two halves of load_model for whoever has memory of his own: how the weights will be held, and
+// reading them into memory made for that layout.
+WeightLayout weight_layout(const Config& config, const TensorSource& source,
+                           const LoadOptions& options);
+void read_weights(Backend& backend, Weights& weights, const Config& config,
+                  const TensorSource& source, const WeightLayout& layout,
+                  const LoadOptions& options);
+
 // Before anything is read: whether a linear layer of a block will be held as NVFP4.
 bool loads_packed(const Config& config, const TensorSource& source, const LoadOptions& options);
 // Bytes the weights will take, without reading them.

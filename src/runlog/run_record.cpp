@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/json.h"
+#include "core/log.h"
 #include "core/toml.h"
 #include "core/utc_time.h"
 #include "runlog/run_folder.h"
@@ -109,7 +110,11 @@ void read_into(RunRecord& record, const json& j) {
                    m.count("response_tokens"),
                    m.count("skipped"),
                    m.step_loss("first_held_out"),
-                   m.step_loss("best_held_out")};
+                   m.step_loss("best_held_out"),
+                   m.number("taught_loss"),
+                   m.number("kept_loss"),
+                   m.number("largest_kept_loss"),
+                   m.count("kept_tokens")};
   const Reader memory{r.at("memory")};
   record.memory.peak_rss_bytes = uint64_t(std::max<int64_t>(0, memory.count("peak_rss_bytes")));
   record.memory.peak_gpu_mib = memory.count("peak_gpu_mib");
@@ -141,6 +146,11 @@ void RunTotals::add(const StepRecord& r) {
   tokens += r.tokens;
   response_tokens += r.response_tokens;
   skipped += r.skipped ? 1 : 0;
+  kept_tokens += r.kept_tokens;
+  if (std::isfinite(r.taught_loss)) taught_loss = r.taught_loss;
+  if (!std::isfinite(r.kept_loss)) return;
+  kept_loss = r.kept_loss;
+  if (!(largest_kept >= r.kept_loss)) largest_kept = r.kept_loss;
 }
 
 void RunTotals::add_held_out(int64_t step, double loss) {
@@ -234,6 +244,12 @@ std::string record_json(const RunRecord& r) {
                   {"seconds", t.seconds},
                   {"tokens_per_second", t.seconds > 0 ? double(t.tokens) / t.seconds : 0.0},
                   {"skipped", t.skipped}};
+  if (t.kept_tokens > 0) {
+    j["metrics"]["taught_loss"] = t.taught_loss;
+    j["metrics"]["kept_loss"] = t.kept_loss;
+    j["metrics"]["largest_kept_loss"] = t.largest_kept;
+    j["metrics"]["kept_tokens"] = t.kept_tokens;
+  }
   j["memory"] = {{"peak_rss_bytes", r.memory.peak_rss_bytes},
                  {"peak_gpu_mib", r.memory.peak_gpu_mib},
                  {"arenas", ordered_json::array()}};
@@ -259,12 +275,17 @@ RunRecord read_record(const fs::path& folder) {
   const fs::path plain = fs::absolute(folder).lexically_normal();
   record.name = (plain.has_filename() ? plain : plain.parent_path()).filename().string();
   // First the process, then what it wrote: a run that ends between the two is not taken for dead.
-  const ProcessState process = process_state(read_status(folder));
+  const ProcessState process = process_state(folder, read_status(folder));
   record.status = read_status(folder);
   record.gone = record.status.state == RunState::running && process == ProcessState::gone;
   record.config = config_lines(text_or_empty(folder / "config.toml"));
   const json j = parse_json_or_discard<json>(text_or_empty(folder / "run.json"));
-  if (j.is_object()) read_into(record, j);
+  if (j.is_object()) {
+    read_into(record, j);
+  } else if (std::error_code none; fs::exists(folder / "run.json", none)) {
+    log_warning("{} is damaged: what the other files of the run say is shown",
+                (folder / "run.json").string());
+  }
   if (record.command_line.empty()) {  // of a version without run.json
     const std::string text = text_or_empty(folder / "command.txt");
     record.command_line = text.substr(0, text.find('\n'));
@@ -282,8 +303,8 @@ std::vector<RunRecord> read_records(const fs::path& base) {
   for (const fs::path& folder : list_runs(base)) {
     try {
       records.push_back(read_record(folder));
-    } catch (const Error&) {
-      continue;
+    } catch (const Error& e) {
+      log_warning("left out: {}", e.what());
     }
   }
   return records;

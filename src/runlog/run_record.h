@@ -39,6 +39,9 @@ struct RunTotals {
   double seconds = 0;                                    // of the steps themselves
   int64_t tokens = 0, response_tokens = 0, skipped = 0;
   StepLoss first_held_out, best_held_out;
+  // Of a run that keeps rows: the last of each part of the loss, and the largest divergence.
+  double taught_loss = kNoValue, kept_loss = kNoValue, largest_kept = kNoValue;
+  int64_t kept_tokens = 0;
 
   void add(const StepRecord& r);
   void add_held_out(int64_t step, double loss);

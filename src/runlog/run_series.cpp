@@ -81,6 +81,8 @@ void RunSeries::add(const StepRecord& r) {
   add(lr, r.lr);
   add(speed, r.tokens_per_second);
   add(rss_mib, double(r.rss_bytes) / (1 << 20));
+  if (std::isfinite(r.taught_loss)) add(taught, r.taught_loss);
+  if (std::isfinite(r.kept_loss)) add(kept, r.kept_loss);
   last_step_ = r.step;
 }
 

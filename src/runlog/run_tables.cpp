@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/memory_info.h"
+#include "core/text/visible.h"
 #include "core/utc_time.h"
-#include "core/visible.h"
 
 namespace nibble {
 namespace {
@@ -163,6 +163,12 @@ std::string run_text(const RunRecord& r, const Lineage& lineage,
                           number_or_dash(r.totals.first_loss, "{:.4f}"),
                           number_or_dash(r.status.last.smoothed_loss, "{:.4f}"),
                           number_or_dash(r.totals.lowest_loss, "{:.4f}")));
+  if (r.totals.kept_tokens > 0) {
+    row("kept", fmt::format("KL {} at the end, {} at most, over {} tokens; taught rows {}",
+                            number_or_dash(r.totals.kept_loss, "{:.5f}"),
+                            number_or_dash(r.totals.largest_kept, "{:.5f}"), r.totals.kept_tokens,
+                            number_or_dash(r.totals.taught_loss, "{:.4f}")));
+  }
   row("held out", held_out_text(r));
   row("speed", fmt::format("{} tokens/s, {} tokens", number_or_dash(speed_of(r), "{:.1f}"),
                            r.totals.tokens));

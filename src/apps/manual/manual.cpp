@@ -8,7 +8,7 @@
 
 #include "apps/command.h"
 #include "core/error.h"
-#include "core/version/version.h"
+#include "core/version.h"
 
 namespace nibble {
 namespace {

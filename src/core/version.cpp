@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "core/version/version.h"
+#include "core/version.h"
 
 namespace nibble {
 

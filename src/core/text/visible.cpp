@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "core/visible.h"
+#include "core/text/visible.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "core/nearest_name.h"
+#include "core/text/nearest_name.h"
 
 #include <algorithm>
 #include <numeric>

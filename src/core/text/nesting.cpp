@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "core/nesting.h"
+#include "core/text/nesting.h"
 
 namespace nibble {
 namespace {
