@@ -49,8 +49,8 @@ SETS = {
 TEXTS = {
     "drcd-measured": "02925c90957644397528051058eeb2fb5290be482f0065eb5b82fed64e5d029a",
     "drcd-training": "b6f0cc5056a4b182bdf22f67c51789d1b9f304cb10ca2684d5d431ddd74be0a9",
-    "wikitext-measured": "2c432cb99006b9d132623600d3e9f3ab30c6b1036a25c66d963f1dfa1ecad372",
-    "wikitext-training": "1f8febb1ffd7d4f5ba8bd91633861d419ac1744314a4e42d676593e91ad3e2d7",
+    "wikitext-measured": "51ccd7331c1ff3544c264235660f511b441ded23b53e502a12539bd618f2c364",
+    "wikitext-training": "578d831008a5f5e2d760539f93883b3864eb103b804d09b988ffaf69914bec39",
 }
 
 
@@ -123,7 +123,7 @@ def wikitext(folder):
     for line in (folder / "wikitext2-test.txt").read_text().splitlines(keepends=True):
         text = line.strip()
         title = text.startswith("= ") and text.endswith(" =") and not text.startswith("= =")
-        if title or not articles:
+        if not articles or (title and articles[-1].strip()):
             articles.append("")
         articles[-1] += line
     return ["".join(part) for part in halves(articles)]

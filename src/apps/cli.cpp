@@ -13,8 +13,8 @@
 #include "apps/run_chain.h"
 #include "apps/version.h"
 #include "core/log.h"
-#include "core/nearest_name.h"
-#include "core/visible.h"
+#include "core/text/nearest_name.h"
+#include "core/text/visible.h"
 #include "runlog/run_recorder.h"
 
 namespace nibble {

@@ -18,6 +18,7 @@
 #include "guard/interrupt.h"
 #include "guard/watchdog.h"
 #include "runtime/model_template.h"
+#include "runtime/output_files.h"
 #include "runtime/runtime.h"
 
 namespace nibble {
@@ -30,6 +31,7 @@ struct ChatCommandOptions {
   int64_t turns = 1;
   std::string script;
   std::filesystem::path replay, tee, tee_jsonl;
+  bool force = false;
   std::optional<bool> interactive;
   bool reset_history = true;
   std::string system;
@@ -98,6 +100,7 @@ void ChatCommandOptions::visit_fields(Fields& f) {
                     .help = "Append the conversation to a JSONL file",
                     .value = "FILE",
                     .aliases = {"--tee-object-chat-session-json"}});
+  f.add(force, {.flag = "--force", .help = "Append to a --tee or --tee-jsonl that exists"});
 }
 
 class ChatCommand {
@@ -252,7 +255,9 @@ void talk(ChatCommand& chat, Io& io) {
 ExitCode run_chat(const ChatCommandOptions& o, Io& io) {
   check_flags(o);
   const std::vector<std::string> turns = scripted_turns(o);
+  const ModelPaths paths = resolve_model(o.runtime.model, TokenizerNeed::required);
   for (const auto& log : {o.tee, o.tee_jsonl}) {
+    check_output_file(log, o.force ? Overwrite::allow : Overwrite::refuse, paths, {o.replay});
     if (!log.empty()) touch_log(log);  // before the model is loaded, not after the first reply
   }
   const Runtime rt = open_runtime(o.runtime, TokenizerNeed::required, &o.cache);

@@ -10,11 +10,12 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "core/memory_info.h"
-#include "core/visible.h"
+#include "core/text/visible.h"
 #include "inspect/inspect.h"
 #include "model/gguf_model.h"
 #include "runtime/model_texts.h"
 #include "runtime/output_files.h"
+#include "runtime/staged_output.h"
 
 namespace nibble {
 namespace {
@@ -181,18 +182,20 @@ ExitCode run_convert(const ConvertOptions& o, Io& io) {
   log_info("{}", input.source->describe());
   log_debug("convert: {} threads", pool.size());
 
-  fs::create_directories(place.directory);
+  const FileLock lock = lock_output(o.out);
+  StagedOutput staged(o.out, settings.container, overwrite);
   const Config* config = input.config ? &*input.config : nullptr;
-  const ConvertSummary summary = convert_weights(*input.source, config, o.out, settings, pool);
-  if (directory) remove_stale_weights(o.out);
+  const ConvertSummary summary =
+      convert_weights(*input.source, config, staged.weights(), settings, pool);
   if (with_companions) {
     if (!input.config_file.empty()) {
-      write_model_config(input.config_file, place.directory, summary.untied, overwrite);
+      write_model_config(input.config_file, staged, summary.untied, overwrite);
     }
-    copy_companions(input.directory, place.directory, overwrite);
+    copy_companions(input.directory, staged, overwrite);
   } else if (!input.config_file.empty() && !fs::exists(place.directory / "config.json")) {
     log_info("config.json is not copied beside {}: --copy-config does that", o.out.string());
   }
+  staged.publish();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   print_summary(o, summary, seconds.count(), io);
   const std::vector<std::string> problems = problems_of(o.out, config, summary, pool);

@@ -10,7 +10,7 @@
 #include "apps/options/work_options.h"
 #include "core/log.h"
 #include "core/memory_info.h"
-#include "core/visible.h"
+#include "core/text/visible.h"
 #include "inspect/inspect.h"
 #include "model/gguf_model.h"
 #include "runtime/model_texts.h"

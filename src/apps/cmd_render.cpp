@@ -83,11 +83,9 @@ ExitCode run_render(const RenderCommandOptions& o, Io& io) {
   if (!in) throw_format("{}: cannot be opened", o.jsonl.string());
   std::unique_ptr<AtomicFile> file;
   if (!o.out.empty()) {
-    refuse_replacing_input(o.out, {o.model.model, {}, {}}, {o.file, o.jsonl});
-    if (fs::exists(o.out) && !o.force) {
-      throw_usage("{} exists: choose another name, or use --force", o.out.string());
-    }
-    file = std::make_unique<AtomicFile>(o.out);
+    const Overwrite overwrite = o.force ? Overwrite::allow : Overwrite::refuse;
+    check_output_file(o.out, overwrite, {o.model.model, {}, {}}, {o.file, o.jsonl});
+    file = std::make_unique<AtomicFile>(o.out, existing_file(overwrite));
   }
   std::string line;
   for (int64_t n = 1; std::getline(in, line); ++n) {

@@ -14,7 +14,7 @@
 #include "apps/terminal/output_buffer.h"
 #include "core/file.h"
 #include "core/json.h"
-#include "core/visible.h"
+#include "core/text/visible.h"
 #include "runlog/chain_record.h"
 #include "runlog/run_folder.h"
 #include "runlog/run_plots.h"
@@ -22,6 +22,7 @@
 #include "runlog/run_report.h"
 #include "runlog/run_tables.h"
 #include "runlog/run_view.h"
+#include "runtime/output_files.h"
 
 namespace nibble {
 namespace {
@@ -157,8 +158,8 @@ void show_chain(const fs::path& file, const RunsOptions& o, Io& io) {
     io.out << dumped(parse_json<ordered_json>(chain_json(c)));
     return;
   }
-  const bool gone =
-      c.process.state == RunState::running && process_state(c.process) == ProcessState::gone;
+  const bool gone = c.process.state == RunState::running &&
+                    process_state(file.parent_path(), c.process) == ProcessState::gone;
   io.out << fmt::format("chain       {}\nstate       {}\nfile        {}\nstarted     {}\n",
                         visible_line(c.name), gone ? "gone" : run_state_name(c.process.state),
                         visible_line(c.file), visible_line(c.process.started_utc));
@@ -223,10 +224,8 @@ ExitCode show_lineage(const RunsOptions& o, Io& io) {
   return ExitCode::ok;
 }
 
-void refuse_replacing(const RunsOptions& o) {
-  if (!o.out.empty() && fs::exists(o.out) && !o.force) {
-    throw_usage("{} exists: --force replaces it", o.out.string());
-  }
+Overwrite overwrite_of(const RunsOptions& o) {
+  return o.force ? Overwrite::allow : Overwrite::refuse;
 }
 
 // compare.svg, compare-2.svg, ...: the first that is not there, or that is this very chart.
@@ -240,7 +239,7 @@ fs::path free_chart(const fs::path& folder, const std::string& svg) {
 }
 
 ExitCode compare(const RunsOptions& o, Io& io) {
-  refuse_replacing(o);
+  check_output_file(o.out, overwrite_of(o));
   std::vector<RunRecord> records;
   std::vector<std::pair<std::string, RunSeries>> series;
   for (const std::string& name : o.runs) {
@@ -273,7 +272,7 @@ ExitCode plot(const RunsOptions& o, Io& io) {
 
 ExitCode export_log(const RunsOptions& o, Io& io) {
   if (o.markdown == o.json) throw_usage("runs export: say --markdown or --json");
-  refuse_replacing(o);
+  check_output_file(o.out, overwrite_of(o));
   const std::vector<RunRecord> list = chosen_runs(o);
   std::string text;
   if (o.json) {
@@ -293,7 +292,7 @@ ExitCode export_log(const RunsOptions& o, Io& io) {
     io.out << text;
     return ExitCode::ok;
   }
-  write_text_file_atomic(o.out, text);
+  replace_file(o.out, text, existing_file(overwrite_of(o)));
   io.out << fmt::format("{} written to {}\n", runs_text(list.size()), o.out.string());
   return ExitCode::ok;
 }
@@ -302,7 +301,7 @@ ExitCode pin(const RunsOptions& o, Io& io) {
   for (const std::string& name : o.runs) {
     const fs::path folder = find_run(o.runs_dir, name);
     if (o.action == "pin") {
-      write_text_file_atomic(folder / kPinFile, "");
+      replace_file(folder / kPinFile, "");
     } else {
       fs::remove(folder / kPinFile);
     }

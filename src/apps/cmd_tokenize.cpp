@@ -102,11 +102,9 @@ ExitCode run_tokenize(const TokenizeOptions& o, Io& io) {
   const fs::path tokenizer_file = resolve_tokenizer(o.model);
   std::unique_ptr<AtomicFile> file;
   if (!o.out.empty()) {
-    refuse_replacing_input(o.out, {o.model.model, {}, tokenizer_file}, {o.file, o.jsonl});
-    if (fs::exists(o.out) && !o.force) {
-      throw_usage("{} exists: choose another name, or use --force", o.out.string());
-    }
-    file = std::make_unique<AtomicFile>(o.out);
+    const Overwrite overwrite = o.force ? Overwrite::allow : Overwrite::refuse;
+    check_output_file(o.out, overwrite, {o.model.model, {}, tokenizer_file}, {o.file, o.jsonl});
+    file = std::make_unique<AtomicFile>(o.out, existing_file(overwrite));
   }
   const auto emit = [&](const std::string& text) {
     if (file) {

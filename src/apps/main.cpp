@@ -5,12 +5,13 @@
 #include <csignal>
 #include <cstring>
 #include <iostream>
+#include <new>
 
 #include "apps/cli.h"
 #include "apps/terminal/output_buffer.h"
 #include "apps/terminal/process_start.h"
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   nibble::open_missing_streams();
   nibble::take_signals();
   std::ios::sync_with_stdio(false);
@@ -25,4 +26,7 @@ int main(int argc, char** argv) {
   std::cerr << "nibble: error: cannot write to standard output: " << std::strerror(buffer.error())
             << std::endl;
   return code != 0 ? code : kFileError;
+} catch (const std::bad_alloc&) {  // before there was anything that could say more
+  constexpr int kNoMemory = 4;
+  return kNoMemory;
 }

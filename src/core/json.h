@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "core/nesting.h"
+#include "core/text/nesting.h"
 
 namespace nibble {
 

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <string>
 
-#include "core/visible.h"
+#include "core/text/visible.h"
 
 namespace nibble {
 namespace {

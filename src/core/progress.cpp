@@ -8,7 +8,7 @@
 
 #include "core/log.h"
 #include "core/memory_info.h"
-#include "core/visible.h"
+#include "core/text/visible.h"
 
 namespace nibble {
 namespace {

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "core/error.h"
-#include "core/nesting.h"
+#include "core/text/nesting.h"
 
 namespace nibble {
 

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/durable/directories.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "data/lines.h"
@@ -136,8 +137,8 @@ void refuse_existing(const std::filesystem::path& file) {
 
 void write_new_file(const std::filesystem::path& file, std::string_view text) {
   refuse_existing(file);
-  if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path());
-  write_text_file_atomic(file, text);
+  make_directories(file.parent_path());
+  replace_file(file, text, Existing::keep);
 }
 
 }  // namespace nibble

@@ -48,7 +48,7 @@ bool run_checks(const CheckOptions& given, std::ostream& out) {
     inputs.push_back(o.against);
   }
   for (const auto& output : {o.json, o.html, o.probes.report}) {
-    refuse_replacing_input(output, paths, inputs);
+    check_output_file(output, o.force ? Overwrite::allow : Overwrite::refuse, paths, inputs);
   }
   refuse_same_output({{"--json", o.json},
                       {"--html", o.html},

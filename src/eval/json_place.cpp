@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
-#include "core/nearest_name.h"
+#include "core/text/nearest_name.h"
 
 namespace nibble {
 namespace {

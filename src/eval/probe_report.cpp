@@ -144,7 +144,7 @@ void write_probe_report(const std::filesystem::path& file, const ProbeReportInfo
     j["results"].push_back(result_json(r));
     j["results"].back()["turns"] = turns_json(r);
   }
-  write_text_file_atomic(file, j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  replace_file(file, j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 std::string passed_as_data(std::span<const ProbeResult> results) {

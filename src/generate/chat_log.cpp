@@ -2,8 +2,8 @@
 #include "generate/chat_log.h"
 
 #include <ctime>
-#include <fstream>
 
+#include "core/durable/directories.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/json.h"
@@ -14,13 +14,8 @@ namespace {
 using nlohmann::ordered_json;
 
 void append(const std::filesystem::path& file, const std::string& text) {
-  if (file.has_parent_path()) {
-    std::error_code ec;
-    std::filesystem::create_directories(file.parent_path(), ec);
-  }
-  std::ofstream out(file, std::ios::app | std::ios::binary);
-  out << text;
-  if (!out.flush()) throw_format("cannot append to the chat log {}", file.string());
+  make_directories(file.parent_path());
+  append_file(file, text);
 }
 
 struct LoggedTurn {

@@ -4,7 +4,8 @@
 #include <atomic>
 #include <cstdlib>
 
-#include "core/file.h"
+#include "core/durable/last_words.h"
+#include "core/durable/temporary.h"
 
 namespace nibble {
 namespace {
@@ -16,6 +17,7 @@ extern "C" void count_request(int signal) {
     return;
   }
   remove_temporary_files();
+  write_last_words();
   std::_Exit(128 + signal);
 }
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "job/keep_choices.h"
+#include "job/keep/keep_choices.h"
 #include "train/checkpoint.h"
 #include "train/packing.h"
 

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "job/batch_source.h"
-#include "job/kept_source.h"
+#include "job/keep/kept_source.h"
 #include "job/train_inputs.h"
 #include "job/train_job.h"
 

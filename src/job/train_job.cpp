@@ -8,7 +8,7 @@
 #include <functional>
 
 #include "core/log.h"
-#include "job/kept_text.h"
+#include "job/keep/kept_text.h"
 #include "job/memory_choice.h"
 #include "job/slow_paths.h"
 #include "job/train_session.h"
@@ -73,21 +73,27 @@ KeptInputs load_all_kept(const TrainJob& job, const TrainInputs& in,
 }
 
 void record_inputs(RunRecorder& recorder, const TrainJob& job, const TrainInputs& in,
-                   const std::optional<TeacherFile>& teacher, const std::vector<fs::path>& kept,
-                   const Backend& backend) {
+                   const JobSamples& samples, const std::optional<TeacherFile>& teacher,
+                   const std::vector<fs::path>& kept, const Gates* gates, const Backend& backend) {
   if (!job.run.vram_report.empty()) recorder.also_report_memory_to(job.run.vram_report);
   recorder.device(backend.name());
-  for (const InputFile& f : in.source->files()) recorder.input("weights", f.path());
+  for (const InputFile& f : in.source->files()) recorder.input("weights", f);
   // A GGUF is all three and is counted once.
   if (in.paths.config != in.paths.weights) recorder.input("config", in.paths.config);
   if (in.paths.tokenizer != in.paths.weights) recorder.input("tokenizer", in.paths.tokenizer);
-  recorder.input("train-data", job.data.train_data);
-  recorder.input("eval-data", job.data.eval_data);
-  if (teacher) {
-    for (const InputFile& f : teacher->source->files()) recorder.input("teacher", f.path());
+  if (samples.train) {
+    recorder.input("train-data", job.data.train_data, samples.train->file_sha256());
   }
-  for (const fs::path& file : kept) recorder.input("kept-data", file);
-  recorder.input("probes", job.gates.probes);
+  if (samples.held_out) {
+    recorder.input("eval-data", job.data.eval_data, samples.held_out->file_sha256());
+  }
+  if (teacher) {
+    for (const InputFile& f : teacher->source->files()) recorder.input("teacher", f);
+  }
+  for (size_t i = 0; i < kept.size(); ++i) {
+    recorder.input("kept-data", kept[i], samples.kept[i].file_sha256());
+  }
+  if (gates) recorder.input("probes", job.gates.probes, gates->probes_hash());
   recorder.phase("start", 0);
 }
 
@@ -122,6 +128,7 @@ void judge(TrainSession& s) {
       s.events.text(wrong.back() + "\n");
     }
   }
+  if (wrong.empty()) s.remove_own_checkpoints();
   s.result.end = wrong.empty() ? JobEnd::finished : JobEnd::failed;
   s.recorder.finish(wrong.empty() ? RunState::finished : RunState::failed,
                     fmt::format("{}", fmt::join(wrong, "; ")));
@@ -144,6 +151,9 @@ void TrainJob::check() const {
   if ((!write_output || !test.enabled) && !(test.prompt.empty() && test.expect.empty())) {
     throw_usage("--test-prompt and --test-expect belong to the self-test, which {} switches off",
                 write_output ? "--self-test false" : "--export false");
+  }
+  if (force && output.empty() && run.vram_report.empty()) {
+    throw_usage("--force is about --output and --vram-report, and neither is given");
   }
   const bool teaches = !data.train_data.empty();
   keep.check(teaches);
@@ -173,7 +183,9 @@ int64_t steps_of(const TrainJob& job, int64_t samples) {
 
 JobResult run_train_job(const TrainJob& job, TrainInputs in, JobEvents& events) {
   job.check();
-  refuse_replacing_input(job.run.vram_report, in.paths, job.other_inputs());
+  check_output_file(job.run.vram_report, job.force ? Overwrite::allow : Overwrite::refuse, in.paths,
+                    job.other_inputs());
+  const std::optional<FileLock> checkpoints = lock_checkpoints(job.run);
   std::optional<Destination> target;
   if (!job.output.empty()) target = destination(job, in, job.output);
   log_info("{}", in.source->describe());
@@ -205,7 +217,8 @@ JobResult run_train_job(const TrainJob& job, TrainInputs in, JobEvents& events) 
     target = destination(
         job, in, recorder.directory() / (in.source->format() == "dat" ? "model.dat" : "model"));
   }
-  record_inputs(recorder, job, in, teacher, kept.files, *backend);
+  record_inputs(recorder, job, in, samples, teacher, kept.files, gates ? &*gates : nullptr,
+                *backend);
 
   TrainSession session{job,
                        in,

@@ -10,7 +10,7 @@
 #include "job/gates.h"
 #include "job/job_events.h"
 #include "job/job_result.h"
-#include "job/keep_choices.h"
+#include "job/keep/keep_choices.h"
 #include "job/self_test.h"
 #include "job/train_choices.h"
 #include "job/train_inputs.h"
@@ -22,6 +22,8 @@ struct TrainJob {
   DataUse use = DataUse::fine_tune;
   std::string name = "train";  // of the run's folder and in its record, with a time before it
   std::string config;          // the effective configuration as TOML, for the record
+  std::string command;  // that goes on with it: a shell command but for --resume; may be empty
+  bool goes_on_by_itself = false;  // the command alone goes on, as that of a chain does
 
   ModelOptions model;
   DataSettings data;

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "job/teacher_model.h"
+#include "job/keep/teacher_model.h"
 #include "model/gguf_model.h"
 #include "train/state.h"
 

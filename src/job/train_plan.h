@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "job/keep_choices.h"
+#include "job/keep/keep_choices.h"
 #include "job/memory_choice.h"
 #include "job/train_choices.h"
 

@@ -2,9 +2,11 @@
 // A training run from its first step to its last: batches, log lines, checkpoints, held-out loss,
 // the run's folder. What comes before (model, data) and after (export, self-test) is the job's.
 #pragma once
+#include <chrono>
 #include <filesystem>
 #include <optional>
 
+#include "core/durable/file_lock.h"
 #include "job/batch_source.h"
 #include "job/gates.h"
 #include "job/job_events.h"
@@ -19,8 +21,9 @@ struct RunSettings {
   int64_t log_every = 10;
   RunFolderOptions folder;
   std::filesystem::path checkpoint_dir;  // empty: in the run's folder
-  int64_t save_every = 0;
-  int64_t keep = 2;
+  int64_t save_every = 0;                // steps; 0: by time
+  std::optional<double> save_minutes;    // 0: never by time
+  std::optional<int64_t> keep;
   bool resume = false;
   std::filesystem::path vram_report;
 
@@ -29,7 +32,17 @@ struct RunSettings {
   std::filesystem::path checkpoints_in(const std::filesystem::path& run_folder) const {
     return checkpoint_dir.empty() ? run_folder / "checkpoints" : checkpoint_dir;
   }
+  // Where nobody asked for checkpoints there are some nevertheless, for what may happen to the
+  // run: the newest only, and none when all went well.
+  bool asked_for_checkpoints() const { return save_every > 0 || !checkpoint_dir.empty(); }
+  double minutes() const { return save_minutes.value_or(save_every > 0 ? 0 : 10); }
+  bool saves() const { return save_every > 0 || minutes() > 0; }
+  int64_t kept() const { return keep.value_or(asked_for_checkpoints() ? 2 : 1); }
 };
+
+// One run at a time has a --checkpoint-dir; nothing where none is named. Throws UsageError when
+// another has it.
+std::optional<FileLock> lock_checkpoints(const RunSettings& settings);
 
 struct RunPlan {
   int64_t steps = 1;
@@ -66,6 +79,10 @@ class TrainRun {
   // Mean loss of every held-out token.
   std::optional<double> held_out_loss(BatchSource& held_out, bool to_the_end);  // none: stopped
   void save();
+  // What was learned is on disk, whatever becomes of the export.
+  void save_before_export();
+  // The bytes its checkpoints will take beyond those that are there. `exports`: one at the end.
+  uint64_t bytes_to_come(bool exports) const;
 
   const RunPosition& position() const { return position_; }
   std::filesystem::path checkpoint_directory() const { return checkpoints_; }
@@ -73,6 +90,8 @@ class TrainRun {
   const std::string& collapse() const { return collapse_; }
 
  private:
+  const RunIdentity& identity();  // waits for the hash of the weights, once
+  bool due(const StepResult& r, bool at_end) const;
   void record(const StepResult& r, double seconds);
   std::string log_line(const StepResult& r, double seconds) const;
   void save_good();
@@ -95,6 +114,8 @@ class TrainRun {
   double seconds_ = 0;           // of the steps of this process
   int64_t done_ = 0;             // steps of this process
   int64_t at_step_ = 0;          // the one that runs
+  int64_t saved_ = -1;           // the step of the newest checkpoint
+  std::chrono::steady_clock::time_point saved_at_ = std::chrono::steady_clock::now();
   std::vector<PackedBatch> micro_;
 };
 

@@ -112,7 +112,6 @@ void read_weights(Backend& be, Weights& weights, const Config& c, const TensorSo
                   const WeightLayout& layout, const LoadOptions& o) {
   const WeightIndex index(source);
   ParameterReader reader(be, index, o.scale_rule, o.not_finite);
-  Progress progress("loading", source.payload_bytes());
   for (const ParamSpec& p : parameter_table(c)) {
     if (p.slot == ParamSlot::head && layout.head_is_embed) continue;
     const LogicalTensor& t = *source_of(index, c, p);
@@ -123,6 +122,7 @@ void read_weights(Backend& be, Weights& weights, const Config& c, const TensorSo
       reader.add_linear(*slot.linear, p, t);
     }
   }
+  Progress progress("loading", reader.planned_bytes());
   reader.run([&](uint64_t n_bytes) { progress.advance(n_bytes); });
   be.sync();
 }

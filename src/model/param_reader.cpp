@@ -103,6 +103,12 @@ uint64_t ParameterReader::Piece::file_bytes() const {
   return n / 2 + n / uint64_t(kNvfp4Block) * dtype_bytes(from->scales->dtype);
 }
 
+uint64_t ParameterReader::planned_bytes() const {
+  uint64_t n = 0;
+  for (const Piece& p : pieces_) n += p.file_bytes();
+  return n;
+}
+
 void ParameterReader::add_pieces(const LogicalTensor& t, Piece first, int64_t elements) {
   const int64_t step = std::max<int64_t>(1, elements / std::max<int64_t>(1, t.cols));
   const Tensor all = first.dst;
@@ -183,18 +189,16 @@ void ParameterReader::fetch_floats(const Piece& p, Staging& s) const {
                   s.floats.data());
 }
 
-// `bytes`: of the rows of a piece, with so many elements a row.
-void ParameterReader::check_finite(const Piece& p, DType type, std::span<const std::byte> bytes,
-                                   int64_t per_row) const {
+// What is staged for a dense weight; scales of packed ones are looked at where they are read.
+void ParameterReader::check_finite(const Piece& p, const Staging& s) const {
   if (not_finite_ == NotFinite::accept) return;
-  const auto at = first_not_finite(type, bytes);
+  const auto at = first_not_finite(p.dst.dtype, s.bytes);
   if (!at) return;
-  const int64_t row = p.row + int64_t(*at) / per_row, column = int64_t(*at) % per_row;
+  const int64_t cols = p.from->cols;
   throw_format(
-      "{}: tensor '{}' holds {} in row {}, {} {}, which is not a number a model can have: the file "
-      "is damaged or was made so (nibble inspect lists all there are)",
-      source_.describe(), p.from->name, p.from->packed() ? "NaN as a scale" : "NaN or an infinity",
-      row, p.from->packed() ? "block" : "element", column);
+      "{}: tensor '{}' holds NaN or an infinity in row {}, element {}: the file is damaged, or was "
+      "made so (nibble inspect lists all there are)",
+      source_.describe(), p.from->name, p.row + int64_t(*at) / cols, int64_t(*at) % cols);
 }
 
 void ParameterReader::fetch(const Piece& p, Staging& s) const {
@@ -208,14 +212,13 @@ void ParameterReader::fetch(const Piece& p, Staging& s) const {
       fetch_floats(p, s);
       convert(s.floats, p.dst.dtype, s.bytes.data());
     }
-    check_finite(p, p.dst.dtype, s.bytes, t.cols);
+    check_finite(p, s);
     return;
   }
   s.codes.resize(n / 2);
   s.scales.resize(n / size_t(kNvfp4Block));
   if (t.packed()) {
     read_nvfp4_rows(source_, t, p.row, p.count, s.codes.data(), s.scales.data());
-    check_finite(p, DType::f8_e4m3, std::as_bytes(std::span(s.scales)), t.cols / kNvfp4Block);
     return;
   }
   fetch_floats(p, s);

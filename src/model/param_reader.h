@@ -43,6 +43,8 @@ class ParameterReader {
   // rule where the file holds floats and w is packed.
   void add_tensor(Tensor dst, const LogicalTensor& t);
   void add_linear(const LinearWeight& w, const ParamSpec& param, const LogicalTensor& t);
+  // Of the file, that the plan reads: a tied head that is quantised reads the embedding again.
+  uint64_t planned_bytes() const;
   // Reads what was planned, in order. `done` is told the bytes of the file after each piece.
   void run(const std::function<void(uint64_t)>& done = {});
 
@@ -74,8 +76,7 @@ class ParameterReader {
   void add_pieces(const LogicalTensor& t, Piece first, int64_t elements);
   void fetch(const Piece& p, Staging& s) const;  // from the file; no backend
   void fetch_floats(const Piece& p, Staging& s) const;
-  void check_finite(const Piece& p, DType type, std::span<const std::byte> bytes,
-                    int64_t per_row) const;
+  void check_finite(const Piece& p, const Staging& s) const;
   void deliver(const Piece& p, const Staging& s);
 
   Backend& be_;

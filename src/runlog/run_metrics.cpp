@@ -92,6 +92,12 @@ void MetricsWriter::append_held_out(int64_t step, double loss) {
   append_line(nlohmann::ordered_json{{"step", step}, {"held_out_loss", loss}}.dump());
 }
 
+void MetricsWriter::flush() {
+  if (::fsync(fd_) != 0) {
+    throw_format("cannot flush {}: {}", path_.string(), std::strerror(errno));
+  }
+}
+
 void MetricsWriter::append_line(std::string line) {
   line = (torn_ ? "\n" : "") + line + "\n";
   ssize_t n = -1;

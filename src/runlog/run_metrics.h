@@ -46,6 +46,7 @@ class MetricsWriter {
   MetricsWriter& operator=(const MetricsWriter&) = delete;
   void append(const StepRecord& record);  // throws FormatError when the disk is full
   void append_held_out(int64_t step, double loss);
+  void flush();  // to disk; throws FormatError
 
  private:
   void append_line(std::string line);

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/json.h"
+#include "core/log.h"
 #include "core/toml.h"
 #include "core/utc_time.h"
 #include "runlog/run_folder.h"
@@ -92,6 +93,7 @@ void read_into(RunRecord& record, const json& j) {
   record.command_line = r.text("command_line");
   record.directory = r.text("directory");
   record.version = r.text("version");
+  record.commit = r.text("commit");
   record.device = r.text("device");
   record.ended_utc = r.text("ended_utc");
   if (r.at("exit_code").is_number_integer()) record.exit_code = r.at("exit_code").get<int>();
@@ -156,6 +158,11 @@ void RunTotals::add_held_out(int64_t step, double loss) {
   if (std::isfinite(loss) && !(best_held_out.loss <= loss)) best_held_out = {step, loss};
 }
 
+std::string RunRecord::made_by() const {
+  return fmt::format("nibble {}{}{}", version, commit.empty() ? "" : " (commit " + commit + ")",
+                     device.empty() ? "" : " on " + device);
+}
+
 std::string RunRecord::state_name() const {
   return gone ? "gone" : std::string(run_state_name(status.state));
 }
@@ -209,6 +216,7 @@ std::string record_json(const RunRecord& r) {
                     {"command_line", r.command_line},
                     {"directory", r.directory},
                     {"version", r.version},
+                    {"commit", r.commit},
                     {"device", r.device},
                     {"seed", nullptr},
                     {"host", s.host},
@@ -267,12 +275,17 @@ RunRecord read_record(const fs::path& folder) {
   const fs::path plain = fs::absolute(folder).lexically_normal();
   record.name = (plain.has_filename() ? plain : plain.parent_path()).filename().string();
   // First the process, then what it wrote: a run that ends between the two is not taken for dead.
-  const ProcessState process = process_state(read_status(folder));
+  const ProcessState process = process_state(folder, read_status(folder));
   record.status = read_status(folder);
   record.gone = record.status.state == RunState::running && process == ProcessState::gone;
   record.config = config_lines(text_or_empty(folder / "config.toml"));
   const json j = parse_json_or_discard<json>(text_or_empty(folder / "run.json"));
-  if (j.is_object()) read_into(record, j);
+  if (j.is_object()) {
+    read_into(record, j);
+  } else if (std::error_code none; fs::exists(folder / "run.json", none)) {
+    log_warning("{} is damaged: what the other files of the run say is shown",
+                (folder / "run.json").string());
+  }
   if (record.command_line.empty()) {  // of a version without run.json
     const std::string text = text_or_empty(folder / "command.txt");
     record.command_line = text.substr(0, text.find('\n'));
@@ -290,8 +303,8 @@ std::vector<RunRecord> read_records(const fs::path& base) {
   for (const fs::path& folder : list_runs(base)) {
     try {
       records.push_back(read_record(folder));
-    } catch (const Error&) {
-      continue;
+    } catch (const Error& e) {
+      log_warning("left out: {}", e.what());
     }
   }
   return records;

@@ -65,7 +65,7 @@ struct RunMemory {
 
 struct RunRecord {
   std::string name;  // of its folder
-  std::string command_line, directory, version, device;
+  std::string command_line, directory, version, commit, device;
   RunStatus status;
   bool gone = false;  // it says it is running, and its process is not there
   std::optional<int> exit_code;
@@ -79,6 +79,8 @@ struct RunRecord {
   std::optional<ChainPlace> chain;
   bool pinned = false;
 
+  // "nibble 0.1.0 (commit abc1234) on cpu"; without what is not known
+  std::string made_by() const;
   std::string state_name() const;  // as run_state_name, or "gone"
   bool ended_well() const { return status.state == RunState::finished; }
   double seconds() const;                           // from start to end; NaN: not known

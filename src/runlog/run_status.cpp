@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include "core/durable/file_lock.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/json.h"
@@ -104,7 +105,13 @@ void set_own_process(RunStatus& status) {
   status.host = own_host();
 }
 
-ProcessState process_state(const RunStatus& status) {
+ProcessState process_state(const std::filesystem::path& folder, const RunStatus& status) {
+  switch (lock_state(lock_in(folder))) {
+    case LockState::held: return ProcessState::alive;
+    case LockState::free: return ProcessState::gone;
+    case LockState::unknown: return ProcessState::on_another_host;  // it cannot be told from here
+    case LockState::absent: break;
+  }
   if (status.host != own_host()) return ProcessState::on_another_host;
   const auto p = read_process(status.pid);
   const bool same = p && p->alive() && p->start_ticks == status.pid_start;

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/memory_info.h"
+#include "core/text/visible.h"
 #include "core/utc_time.h"
-#include "core/visible.h"
 
 namespace nibble {
 namespace {
@@ -150,7 +150,7 @@ std::string run_text(const RunRecord& r, const Lineage& lineage,
   row("state", state_text(r));
   row("command", r.command_line);
   if (!r.directory.empty()) row("in", r.directory);
-  row("version", fmt::format("nibble {}{}", r.version, r.device.empty() ? "" : " on " + r.device));
+  row("version", r.made_by());
   if (r.chain) {
     row("chain", fmt::format("{}, stage {} of {} ({})", r.chain->chain, r.chain->stage,
                              r.chain->stages, r.chain->stage_name));
@@ -348,8 +348,7 @@ std::string run_markdown(const RunRecord& r, const Lineage& lineage,
   };
   row("State", markdown(state_text(r)));
   row("Command", code(r.command_line));
-  row("Version",
-      markdown(fmt::format("nibble {}{}", r.version, r.device.empty() ? "" : " on " + r.device)));
+  row("Version", markdown(r.made_by()));
   if (r.chain) {
     row("Chain", markdown(fmt::format("{}, stage {} of {} ({})", r.chain->chain, r.chain->stage,
                                       r.chain->stages, r.chain->stage_name)));

@@ -8,8 +8,8 @@
 
 #include "core/command_line.h"
 #include "core/memory_info.h"
+#include "core/text/visible.h"
 #include "core/utc_time.h"
-#include "core/visible.h"
 #include "runlog/run_folder.h"
 
 namespace nibble {
@@ -83,7 +83,7 @@ RunView::RunView(std::filesystem::path folder)
 
 void RunView::refresh() {
   // First the process, then what it wrote: a run that ends between the two is not taken for dead.
-  process_ = process_state(read_status(folder_));
+  process_ = process_state(folder_, read_status(folder_));
   status_ = read_status(folder_);
   for (const StepRecord& r : metrics_.read_new()) {
     loss_.add(double(r.step), r.loss);

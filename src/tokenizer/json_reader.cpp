@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/nesting.h"
+#include "core/text/nesting.h"
 #include "tokenizer/unicode.h"
 
 namespace nibble {

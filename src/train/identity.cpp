@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <algorithm>
-
 #include "train/checkpoint.h"
 
 namespace nibble {
@@ -38,18 +36,21 @@ std::string source_fingerprint(const TensorSource& source) {
   return f.text();
 }
 
-RunIdentity run_identity(const Config& c, const TensorSource& source, const TrainSettings& s) {
+RunIdentity run_identity(const Config& c, const TrainSettings& s) {
   RunIdentity id;
   id["model"] =
       fmt::format("{} layers, width {}, heads {}/{} of {}, feed-forward {}, vocabulary {}", c.L,
                   c.C, c.Hq, c.Hkv, c.D, c.F, c.V);
   id["rope-theta"] = number(c.rope.theta);
   if (c.rope.kind != RopeKind::standard) {
-    id["rope"] = fmt::format("{} by {}", rope_kind_name(c.rope.kind), c.rope.factor);
+    const RopeSpec& r = c.rope;
+    id["rope"] = fmt::format("{} by {} beyond {} positions, {} to {}, {} to {}{}, times {}",
+                             rope_kind_name(r.kind), r.factor, r.original_positions,
+                             r.low_freq_factor, r.high_freq_factor, r.beta_slow, r.beta_fast,
+                             r.truncate ? " in whole pairs" : "", r.attention_factor);
   }
   if (!c.qk_norm) id["heads"] = c.qkv_bias ? "with biases" : "as projected";
   id["rms-norm-eps"] = number(c.rms_eps);
-  id["input file"] = source_fingerprint(source);
   id["loss"] = s.loss == LossKind::ce ? "ce" : "scalar";
   id["recipe"] = recipe_name(s.recipe);
   id["head-recipe"] = recipe_name(s.head());

@@ -117,7 +117,9 @@ void TrainState::read(const TensorSource& source) {
   ParameterReader reader(be_, index, settings_.rule);
   Config stored = config_;
   stored.tied = true;  // a missing head is read from the embedding, also when trained apart
-  Progress progress("loading", source.payload_bytes());
+  uint64_t total = 0;
+  for (const ParamSpec& p : groups_.table) total += source_of(index, stored, p)->payload_bytes();
+  Progress progress("loading", total);
   for (const ParamSpec& p : groups_.table) {
     const LogicalTensor& t = *source_of(index, stored, p);
     const SlotRef slot = slot_of(tensors_.master, p);
@@ -141,7 +143,7 @@ void TrainState::read(const TensorSource& source) {
         }
       }
     }
-    progress.advance(t.packed() ? t.codes->n_bytes + t.scales->n_bytes : t.raw->n_bytes);
+    progress.advance(t.payload_bytes());
   }
   be_.sync();
 }

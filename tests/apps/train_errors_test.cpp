@@ -261,7 +261,7 @@ TEST_F(TrainErrors, BrokenWeights) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   std::memcpy(bytes.data() + open_tensor_source(weights)->at("model.norm.weight").file_offset, &nan,
               sizeof nan);
-  write_text_file_atomic(weights, bytes);
+  replace_file(weights, bytes);
   for (const char* mode : {"resident", "release"}) {
     refused({{"--model", file("broken")}, {"--memory-mode", mode}, {"--run-name", mode}}, 3,
             "tensor 'model.norm.weight' holds NaN or an infinity");

@@ -116,7 +116,7 @@ class TrainingTest : public testing::Test {
   static void SetUpTestSuite() {
     shared_ = new TemporaryDirectory("training");
     write_toy_directory(shared_->path() / "m");
-    write_text_file_atomic(shared_->path() / "pairs.tsv", kPairs);
+    replace_file(shared_->path() / "pairs.tsv", kPairs);
   }
   static void TearDownTestSuite() {
     delete shared_;
@@ -135,7 +135,7 @@ class TrainingTest : public testing::Test {
 
   std::string file(const std::string& name) const { return dir_.file(name); }
   std::string write(const std::string& name, const std::string& text) const {
-    write_text_file_atomic(dir_.path() / name, text);
+    replace_file(dir_.path() / name, text);
     return file(name);
   }
 

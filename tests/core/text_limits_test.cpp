@@ -9,9 +9,9 @@
 
 #include "core/json.h"
 #include "core/log.h"
-#include "core/nesting.h"
 #include "core/progress.h"
-#include "core/visible.h"
+#include "core/text/nesting.h"
+#include "core/text/visible.h"
 
 namespace nibble {
 namespace {

@@ -51,7 +51,7 @@ TEST(ProbeRules, Words) {
   EXPECT_EQ(reply_problem({ai}, said("again")), "contains_any_word \"AI\", \"語言模型\"");
   // It is a content: a reply that has it gives the identity.
   ProbeSet set;
-  set.probes.push_back({"i", "identity", ReplyLanguage::english, {}, {ai}, {}, 8});
+  set.probes.push_back({"i", "identity", ReplyLanguage::english, {}, {}, {ai}, {}, 8});
   EXPECT_TRUE(IdentityMarks(set).in(said("an AI")));
   EXPECT_FALSE(IdentityMarks(set).in(said("again")));
 }

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "core/error.h"
-#include "core/visible.h"
+#include "core/text/visible.h"
 #include "runlog/chain_record.h"
 #include "runlog/run_report.h"
 #include "runlog/run_tables.h"

@@ -55,7 +55,7 @@ TEST_F(HostileFiles, LinksWithinAndOfACacheAreFollowed) {
 }
 
 TEST_F(HostileFiles, AHeaderBeginsWithABrace) {
-  for (const std::string& before : {" ", "\n", "\xef\xbb\xbf"}) {
+  for (const std::string before : {" ", "\n", "\xef\xbb\xbf"}) {
     const std::string header = before + "{}";
     const uint64_t n = header.size();
     const std::string bytes(reinterpret_cast<const char*>(&n), sizeof n);

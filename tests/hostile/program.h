@@ -6,12 +6,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/file.h"
@@ -38,6 +40,7 @@ class Program {
     std::vector<char*> argv;
     for (std::string& w : words) argv.push_back(w.data());
     argv.push_back(nullptr);
+    for (const char* name : {"out", "err"}) write_text_file_atomic(dir_.file(name), "");
     pid_ = ::fork();
     if (pid_ != 0) return;
     redirect("/dev/null", O_RDONLY, 0);
@@ -97,8 +100,7 @@ class HostileTest : public testing::Test {
   static void SetUpTestSuite() {
     shared_ = new TemporaryDirectory("hostile");
     write_toy_directory(shared_->path() / "m");
-    write_text_file_atomic(shared_->path() / "pairs.tsv",
-                           "hello\tgood day\nwho are you\tnibble\nhi\tyes\n");
+    replace_file(shared_->path() / "pairs.tsv", "hello\tgood day\nwho are you\tnibble\nhi\tyes\n");
   }
   static void TearDownTestSuite() {
     delete shared_;
@@ -111,7 +113,7 @@ class HostileTest : public testing::Test {
   std::string write(const std::string& name, const std::string& text) const {
     const std::filesystem::path path = file(name);
     std::filesystem::create_directories(path.parent_path());
-    write_text_file_atomic(path, text);
+    replace_file(path, text);
     return path.string();
   }
   std::string copy_of_model(const std::string& name) const {
@@ -119,9 +121,14 @@ class HostileTest : public testing::Test {
     return file(name);
   }
   Words train_words(const Words& more) const {
-    Words words = {"train",      "--model",    model(), "--train-data",  pairs(), "--seq-len",
-                   "64",         "--threads",  "1",     "--self-test",   "false", "--runs-dir",
-                   file("runs"), "--run-name", "run",   "--sample-mode", "random"};
+    const std::pair<const char*, std::string> usual[] = {
+        {"--model", model()},  {"--train-data", pairs()},  {"--seq-len", "64"},
+        {"--threads", "1"},    {"--self-test", "false"},   {"--runs-dir", file("runs")},
+        {"--run-name", "run"}, {"--sample-mode", "random"}};
+    Words words = {"train"};
+    for (const auto& [flag, value] : usual) {
+      if (std::ranges::find(more, flag) == more.end()) words.insert(words.end(), {flag, value});
+    }
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }

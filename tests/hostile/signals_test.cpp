@@ -73,17 +73,11 @@ TEST_F(Signals, AreAnsweredBetweenMicroBatches) {
 // Before the first step is done there is nothing to save, and nothing is.
 TEST_F(Signals, InTheFirstStepLeaveNoCheckpoint) {
   Program program(train_words({"--accumulate", "20000", "--steps", "2"}));
-  ASSERT_TRUE(program.runs_until([&] {
-    std::error_code ec;
-    return contains(fs::exists(file("runs/run/memory.json"), ec)
-                        ? read_text_file(file("runs/run/memory.json"))
-                        : program.err(),
-                    "samples, window");
-  }));
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  ASSERT_TRUE(program.runs_until([&] { return contains(program.err(), "samples, window"); }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
   program.signal(SIGINT);
   const Ended r = program.wait();
-  EXPECT_EQ(r.code, 130) << r.err;
+  EXPECT_TRUE(r.code == 130 || r.code == 1000 + SIGINT) << r.code << r.err;  // or before the steps
   EXPECT_FALSE(fs::exists(file("runs/run/checkpoints")));
 }
 

@@ -28,7 +28,7 @@ class HostileWeights : public HostileTest {
     EXPECT_EQ(dtype_bytes(t.dtype), sizeof value) << name;
     std::memcpy(bytes.data() + t.file_offset + uint64_t(element) * sizeof value, &value,
                 sizeof value);
-    write_text_file_atomic(weights, bytes);
+    replace_file(weights, bytes);
     return weights.extension() == ".dat" ? weights.string() : m;
   }
   void refused(const Words& words, const std::string& tensor, const std::string& where) {
@@ -48,9 +48,7 @@ TEST_F(HostileWeights, AreNamedAtLoad) {
     const std::string where = "in row " + std::to_string(c.V - 1) + ", element 3";
     refused({"generate", "--model", m, "--prompt", "x"}, "model.embed_tokens.weight", where);
     refused({"chat", "--model", m, "--prompt", "x"}, "model.embed_tokens.weight", where);
-    Words train = train_words({"--steps", "1"});
-    train[2] = m;
-    refused(train, "model.embed_tokens.weight", where);
+    refused(train_words({"--steps", "1", "--model", m}), "model.embed_tokens.weight", where);
   }
   const std::string m = poked<float>("model.norm.weight", 1, NAN, model());
   refused({"generate", "--model", m, "--prompt", "x"}, "model.norm.weight", "element");
@@ -66,7 +64,7 @@ TEST_F(HostileWeights, ScalesAreNamedToo) {
   ASSERT_FALSE(name.empty());
   const std::string m = poked<uint8_t>(name, 5, 0x7f, file("dat"));
   const std::string tensor = name.substr(0, name.size() - 6);
-  refused({"generate", "--model", m, "--prompt", "x"}, tensor, "NaN as a scale");
+  refused({"generate", "--model", m, "--prompt", "x"}, tensor, "row 0, block 5");
 }
 
 // Its output would be called damaged, so it is not called a success.

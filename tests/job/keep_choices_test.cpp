@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 // Which samples of a run are kept, and what --keep names.
-#include "job/keep_choices.h"
+#include "job/keep/keep_choices.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "core/error.h"
-#include "job/kept_source.h"
-#include "job/openings.h"
+#include "job/keep/kept_source.h"
+#include "job/keep/openings.h"
 #include "support/text.h"
 #include "support/toy_dir.h"
 
@@ -43,7 +43,7 @@ TEST(KeepShare, IsSpreadEvenlyAndCountsExactly) {
 TEST(KeptSources, AreToldByEndingAndContent) {
   const TemporaryDirectory dir("kept-sources");
   const auto kind = [&](const std::string& name, const std::string& text) {
-    write_text_file_atomic(dir.path() / name, text);
+    replace_file(dir.path() / name, text);
     return kept_source(dir.file(name)).kind;
   };
   EXPECT_EQ(kind("a.txt", "x"), KeptKind::text);
@@ -65,7 +65,7 @@ TEST(KeptSources, AreToldByEndingAndContent) {
 TEST(KeptSources, PromptsAreReadStrictly) {
   const TemporaryDirectory dir("kept-prompts");
   const auto prompts = [&](const std::string& text) {
-    write_text_file_atomic(dir.path() / "p.jsonl", text);
+    replace_file(dir.path() / "p.jsonl", text);
     return kept_prompts(kept_source(dir.file("p.jsonl")));
   };
   const auto two = prompts(

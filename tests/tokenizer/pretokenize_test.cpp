@@ -154,14 +154,14 @@ TEST(RegexSplitter, long_pieces_are_found_whole) {
 }
 
 TEST(RegexSplitter, known_patterns_take_a_megabyte_of_anything) {
-  constexpr const char* kLlama3 =
+  constexpr std::string_view kLlama3 =
       "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
       " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
   for (const std::string_view unit : {"a", " ", "\n", "!", "1", " x", "a\n", "\u4f60", "  \n"}) {
     std::string text;
     while (text.size() < 1 << 20) text += unit;
     text += "x";
-    for (const char* pattern : {kGpt2Pattern, kLlama3, kQwenPattern}) {
+    for (const std::string_view pattern : {kGpt2Pattern, kLlama3, kQwenPattern}) {
       EXPECT_FALSE(regex(RegexSplitter(pattern), text).empty()) << unit;
     }
   }

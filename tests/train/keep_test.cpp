@@ -143,7 +143,7 @@ TEST_P(Keep, Resume) {
   TemporaryDirectory dir("keep-resume");
   const auto be = make_model_backend(2);
   TrainToy toy(*be, config_, settings_);
-  const RunIdentity identity = run_identity(config_, *toy.source, settings_);
+  const RunIdentity identity = run_identity(config_, settings_);
   EXPECT_EQ(identity.at("keep-weight"), "2");
   {
     Trainer trainer(*toy.state);
@@ -164,9 +164,9 @@ TEST_P(Keep, Resume) {
   EXPECT_TRUE(all_bits(state) == whole.bits);
   TrainSettings other = settings_;
   other.keep.weight = 3;
-  EXPECT_THROW(load_checkpoint(dir.path() / checkpoint_name(3), state,
-                               run_identity(config_, *toy.source, other)),
-               UsageError);
+  EXPECT_THROW(
+      load_checkpoint(dir.path() / checkpoint_name(3), state, run_identity(config_, other)),
+      UsageError);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -9,7 +9,7 @@
 
 #include "apps/options/options.h"
 #include "apps/terminal/output_buffer.h"
-#include "core/visible.h"
+#include "core/text/visible.h"
 #include "generate/generator.h"
 #include "runtime/runtime.h"
 

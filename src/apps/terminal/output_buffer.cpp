@@ -5,7 +5,7 @@
 
 #include <cerrno>
 
-#include "core/visible.h"
+#include "core/text/visible.h"
 
 namespace nibble {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Standard output: a stream that knows why writing failed, and that can spell out what would act
-// on a terminal (core/visible.h). What a person reads on a terminal comes from models and files of
-// others; what goes into a pipe or a file stays as it is.
+// on a terminal (core/text/visible.h). What a person reads on a terminal comes from models and
+// files of others; what goes into a pipe or a file stays as it is.
 #pragma once
 #include <array>
 #include <ostream>

@@ -6,7 +6,8 @@
 
 #include <csignal>
 
-#include "core/file.h"
+#include "core/durable/last_words.h"
+#include "core/durable/temporary.h"
 #include "guard/interrupt.h"
 
 namespace nibble {
@@ -15,6 +16,7 @@ namespace {
 // Interrupted: take half-written files along, then end as the signal would have.
 extern "C" void end_cleanly(int signal) {
   remove_temporary_files();
+  write_last_words();
   std::signal(signal, SIG_DFL);
   std::raise(signal);
 }
