@@ -49,7 +49,7 @@ TEST_F(TrainErrors, BadData) {
   const std::string wide = "hi\t" + std::string(70, 'a') + "\n";
   bad_data("wide.tsv", wide, ":1: the response has 71 tokens and does not fit the window of 64");
   refused({{"--train-data", file("none.tsv")}}, 3, file("none.tsv"));
-  refused({{"--train-data", kLeaveOut}}, 2, "--train-data is missing");
+  refused({{"--train-data", kLeaveOut}}, 2, "nothing to train on");
   refused({{"--eval-data", file("tab.tsv")}}, 3, "no tab");
   EXPECT_FALSE(fs::exists(file("runs"))) << "nothing was begun";
 }
