@@ -62,7 +62,7 @@ KeptInputs load_all_kept(const TrainJob& job, const TrainInputs& in,
     if (source.kind == KeptKind::prompts || source.kind == KeptKind::self) {
       if (!writer) {
         const KeptWriter::Setting setting{s.compute, job.batch.seq_len, job.train.seed};
-        writer.emplace(backend, weights, in.tokenizer, in.chat, setting, directory());
+        writer.emplace(backend, weights, in.tokenizer, in.chat, setting, directory);
       }
       made = writer->write(source);
     }

@@ -73,7 +73,7 @@ struct TrainArenas {
   Arena master{"master weights"}, nvfp4{"NVFP4 weights"}, moments{"optimizer state"},
       gradients{"gradients"}, step{"activations"};
   // The embedding apart: it is read like the master's, and lies where masters lie.
-  Arena teacher{"teacher"}, teacher_embedding{"teacher embedding"};
+  Arena teacher{"teacher"}, teacher_embedding{"teacher embed"};
   std::vector<Arena*> every() {
     return {&master, &nvfp4, &moments, &gradients, &step, &teacher, &teacher_embedding};
   }

@@ -204,6 +204,7 @@ TEST_F(KeepTest, WhatDoesNotGoTogetherIsRefused) {
   refused({{"--keep", file("text.doc")}}, 2, "does not tell what it holds");
   refused({{"--keep", write("mixed.jsonl", "{\"prompt\": \"a\"}\n{\"text\": \"b\"}\n")}}, 3,
           "mixed.jsonl:2");
+  EXPECT_FALSE(fs::exists(file("runs"))) << "nothing began, and nothing is left behind";
   Config c = toy_chat_config();
   c.V += 64;
   write_toy_directory(file("wide"), c);
@@ -223,11 +224,11 @@ TEST_F(KeepTest, ThePlanCountsTheTeacher) {
   const json without = plan({}), with = plan({"--keep", text_});
   EXPECT_FALSE(without.contains("teacher"));
   EXPECT_GT(with["teacher"].get<int64_t>(), 0);
-  EXPECT_GT(with["teacher embedding"].get<int64_t>(), 0);
+  EXPECT_GT(with["teacher embed"].get<int64_t>(), 0);
   EXPECT_GT(with["activations"].get<int64_t>(), without["activations"].get<int64_t>());
   const json file = plan({"--keep", text_, "--teacher", model()});
   EXPECT_GT(file["teacher"].get<int64_t>(), with["teacher"].get<int64_t>());
-  EXPECT_FALSE(file.contains("teacher embedding"));
+  EXPECT_FALSE(file.contains("teacher embed"));
 }
 
 // What the process has in memory at most is what was planned, the teacher's copy included.
@@ -248,7 +249,7 @@ TEST_F(KeepTest, ProcessMemoryIsAsPlanned) {
   planned["--json"] = "true";
   const json plan = json::parse(cli(arguments("plan", planned, {})).out)["plans"][0];
   const auto total = double(plan["total_bytes"].get<uint64_t>());
-  ASSERT_GT(plan["arenas"]["teacher embedding"].get<double>(), 3e8);
+  ASSERT_GT(plan["arenas"]["teacher embed"].get<double>(), 3e8);
   if (!plan["fits"].get<bool>()) GTEST_SKIP() << "two GiB of memory are needed";
   Options run = how;
   run["--train-data"] = pair;

@@ -289,7 +289,7 @@ TEST(KeepRows, MemoryIsAsPlanned) {
           EXPECT_EQ(arenas[i]->capacity(), plan[i].bytes) << plan[i].name;
           EXPECT_LE(arenas[i]->peak(), plan[i].bytes) << plan[i].name;
         }
-        EXPECT_EQ(plan[6].name, "teacher embedding");
+        EXPECT_EQ(plan[6].name, "teacher embed");
         EXPECT_EQ(plan[6].place, mode == MemoryMode::host ? Place::host : Place::device);
       }
     }

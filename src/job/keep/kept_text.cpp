@@ -39,7 +39,8 @@ struct KeptWriter::Job {
 };
 
 KeptWriter::KeptWriter(Backend& be, const TeacherWeights& teacher, const Tokenizer& tokenizer,
-                       const ChatTemplate& chat, const Setting& setting, fs::path directory)
+                       const ChatTemplate& chat, const Setting& setting,
+                       std::function<fs::path()> directory)
     : be_(be),
       teacher_(teacher),
       tokenizer_(tokenizer),
@@ -76,7 +77,7 @@ fs::path KeptWriter::file_of(const Job& job) const {
                   dtype_name(setting_.compute), setting_.window, job.how),
       h);
   for (const auto& ids : job.prompts) h = hash_ids(ids, h);
-  return directory_ / fmt::format("kept-{:016x}.jsonl", h);
+  return directory_() / fmt::format("kept-{:016x}.jsonl", h);
 }
 
 fs::path KeptWriter::write(const KeptSource& source) {

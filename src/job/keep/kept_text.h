@@ -3,6 +3,7 @@
 // and kept as a file beside the run's checkpoints, so that a run that goes on reads the very same.
 #pragma once
 #include <filesystem>
+#include <functional>
 #include <memory>
 
 #include "backend/backend.h"
@@ -20,10 +21,12 @@ class KeptWriter {
     int64_t window = 512;  // tokens of a prompt with its reply, or of a text
     uint64_t seed = 0;
   };
-  // Everything must outlive it. The weights are loaded when something is to be written, and given
+  // Everything must outlive it. `directory` is asked when what is to be written is known to be
+  // sound. The weights are loaded when something is to be written, and given
   // back with it.
   KeptWriter(Backend& backend, const TeacherWeights& teacher, const Tokenizer& tokenizer,
-             const ChatTemplate& chat, const Setting& setting, std::filesystem::path directory);
+             const ChatTemplate& chat, const Setting& setting,
+             std::function<std::filesystem::path()> directory);
   ~KeptWriter();
 
   // A JSONL file of conversations, or of texts; one that was made before is taken as it is. The
@@ -43,7 +46,7 @@ class KeptWriter {
   const Tokenizer& tokenizer_;
   const ChatTemplate& chat_;
   Setting setting_;
-  std::filesystem::path directory_;
+  std::function<std::filesystem::path()> directory_;
   std::unique_ptr<Model> model_;
 };
 
