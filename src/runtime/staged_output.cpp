@@ -82,7 +82,7 @@ StagedOutput::StagedOutput(const fs::path& out, Container container, Overwrite o
   directory_ = is_directory ? out_ : parent_directory(out_);
   make_directories(parent_directory(out_));
   if (!is_directory && fs::exists(out_) && !fs::is_regular_file(out_)) {
-    weights_ = out_;
+    weights_ = out;  // by its own name, which says what is written
     return;
   }
   inside_ = is_directory && fs::is_directory(out_) &&
