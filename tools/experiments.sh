@@ -72,7 +72,7 @@ make_mix() { # NAME SEED IDENTITY-SHARE
 judge() { # NAME MODEL
   "$nibble" check --model "$2" --config "$mini/config.json" --tokenizer "$mini/tokenizer.json" \
     --probes "$mini/probes.json" --probe-max "$probes" --min-score 0 --show none --quiet \
-    --device "$device" --probe-report "scores/$1.json" || true
+    --device "$device" --probe-report "scores/$1.json" --force || true
   if [ -f "$2" ]; then
     python3 "$here/tools/experiments.py" codes "$mini/mini.dat" "$2" > "codes/$1.json"
   fi

@@ -75,8 +75,8 @@ cd -- "$out"
 free=$(df -Pk . | awk 'NR == 2 {print int($4 / 1048576)}')
 [ "$free" -ge "$free_gib" ] || fail "$out has $free GiB left; $free_gib GiB are needed"
 # Before hours of work: no probe stands in what will be taught.
-run data identity --seed "$seed" --size "$who_rows" --identity-share 0.4 --disambiguation-share 0.4 \
-  --conversation-share 0.2 --out who.jsonl
+run data identity --seed "$seed" --size "$who_rows" --identity-share 0.5 --disambiguation-share 0.5 \
+  --out who.jsonl
 run data overlap --train who.jsonl --train "$here/rows.jsonl" --probes "$here/probes.json" ||
   fail "probes stand in the training data (above): they would measure memory, not learning"
 run data mix --seed "$seed" --in who.jsonl:0.7 --in "$here/rows.jsonl:0.3" --size "$rows" --out taught.jsonl

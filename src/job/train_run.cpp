@@ -50,8 +50,13 @@ void RunSettings::check() const {
 std::optional<FileLock> lock_checkpoints(const RunSettings& settings) {
   const fs::path& directory = settings.checkpoint_dir;
   if (directory.empty()) return std::nullopt;
-  make_directories(directory);
-  auto lock = FileLock::take(lock_in(directory));
+  std::optional<FileLock> lock;
+  try {
+    make_directories(directory);
+    lock = FileLock::take(lock_in(directory));
+  } catch (const FormatError& e) {
+    throw_format("checkpoints cannot be kept in {}: {}", directory.string(), e.what());
+  }
   if (!lock) {
     throw_usage("{} has the checkpoints of a run that goes on ({}): name another --checkpoint-dir",
                 directory.string(), lock_holder(lock_in(directory)));

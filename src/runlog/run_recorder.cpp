@@ -88,8 +88,15 @@ RunRecorder::RunRecorder(fs::path folder, std::string command, const std::string
   replace_file(folder_ / "config.toml", config);
   replace_file(folder_ / "command.txt", command_text());
   metrics_ = std::make_unique<MetricsWriter>(folder_ / "metrics.jsonl");
-  write_status();
-  write_record();
+  try {
+    write_status();
+    write_record();
+  } catch (...) {  // a run that could not begin does not say that it goes on
+    status_.state = RunState::failed;
+    status_.message = "it could not begin";
+    attempt([&] { write_status(); });
+    throw;
+  }
 }
 
 RunRecorder::~RunRecorder() {

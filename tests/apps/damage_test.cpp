@@ -179,13 +179,13 @@ TEST(HeldOut, NoQuestionOfTheProbesIsTrainedOn) {
   TemporaryDirectory dir("held-out");
   const fs::path models = fs::path(kSourceDir) / "models";
   const std::string plain = dir.file("plain.jsonl"), talks = dir.file("talks.jsonl");
-  cli_ok({"data", "identity", "--seed", "1", "--size", "3000", "--identity-share", "0.5",
+  cli_ok({"data", "identity", "--seed", "1", "--size", "12000", "--identity-share", "0.5",
           "--disambiguation-share", "0.5", "--out", plain});
   cli_ok({"data", "identity", "--seed", "1", "--size", "12000", "--identity-share", "0.25",
           "--disambiguation-share", "0.3", "--conversation-share", "0.2", "--out", talks});
-  const CliResult qwen = cli({"data", "overlap", "--train", plain, "--train", talks, "--train",
-                              (models / "qwen/rows.jsonl").string(), "--probes",
-                              (models / "qwen/probes.json").string()});
+  const CliResult qwen =
+      cli({"data", "overlap", "--train", plain, "--train", (models / "qwen/rows.jsonl").string(),
+           "--probes", (models / "qwen/probes.json").string()});
   EXPECT_EQ(qwen.code, 0) << qwen.out << qwen.err;
   const CliResult mini = cli({"data", "overlap", "--train", talks, "--probes",
                               (models / "mini/conversations.json").string()});

@@ -83,8 +83,8 @@ TEST_F(GgufCommand, InspectSaysHowItIsStored) {
 // A stop text is cut off wherever the tokens lie, and nothing of it is shown.
 // The trainer's own replies are those of the file it wrote, in either form.
 TEST_F(GgufCommand, ATrainedGgufSaysWhatTheTrainerSaid) {
-  write_text_file_atomic(dir_.file("pairs.tsv"), "hello\tgood day\nsky\tit is blue\n");
-  write_text_file_atomic(dir_.file("probes.json"), R"({"name": "p", "version": 1, "probes": [
+  replace_file(dir_.file("pairs.tsv"), "hello\tgood day\nsky\tit is blue\n");
+  replace_file(dir_.file("probes.json"), R"({"name": "p", "version": 1, "probes": [
     {"id": "h", "group": "g", "language": "en", "max_tokens": 8, "rules": [{"contains": "x"}],
      "messages": [{"role": "user", "content": "hello"}]}]})");
   std::filesystem::create_directory(dir_.file("dat"));

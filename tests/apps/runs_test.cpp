@@ -260,7 +260,7 @@ TEST_F(RunLogTest, CompareReplacesNoChart) {
   };
   const fs::path mine = dir_.path() / "mine.txt";
   replace_file(mine, "mine");
-  cli_fails(compare({"--out", mine.string()}), 2, "exists: --force replaces it");
+  cli_fails(compare({"--out", mine.string()}), 2, "exists: choose another name, or use --force");
   EXPECT_EQ(read_text_file(mine), "mine");
   EXPECT_EQ(cli(compare({"--out", mine.string(), "--force"})).code, 0);
   EXPECT_TRUE(contains(read_text_file(mine), "<svg"));

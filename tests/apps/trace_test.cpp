@@ -24,7 +24,7 @@ class Trace : public testing::Test {
   std::unique_ptr<TensorSource> trace(const std::string& model, std::vector<std::string> more,
                                       const std::string& name = "out.safetensors") {
     std::vector<std::string> args = {"trace",         "--model",  golden(model), "--out",
-                                     dir_.file(name), "--device", "cpu"};
+                                     dir_.file(name), "--device", "cpu",         "--force"};
     args.insert(args.end(), more.begin(), more.end());
     const CliResult r = cli(args);
     EXPECT_EQ(r.code, 0) << r.err;
@@ -203,8 +203,8 @@ TEST_F(Trace, GradientsOfOtherArithmetic) {
 TEST_F(Trace, PromptAndIdsAreInputsToo) {
   write_toy_directory(dir_.path() / "toy");
   const auto run = [&](std::vector<std::string> more) {
-    std::vector<std::string> args = {"trace", "--model", dir_.file("toy"), "--out",
-                                     dir_.file("toy.safetensors")};
+    std::vector<std::string> args = {
+        "trace", "--model", dir_.file("toy"), "--out", dir_.file("toy.safetensors"), "--force"};
     args.insert(args.end(), more.begin(), more.end());
     const CliResult r = cli(args);
     EXPECT_EQ(r.code, 0) << r.err;

@@ -81,6 +81,8 @@ TEST_F(TrainResume, SaveEveryAndKeep) {
   EXPECT_EQ(kept({{"--save-every-steps", "1"}, {"--keep-checkpoints", "1"}}),
             std::vector<std::string>{checkpoint(4)});
   EXPECT_EQ(kept({{"--save-every-steps", "1"}, {"--keep-checkpoints", "0"}}).size(), 4u);
+  EXPECT_EQ(kept({{"--save-every-minutes", "1e-9"}}),
+            (std::vector<std::string>{checkpoint(2), checkpoint(3)}));
   // Without a directory of their own they lie in the run's folder.
   const fs::path run = trained({{"--save-every-steps", "2"}, {"--export", "false"}});
   EXPECT_EQ(names_in(run / "checkpoints"), std::vector<std::string>{checkpoint(2)});

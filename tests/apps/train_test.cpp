@@ -388,7 +388,7 @@ TEST_F(Train, ForceReplaces) {
   trained({{"--output", out}, {"--steps", "3"}, {"--force", "true"}});
   EXPECT_TRUE(file_bytes(out + "/model.safetensors") == exported({{"--steps", "3"}}));
   EXPECT_FALSE(fs::exists(out + "/model-00002-of-00002.safetensors"));
-  refused({{"--force", "true"}}, 2, "--force has no effect without --output");
+  refused({{"--force", "true"}}, 2, "--force is about --output and --vram-report");
 }
 
 TEST_F(Train, VramReportHasThePredecessorsKeys) {

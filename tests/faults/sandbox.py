@@ -52,6 +52,7 @@ class Sandbox:
     def train(*more, steps=STEPS):
         return ["train", "--model", "model", "--train-data", "pairs.tsv", "--steps", str(steps),
                 "--seq-len", "32", "--batch-size", "2", "--threads", "2", "--runs-dir", "runs",
+                "--memory-mode", "resident", "--recompute", "none",  # not by what is free
                 "--checkpoint-dir", "saved", "--save-every-steps", "1", "--output", "trained",
                 "--test-max-tokens", "4", *more]
 

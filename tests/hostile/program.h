@@ -40,7 +40,7 @@ class Program {
     std::vector<char*> argv;
     for (std::string& w : words) argv.push_back(w.data());
     argv.push_back(nullptr);
-    for (const char* name : {"out", "err"}) write_text_file_atomic(dir_.file(name), "");
+    for (const char* name : {"out", "err"}) replace_file(dir_.file(name), "");
     pid_ = ::fork();
     if (pid_ != 0) return;
     redirect("/dev/null", O_RDONLY, 0);

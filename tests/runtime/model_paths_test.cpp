@@ -60,7 +60,7 @@ TEST_F(ModelNaming, ADirectoryHoldsSafetensorsOrOneDat) {
 // Not "no config.json beside it".
 TEST_F(ModelNaming, WhatIsNoGgufInsideIsToldSo) {
   for (const char* name : {"m/empty.gguf", "m/text.gguf"}) {
-    write_text_file_atomic(at(name), std::string(name) == "m/text.gguf" ? "no weights here" : "");
+    replace_file(at(name), std::string(name) == "m/text.gguf" ? "no weights here" : "");
     ModelOptions o;
     o.model = at(name);
     try {

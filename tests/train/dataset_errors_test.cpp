@@ -221,5 +221,19 @@ TEST(DatasetErrors, TokenizersWithoutTheTokens) {
       {"d.jsonl:1: ", "<|im_start|>"});
 }
 
+TEST(DatasetErrors, TokenizersWithOneOfTheTokens) {
+  for (const std::string missing : {"<|im_start|>", "<|im_end|>"}) {
+    Json j = mini_tokenizer(), kept = Json::array();
+    for (const Json& token : j["added_tokens"]) {
+      if (token["content"] != missing) kept.push_back(token);
+    }
+    ASSERT_EQ(kept.size() + 1, j["added_tokens"].size());
+    j["added_tokens"] = kept;
+    const Tokenizer half = Tokenizer::parse(j.dump(), "half");
+    throws_saying<UsageError>([&] { parse_dataset("a\tb", "d.tsv", half, {}); },
+                              {"has no " + missing});
+  }
+}
+
 }  // namespace
 }  // namespace nibble::test

@@ -194,7 +194,7 @@ TEST_F(Checkpoints, TheIdentityHasWhatDecidesAStep) {
   const std::pair<const char*, std::function<void(Config&)>> of_config[] = {
       {"model;", [](Config& c) { c.F = 64; }},
       {"rms-norm-eps;", [](Config& c) { c.rms_eps = 1e-5; }},
-      {"rope-theta;", [](Config& c) { c.rope.theta = 1e4; }},
+      {"rope-theta;", [](Config& c) { c.rope.theta = 3e5; }},
       {"rope;", [](Config& c) { c.rope.kind = RopeKind::linear; }},
       {"heads;", [](Config& c) { c.qk_norm = false; }},
   };

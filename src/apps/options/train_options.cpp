@@ -160,7 +160,7 @@ void visit_fields(KeepChoices& o, Fields& f) {
          .help = "Rows on which the model stays what it is, by KL(teacher || model) at every "
                  "token: text (.txt, .jsonl), conversations (.tsv, .jsonl), prompts that the "
                  "teacher answers first (.jsonl, or probes .json), or self:TOKENS, text that it "
-                 "writes itself; may be given several times, the sources take turns",
+                 "writes itself; several sources take turns",
          .value = "FILE|self:TOKENS"});
   f.add(o.teacher, {.flag = "--teacher",
                     .help = "A model of the same vocabulary to compare kept rows with, dense or "

@@ -39,16 +39,29 @@ void sync_directory(const fs::path& directory) {
 
 void sync_parent(const fs::path& path) { sync_directory(parent_directory(path)); }
 
-void make_directories(const fs::path& directory) {
-  if (directory.empty() || fs::is_directory(directory)) return;
+namespace {
+
+// Returns what is in the way; empty: nothing.
+std::string make(const fs::path& directory) {
+  if (directory.empty() || fs::is_directory(directory)) return "";
   const fs::path whole = directory.has_filename() ? directory : directory.parent_path();
-  make_directories(whole.parent_path());
+  if (std::string why = make(whole.parent_path()); !why.empty()) return why;
   if (::mkdir(whole.c_str(), 0777) != 0) {
     const int why = errno;
-    if (why == EEXIST && fs::is_directory(whole)) return;  // another program was faster
-    throw_format("cannot create {}: {}", whole.string(), std::strerror(why));
+    if (why == EEXIST && fs::is_directory(whole)) return "";  // another program was faster
+    return fmt::format("{}: {}", whole.string(),
+                       why == EEXIST ? "it is not a directory" : std::strerror(why));
   }
   sync_parent(whole);
+  return "";
+}
+
+}  // namespace
+
+void make_directories(const fs::path& directory) {
+  if (const std::string why = make(directory); !why.empty()) {
+    throw_format("cannot create {}: {}", directory.string(), why);
+  }
 }
 
 }  // namespace nibble

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "core/durable/directories.h"
+#include "core/durable/temporary.h"
 #include "core/error.h"
 
 namespace nibble {
@@ -70,6 +71,7 @@ std::optional<FileLock> FileLock::take(const fs::path& file) {
     // Who held it before removed it on the way out: then this is the lock of no name.
     if (is_open_at(fd, file)) {
       say_who(fd);
+      remember_temporary(file);  // a signal that ends the program takes it along
       return FileLock(file, fd);
     }
     ::close(fd);
@@ -79,6 +81,7 @@ std::optional<FileLock> FileLock::take(const fs::path& file) {
 FileLock::~FileLock() {
   if (fd_ < 0) return;
   if (is_open_at(fd_, file_)) ::unlink(file_.c_str());
+  forget_temporary(file_);
   ::close(fd_);
 }
 

@@ -130,7 +130,7 @@ void remember_temporary(const fs::path& path) {
 
 void forget_temporary(const fs::path& path) {
   for (Remembered& r : g_remembered) {
-    if (!r.valid || path != r.path) continue;
+    if (!r.valid || path.native() != r.path) continue;  // without an allocation
     r.valid = false;
     r.claimed = false;
     return;

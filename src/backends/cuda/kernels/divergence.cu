@@ -2,9 +2,9 @@
 // KL(teacher || model) of rows over a piece of the vocabulary, and its gradient, in one pass: one
 // block of 512 threads a row, sums in a fixed order. Both softmaxes by the same operations, so that
 // equal logits have equal bits.
-#include "backends/cuda/device/dependent_launch.cuh"
-#include "backends/cuda/device/reduce.cuh"
-#include "backends/cuda/device/rows.cuh"
+#include "backends/cuda/device_functions/dependent_launch.cuh"
+#include "backends/cuda/device_functions/reduce.cuh"
+#include "backends/cuda/device_functions/rows.cuh"
 #include "backends/cuda/kernels/kernels.h"
 #include "backends/cuda/launch.h"
 
