@@ -35,7 +35,7 @@ Command train_command() {
       "The forward sees NVFP4, the master is bf16, the moments are 8 bits. Only responses are\n"
       "scored, with the end token that closes them. The trained model is written in the form of\n"
       "its input: what did not change is copied byte for byte. It is then loaded again and must\n"
-      "say what the trainer's own forward says. Ctrl+C finishes the step and saves a checkpoint.",
+      "say what the trainer's own forward says. Ctrl+C ends the micro-batch and saves.",
       run_train);
 }
 

@@ -48,7 +48,7 @@ TEST_F(Streams, AClosedInputIsAnEmptyPrompt) {
 
 TEST_F(Streams, AnUnwritableStandardErrorChangesNothing) {
   for (const bool closed : {false, true}) {
-    const Words words = train_words({"--steps", "3", "--save-every", "1", "--log-every", "1",
+    const Words words = train_words({"--steps", "3", "--save-every-steps", "1", "--log-every", "1",
                                      "--run-name", closed ? "closed" : "full"});
     const Ended r = run_program(words, [closed] {
       if (closed)
@@ -70,24 +70,20 @@ TEST_F(Streams, AFullStandardOutputIsAFileError) {
   }
 }
 
-// A reader that left: as SIGPIPE would have it, and at once.
+// A reader that left: as SIGPIPE would have it, at the first token that nobody takes. Turn after
+// turn would fill the context, which is another error.
 TEST_F(Streams, AReaderThatLeftStopsTheReply) {
-  for (const Words& words :
-       {generate({"--prompt", "x", "--max-tokens", "4000", "--ignore-eos", "--context", "8000"}),
-        Words{"chat", "--model", model(), "--prompt", "x", "--turns", "3000", "--max-tokens", "2",
-              "--ignore-eos"}}) {
+  for (const Words& words : {generate({"--prompt", "x", "--max-tokens", "20", "--ignore-eos"}),
+                             Words{"chat", "--model", model(), "--prompt", "x", "--turns", "9999",
+                                   "--max-tokens", "2", "--ignore-eos"}}) {
     int ends[2];
     ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
     Program program(words, [&] { ::dup2(ends[1], 1); });
-    ::close(ends[1]);
-    char c = 0;
-    ASSERT_EQ(::read(ends[0], &c, 1), 1);  // the reply has begun
     ::close(ends[0]);
-    const auto start = std::chrono::steady_clock::now();
+    ::close(ends[1]);
     const Ended r = program.wait();
     EXPECT_EQ(r.code, 141) << r.err;
     EXPECT_EQ(r.err.find("error"), std::string::npos) << r.err;
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
   }
 }
 
