@@ -8,7 +8,7 @@
 #include <functional>
 #include <vector>
 
-#include "backends/cuda/device/types.cuh"
+#include "backends/cuda/device_functions/types.cuh"
 #include "backends/cuda/kernels/kernels.h"
 
 namespace nibble::cuda {

@@ -462,6 +462,10 @@ class Bench {
     row("cross_entropy_back n=32", 8 * nv, 15 * nv, [&] {
       backend_->cross_entropy_back(f32(b, {kRows, kV}), f32(a, {kRows, kV}), stats, wanted, 0, 0.5);
     });
+    row("divergence n=32", 12 * nv, 35 * nv, [&] {
+      backend_->divergence(f32(w, {kRows}), f32(b, {kRows, kV}), f32(a, {kRows, kV}), stats,
+                           f32(a, {kRows, kV}), stats, 0.5, Accumulate::no);
+    });
     const Tensor order = make_tensor(ids.data(), DType::i32, {kN});
     row("embed_back+ bf16 n=512", 8 * nc, nc, [&] {
       backend_->embed_back(make_tensor(c.data(), DType::bf16, {kN, kC}), f32(a, {kN, kC}), order,

@@ -25,7 +25,7 @@ else()
 endif()
 file(CONFIGURE OUTPUT ${OUTPUT} @ONLY CONTENT [[
 // Written by cmake/write_commit.cmake.
-#include "apps/version.h"
+#include "core/version.h"
 
 namespace nibble {
 const char* const kCommit = "@commit@";

@@ -4,7 +4,7 @@
 
 tools/make_golden.py make DIR [--seed N]      new models with random weights, and what is expected
 tools/make_golden.py check DIR                recomputes every expectation from the stored weights
-                                              and inputs; prints the relative L2 per tensor
+                                              and inputs, in fp64; prints the relative L2 per tensor
 tools/make_golden.py check DIR --numpy        only what needs no torch
 tools/make_golden.py check DIR --exact        how far stored gradients of biases are from exact ones
 
@@ -34,7 +34,11 @@ from safetensors.numpy import load_file, save_file
 
 from golden import dat, nvfp4, decoder_numpy
 
-BOUND = 1e-6  # relative L2; fp32 rounding inside transformers costs some 1e-7
+# Relative L2, as for the reference backend (docs/numerics.md, "How close is close").
+BOUND, BOUND_AFTER_STEPS = 1e-6, 2e-5
+# The stored vectors were made by transformers with fp32 inside, which shows where keys have large
+# biases: how far those gradients are from exact ones. `make` computes in fp64 and needs no such thing.
+FP32_INSIDE = {"qwen2_tied": 5.3e-6, "qwen2_untied": 4.5e-6, "yarn_rope": 1.81e-5}
 PROMPT, CONTINUATION = 8, 24
 PROJECTIONS = (*(f"self_attn.{n}_proj" for n in "oqkv"),
                *(f"mlp.{n}_proj" for n in ("gate", "up", "down")))
@@ -155,7 +159,7 @@ class Report:
     def __init__(self):
         self.bad = 0
 
-    def compare(self, folder, stored, expected):
+    def compare(self, folder, stored, expected, fp32_inside=0.0):
         for name, want in expected.items():
             got = stored.get(name)
             if got is None or got.shape != want.shape or got.dtype != want.dtype:
@@ -168,8 +172,10 @@ class Report:
                 continue
             nan = np.isnan(got)
             distance = relative_l2(got[~nan], want[~nan])
-            wrong = not np.array_equal(nan, np.isnan(want)) or not distance <= BOUND
-            self.line(folder, name, f"{distance:.1e}", wrong)
+            bound = bound_of(name, fp32_inside)
+            wrong = not np.array_equal(nan, np.isnan(want)) or not distance <= bound
+            note = f" (at most {bound:.1e})" if bound > BOUND else ""
+            self.line(folder, name, f"{distance:.1e}{note}", wrong)
 
     def unknown(self, folder, stored, known):
         """Stored tensors that nothing here recomputes."""
@@ -179,6 +185,13 @@ class Report:
     def line(self, folder, name, text, wrong):
         self.bad += wrong
         print(f"{folder:24} {name:55} {text}{'  WRONG' if wrong else ''}")
+
+
+def bound_of(name, fp32_inside):
+    """AdamW divides small elements by their own size: five steps move by 20 times the error."""
+    if name.startswith("adamw"):
+        return BOUND_AFTER_STEPS + 20 * fp32_inside
+    return BOUND + (fp32_inside if name.startswith("grad.") else 0)
 
 
 def relative_l2(got, want):
@@ -191,7 +204,7 @@ def read_config(folder):
     return json.loads((folder / "config.json").read_text())
 
 
-def check(root, use_torch):
+def check(root, use_torch, fp32_inside):
     report = Report()
     for name in MODELS:
         config, weights = read_config(root / name), load_file(root / name / "model.safetensors")
@@ -205,7 +218,7 @@ def check(root, use_torch):
         report.compare(f"{name} (numpy)", stored, expect_from_numpy(config, weights, stored))
         if use_torch:
             torch = expect_from_torch(config, weights, stored, "adamw_losses" in stored)
-            report.compare(f"{name} (torch)", stored, torch)
+            report.compare(f"{name} (torch)", stored, torch, fp32_inside.get(name, 0.0))
             report.unknown(name, stored, {"input_ids", "labels", *torch, *on_grid})
 
     folder = root / "predecessor"
@@ -225,7 +238,7 @@ def check(root, use_torch):
         report.unknown("nvfp4", stored, {"x0", "x1", "x2", "e4m3_in", *expected})
     if not use_torch:
         print("not checked without torch: grad.*, adamw_losses, adamw5.*")
-    print(f"{report.bad} wrong (bound {BOUND:g})")
+    print(f"{report.bad} wrong (bound {BOUND:g} where no other is said)")
     return 1 if report.bad else 0
 
 
@@ -351,7 +364,7 @@ def make(root, seed):
         make_model(root / name, name, random)
     make_predecessor(root / "predecessor", root / "qwen3_tied")
     make_nvfp4(root / "nvfp4", random)
-    return check(root, True)
+    return check(root, True, {})
 
 
 def main():
@@ -365,7 +378,8 @@ def main():
     a = parser.parse_args()
     if a.action == "check" and a.exact:
         return check_exact(a.folder)
-    return make(a.folder, a.seed) if a.action == "make" else check(a.folder, not a.numpy)
+    return make(a.folder, a.seed) if a.action == "make" else check(
+        a.folder, not a.numpy, FP32_INSIDE)
 
 
 if __name__ == "__main__":

@@ -50,6 +50,8 @@ TESTS = [
     ("*/self_test.cpp", [("test_job", "SelfTest*"),
                          ("test_apps", "Train.*:TrainErrors.*:Pretrain.*")]),
     ("src/job/*", [("test_job", "*"), ("test_apps", RUNS)]),
+    # What is wrong with a line is said where data sets are read.
+    ("src/data/lines*", [("test_train", "Dataset*"), ("test_data", "*")]),
     ("src/data/*", [("test_data", "*")]),
     ("src/train/*", [("test_train", "*"), ("test_train_model", "*")]),
     ("src/generate/*", [("test_generate", "*")]),

@@ -6,13 +6,15 @@
 #include <algorithm>
 #include <iostream>
 #include <new>
+#include <system_error>
 
 #include "apps/command.h"
 #include "apps/options/legacy_flags.h"
 #include "apps/run_chain.h"
 #include "apps/version.h"
 #include "core/log.h"
-#include "core/nearest_name.h"
+#include "core/text/nearest_name.h"
+#include "core/text/visible.h"
 #include "runlog/run_recorder.h"
 
 namespace nibble {
@@ -200,7 +202,7 @@ ExitCode dispatch(const std::vector<std::string>& args, Io& io) {
 
 int fail(std::ostream& err, ExitCode code, const std::string& message) {
   explain_failed_run(code, message);
-  err << "nibble: error: " << message << std::endl;
+  err << "nibble: error: " << visible_text(message) << std::endl;
   return int(code);
 }
 
@@ -240,6 +242,14 @@ int run_cli(const std::vector<std::string>& args, std::istream& in, std::ostream
     return fail(err, ExitCode::device, "out of memory");
   } catch (const std::filesystem::filesystem_error& e) {
     return fail(err, ExitCode::file, e.what());
+  } catch (const std::system_error& e) {
+    // What starts a thread says this; no other call of ours throws it.
+    const bool threads = e.code() == std::errc::resource_unavailable_try_again;
+    return fail(err, threads ? ExitCode::device : ExitCode::file,
+                threads ? fmt::format("a thread could not be started ({}): the limit of processes "
+                                      "is reached; raise it (ulimit -u) or use --threads 1",
+                                      e.what())
+                        : fmt::format("reading or writing failed: {}", e.what()));
   } catch (const std::exception& e) {
     return fail(err, ExitCode::internal,
                 fmt::format("unexpected: {} (please report this)", e.what()));

@@ -38,7 +38,7 @@ struct BenchOptions {
   int32_t repeat = 20, buffer_mib = 512;
   std::optional<int32_t> warmup;
   BenchPhase phase = BenchPhase::both;
-  bool brief = false;
+  bool brief = false, force = false;
   fs::path json_file, tokenizer_text;
 
   void visit_fields(Fields& f) {
@@ -83,6 +83,7 @@ struct BenchOptions {
                            .help = "A text whose encoding is measured, too",
                            .value = "FILE"});
     f.add(json_file, {.flag = "--json", .help = "Write everything to this file", .value = "FILE"});
+    f.add(force, {.flag = "--force", .help = "Replace a --json that exists", .needs = "--json"});
     nibble::visit_fields(cache, f);
   }
 };
@@ -220,7 +221,8 @@ ModelPaths paths_of(const BenchOptions& o) {
 ExitCode run_bench(const BenchOptions& o, Io& io) {
   check_usage(o);
   const ModelPaths paths = paths_of(o);
-  refuse_replacing_input(o.json_file, paths, {o.tokenizer_text});
+  check_output_file(o.json_file, o.force ? Overwrite::allow : Overwrite::refuse, paths,
+                    {o.tokenizer_text});
   const int threads = o.runtime.threads > 0 ? o.runtime.threads : default_thread_count();
   RuntimeOptions runtime = o.runtime;
   runtime.device = choose_device(runtime.device);
@@ -284,7 +286,7 @@ ExitCode run_bench(const BenchOptions& o, Io& io) {
                         format_bytes(peak), plan.repeat);
   if (r.tokenizer) all["tokenizer"] = tokenizer_figures(o, r, io.out);
   all["rows"] = print_rows(rows, ceilings, io.out);
-  if (!o.json_file.empty()) write_text_file_atomic(o.json_file, all.dump(2) + "\n");
+  if (!o.json_file.empty()) replace_file(o.json_file, all.dump(2) + "\n");
   return ExitCode::ok;
 }
 

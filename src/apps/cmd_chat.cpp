@@ -8,6 +8,7 @@
 #include "apps/options/generate_options.h"
 #include "apps/options/runtime_options.h"
 #include "apps/options/template_options.h"
+#include "apps/terminal/standard_input.h"
 #include "core/log.h"
 #include "eval/scenario.h"
 #include "generate/chat_log.h"
@@ -17,6 +18,7 @@
 #include "guard/interrupt.h"
 #include "guard/watchdog.h"
 #include "runtime/model_template.h"
+#include "runtime/output_files.h"
 #include "runtime/runtime.h"
 
 namespace nibble {
@@ -29,12 +31,14 @@ struct ChatCommandOptions {
   int64_t turns = 1;
   std::string script;
   std::filesystem::path replay, tee, tee_jsonl;
+  bool force = false;
   std::optional<bool> interactive;
   bool reset_history = true;
   std::string system;
   ChatSessionOptions session;
   TemplateFlags written;
   GenerateFlags generate;
+  EscapesFlag escapes;
   CacheOptions cache;
   bool timing = false, check_logits = false, print_ids = false;
 
@@ -85,6 +89,7 @@ void ChatCommandOptions::visit_fields(Fields& f) {
   f.section("Output");
   f.add(timing, {.flag = "--timing", .help = "Print times and tokens per second after each turn"});
   f.add(print_ids, {.flag = "--print-ids", .help = "Print the ids of each reply"});
+  escapes.visit_fields(f);
   f.add(check_logits, {.flag = "--check-logits",
                        .help = "After the scripted turns, look for NaN and infinities"});
   f.add(tee, {.flag = "--tee",
@@ -95,6 +100,7 @@ void ChatCommandOptions::visit_fields(Fields& f) {
                     .help = "Append the conversation to a JSONL file",
                     .value = "FILE",
                     .aliases = {"--tee-object-chat-session-json"}});
+  f.add(force, {.flag = "--force", .help = "Append to a --tee or --tee-jsonl that exists"});
 }
 
 class ChatCommand {
@@ -122,8 +128,8 @@ class ChatCommand {
       const InterruptGuard interrupts(TerminateIs::end);
       const Watchdog watchdog(Watchdog::hard_limit(o_.generate.timeout_ms));
       r = session_.turn(user, o_.generate.options(rt_, o_.cache), [&](std::string_view piece) {
-        io_.out << piece << std::flush;
-        return !InterruptGuard::requested();
+        io_.out << o_.escapes.shown(piece) << std::flush;
+        return !InterruptGuard::requested() && io_.out;
       });
     }
     io_.out << "\n";
@@ -220,7 +226,7 @@ void talk(ChatCommand& chat, Io& io) {
   if (terminal) io.out << "進入互動模式 / interactive. /help shows the commands.\n";
   for (std::string line;;) {
     if (terminal) io.out << "> " << std::flush;
-    if (!std::getline(io.in, line)) break;
+    if (!io.out || !read_line(io.in, line)) break;
     if (!line.empty() && line.back() == '\r') line.pop_back();
     if (line.find_first_not_of(" \t") == std::string::npos) continue;
     if (line == "/exit" || line == "/quit") break;
@@ -249,11 +255,14 @@ void talk(ChatCommand& chat, Io& io) {
 ExitCode run_chat(const ChatCommandOptions& o, Io& io) {
   check_flags(o);
   const std::vector<std::string> turns = scripted_turns(o);
+  const ModelPaths paths = resolve_model(o.runtime.model, TokenizerNeed::required);
   for (const auto& log : {o.tee, o.tee_jsonl}) {
+    check_output_file(log, o.force ? Overwrite::allow : Overwrite::refuse, paths, {o.replay});
     if (!log.empty()) touch_log(log);  // before the model is loaded, not after the first reply
   }
   const Runtime rt = open_runtime(o.runtime, TokenizerNeed::required, &o.cache);
   log_sampling(o.generate.sample, rt.generation);
+  o.escapes.apply(io.out);
   ChatCommand chat(o, rt, io);
   if (!o.replay.empty()) {
     ReplayedChat replayed = read_jsonl_log(o.replay);
@@ -261,7 +270,7 @@ ExitCode run_chat(const ChatCommandOptions& o, Io& io) {
     io.out << "[user] " << replayed.last_question << "\nout: ";
     chat.ask(replayed.last_question);
   }
-  for (size_t i = 0; i < turns.size(); ++i) {
+  for (size_t i = 0; i < turns.size() && io.out; ++i) {
     io.out << fmt::format("[{}] {}\nout: ", i, turns[i]);
     chat.ask(turns[i]);
   }

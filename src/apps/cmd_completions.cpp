@@ -3,7 +3,7 @@
 #include <ostream>
 
 #include "apps/command.h"
-#include "apps/shell/completions.h"
+#include "apps/completions/completions.h"
 
 namespace nibble {
 namespace {

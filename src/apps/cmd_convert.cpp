@@ -10,9 +10,12 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "core/memory_info.h"
+#include "core/text/visible.h"
+#include "inspect/inspect.h"
 #include "model/gguf_model.h"
 #include "runtime/model_texts.h"
 #include "runtime/output_files.h"
+#include "runtime/staged_output.h"
 
 namespace nibble {
 namespace {
@@ -129,6 +132,19 @@ void print_summary(const ConvertOptions& o, const ConvertSummary& s, double seco
                         s.entries, s.payload_bytes, format_bytes(s.payload_bytes), seconds);
 }
 
+// What `nibble inspect` would say of the output: its names and shapes against the config, and the
+// values that were seen on the way.
+std::vector<std::string> problems_of(const fs::path& out, const Config* config,
+                                     const ConvertSummary& s, ThreadPool& pool) {
+  InspectSettings headers;
+  headers.payload = false;
+  headers.config = config;
+  InspectReport report = inspect_weights(*open_model_source(out), headers, pool);
+  std::vector<std::string> problems = std::move(report.problems);
+  problems.insert(problems.end(), s.damage.begin(), s.damage.end());
+  return problems;
+}
+
 ExitCode run_convert(const ConvertOptions& o, Io& io) {
   const auto start = std::chrono::steady_clock::now();
   const bool gguf = looks_like_gguf(o.in);
@@ -158,6 +174,7 @@ ExitCode run_convert(const ConvertOptions& o, Io& io) {
                  o.in.string());
   }
   const bool with_companions = directory || place.fresh || o.copy_config;
+  if (with_companions) refuse_companions_from_elsewhere(input.directory);
   if (with_companions && !input.config_file.empty()) {
     refuse_other_model(input.config_file, place.directory, overwrite);
   }
@@ -165,21 +182,27 @@ ExitCode run_convert(const ConvertOptions& o, Io& io) {
   log_info("{}", input.source->describe());
   log_debug("convert: {} threads", pool.size());
 
-  fs::create_directories(place.directory);
+  const FileLock lock = lock_output(o.out);
+  StagedOutput staged(o.out, settings.container, overwrite);
   const Config* config = input.config ? &*input.config : nullptr;
-  const ConvertSummary summary = convert_weights(*input.source, config, o.out, settings, pool);
-  if (directory) remove_stale_weights(o.out);
+  const ConvertSummary summary =
+      convert_weights(*input.source, config, staged.weights(), settings, pool);
   if (with_companions) {
     if (!input.config_file.empty()) {
-      write_model_config(input.config_file, place.directory, summary.untied, overwrite);
+      write_model_config(input.config_file, staged, summary.untied, overwrite);
     }
-    copy_companions(input.directory, place.directory, overwrite);
+    copy_companions(input.directory, staged, overwrite);
   } else if (!input.config_file.empty() && !fs::exists(place.directory / "config.json")) {
     log_info("config.json is not copied beside {}: --copy-config does that", o.out.string());
   }
+  staged.publish();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   print_summary(o, summary, seconds.count(), io);
-  return ExitCode::ok;
+  const std::vector<std::string> problems = problems_of(o.out, config, summary, pool);
+  for (const std::string& p : problems) io.out << "PROBLEM: " << visible_line(p) << "\n";
+  if (problems.empty()) return ExitCode::ok;
+  io.out << fmt::format("{} is written and DAMAGED, as its input is\n", o.out.string());
+  return ExitCode::file;
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "apps/doctor/doctor.h"
 #include "apps/version.h"
 #include "core/shipped_files.h"
+#include "core/version.h"
 
 namespace nibble {
 namespace {

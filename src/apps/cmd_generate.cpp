@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 // nibble generate: one prompt, one reply.
-#include <iostream>
-#include <iterator>
+#include <ostream>
 
 #include "apps/command.h"
 #include "apps/options/generate_options.h"
 #include "apps/options/runtime_options.h"
 #include "apps/options/template_options.h"
+#include "apps/terminal/standard_input.h"
 #include "core/file.h"
 #include "core/log.h"
 #include "generate/reply_report.h"
@@ -29,6 +29,7 @@ struct GenerateCommandOptions {
   TemplateFlags written;
   bool raw = false, plain = false, echo = false, print_ids = false, timing = false, stream = true;
   GenerateFlags generate;
+  EscapesFlag escapes;
   CacheOptions cache;
 
   void visit_fields(Fields& f) {
@@ -56,13 +57,14 @@ struct GenerateCommandOptions {
     f.add(echo, {.flag = "--echo", .help = "Print the rendered prompt first"});
     f.add(print_ids, {.flag = "--print-ids", .help = "Print the generated ids on the last line"});
     f.add(timing, {.flag = "--timing", .help = "Print times and tokens per second"});
+    escapes.visit_fields(f);
   }
 };
 
 std::string prompt_text(const GenerateCommandOptions& o, Io& io) {
   if (o.prompt) return *o.prompt;
   if (!o.prompt_file.empty()) return read_text_file(o.prompt_file);
-  return {std::istreambuf_iterator<char>(io.in), std::istreambuf_iterator<char>()};
+  return read_all(io.in);
 }
 
 std::vector<int32_t> prompt_ids(const GenerateCommandOptions& o, const Runtime& rt, Io& io) {
@@ -109,26 +111,27 @@ ExitCode run_generate(const GenerateCommandOptions& o, Io& io) {
   Engine engine(*rt.backend, rt.model, rt.engine_options(o.cache));
   log_sampling(o.generate.sample, rt.generation);
 
+  o.escapes.apply(io.out);
   std::optional<StreamDecoder> decoder;
   if (rt.tokenizer) decoder.emplace(*rt.tokenizer, DecodeSpecial::skip);
-  if (o.echo) io.out << rt.require_tokenizer().decode(prompt);
+  if (o.echo) io.out << o.escapes.shown(rt.require_tokenizer().decode(prompt));
   if (!o.generate.stop.empty()) rt.require_tokenizer();
   StopText stop(o.generate.stop);
   std::string text;
   const auto emit = [&](const std::string& piece) {
     text += piece;
-    if (o.stream) io.out << piece << std::flush;
+    if (o.stream) io.out << o.escapes.shown(piece) << std::flush;
   };
   const Watchdog watchdog(Watchdog::hard_limit(o.generate.timeout_ms));
   GenerateResult r = generate(engine, prompt, o.generate.options(rt, o.cache), [&](int32_t id) {
     if (decoder) emit(stop.push(decoder->push(id)));
-    return !stop.stopped();
+    return !stop.stopped() && io.out;  // a reader that left needs no more
   });
   if (decoder) {
     emit(stop.push(decoder->flush()));
     emit(stop.flush());
     if (stop.stopped()) r.reason = FinishReason::stop;
-    if (!o.stream) io.out << text;
+    if (!o.stream) io.out << o.escapes.shown(text);
     io.out << "\n";
   }
   if (o.timing) io.out << timing_line(r.timing) << "\n";

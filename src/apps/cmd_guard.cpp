@@ -2,6 +2,7 @@
 // nibble guard: a command under a memory limit.
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 
 #include "apps/command.h"
 #include "core/log.h"
@@ -21,7 +22,7 @@ struct GuardOptions {
   void visit_fields(Fields& f) {
     f.add(program, {.flag = "PROGRAM",
                     .help = "What to run; everything after it belongs to it. Write -- before one "
-                            "whose name starts with a dash",
+                            "whose name starts with a dash. The word script before it may stay",
                     .required = true,
                     .rest = true});
     f.section("Limits");
@@ -112,6 +113,20 @@ std::optional<int64_t> mib(const std::optional<double>& gb) {
   return std::max<int64_t>(1, int64_t(*gb * 1024));
 }
 
+// `guard ... script FILE ARGS`: the predecessor's word for "what follows is the program". Taken for
+// a program it would be util-linux's script, which empties FILE to write a session into it.
+std::vector<std::string> without_script_word(const std::vector<std::string>& program) {
+  if (program[0] != "script" || program.size() < 2 || program[1].starts_with("-")) return program;
+  log_info(
+      "[guard] 'script' is taken as the word before a program, as it was in the predecessor; "
+      "the program of that name is started by its path");
+  std::vector<std::string> rest(program.begin() + 1, program.end());
+  // The predecessor ran a file of this folder, whether or not it could be found in PATH.
+  const bool here = rest[0].find('/') == std::string::npos && std::filesystem::exists(rest[0]);
+  if (here) rest[0] = "./" + rest[0];
+  return rest;
+}
+
 ExitCode run_guard(const GuardOptions& o, Io& io) {
   const auto gpu_gb = option_or_environment(o.gpu_limit_gb, "GPU_LIMIT_GB", {0, kMostGb, false});
   const double over =
@@ -122,7 +137,7 @@ ExitCode run_guard(const GuardOptions& o, Io& io) {
     throw_usage("guard: no limit is given; use --ram-limit-gb or --gpu-limit-gb");
   }
   GuardSettings s;
-  s.program = o.program;
+  s.program = without_script_word(o.program);
   s.ram_limit_mib = mib(o.ram_limit_gb);
   s.gpu_limit_mib = mib(gpu_gb);
   s.over = std::chrono::duration<double>(over);

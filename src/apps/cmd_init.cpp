@@ -10,7 +10,7 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "core/memory_info.h"
-#include "runtime/output_files.h"
+#include "runtime/staged_output.h"
 
 namespace nibble {
 namespace {
@@ -59,19 +59,21 @@ ExitCode run_init(const InitOptions& o, Io& io) {
   }
   const Container container = o.format.value_or(container_for(o.out));
   const Overwrite overwrite = o.force ? Overwrite::allow : Overwrite::refuse;
-  const OutputPlace place = check_output(o.out, container, overwrite);
-  fs::create_directories(place.directory);
+  check_output(o.out, container, overwrite);
+  const FileLock lock = lock_output(o.out);
+  StagedOutput staged(o.out, container, overwrite);
   ThreadPool pool(o.work.thread_count());
   log_debug("init: {} threads", pool.size());
 
-  const InitSummary summary = init_weights(config, o.out, container, o.dtype, o.seed, pool);
-  if (container == Container::directory) remove_stale_weights(o.out);
+  const InitSummary summary =
+      init_weights(config, staged.weights(), container, o.dtype, o.seed, pool);
   const fs::path from = o.config.has_parent_path() ? o.config.parent_path() : fs::path(".");
-  write_companion(read_text_file(o.config), place.directory / "config.json", overwrite);
+  staged.companion("config.json", read_text_file(o.config), overwrite);
   if (!o.tokenizer.empty()) {
-    write_companion(read_text_file(o.tokenizer), place.directory / "tokenizer.json", overwrite);
+    staged.companion("tokenizer.json", read_text_file(o.tokenizer), overwrite);
   }
-  copy_companions(from, place.directory, Overwrite::refuse);
+  copy_companions(from, staged, Overwrite::refuse);
+  staged.publish();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   io.out << fmt::format("{}: {} entries, {} parameters, {} payload bytes ({}), seed {}, {:.1f} s\n",
                         o.out.string(), summary.entries, summary.parameters, summary.payload_bytes,

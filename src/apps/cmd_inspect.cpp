@@ -10,6 +10,7 @@
 #include "apps/options/work_options.h"
 #include "core/log.h"
 #include "core/memory_info.h"
+#include "core/text/visible.h"
 #include "inspect/inspect.h"
 #include "model/gguf_model.h"
 #include "runtime/model_texts.h"
@@ -106,10 +107,10 @@ std::string error_text(const TensorReport& t) {
 void print_text(const InspectOptions& o, const TensorSource& source, const InspectReport& report,
                 std::ostream& out) {
   size_t width = 0;
-  for (const TensorReport& t : report.tensors) width = std::max(width, t.name.size());
+  for (const TensorReport& t : report.tensors) width = std::max(width, visible_line(t.name).size());
   int64_t estimates = 0;
   for (const TensorReport& t : report.tensors) {
-    out << fmt::format("{:<{}}  {:<38}  {:<16}  {:>12}{}\n", t.name, width, t.stored,
+    out << fmt::format("{:<{}}  {:<38}  {:<16}  {:>12}{}\n", visible_line(t.name), width, t.stored,
                        fmt::format("[{}]", fmt::join(t.shape, ", ")), t.n_bytes, error_text(t));
     if (o.stats && t.has_values) {
       out << fmt::format("    min {:.5g}  max {:.5g}  mean {:.5g}  rms {:.5g}", t.min, t.max,
@@ -121,19 +122,19 @@ void print_text(const InspectOptions& o, const TensorSource& source, const Inspe
       }
       out << "\n";
     }
-    for (const std::string& p : t.problems) out << "    PROBLEM: " << p << "\n";
+    for (const std::string& p : t.problems) out << "    PROBLEM: " << visible_line(p) << "\n";
     estimates += t.basis == Basis::estimate;
   }
-  for (const std::string& n : report.notes) out << "note: " << n << "\n";
+  for (const std::string& n : report.notes) out << "note: " << visible_line(n) << "\n";
   if (estimates > 0) {
     out << "note: errors with ~ are estimates from codes and scales; --against SOURCE gives exact "
            "ones\n";
   }
-  for (const std::string& p : report.problems) out << "PROBLEM: " << p << "\n";
+  for (const std::string& p : report.problems) out << "PROBLEM: " << visible_line(p) << "\n";
   int64_t packed = 0;
   for (const TensorReport& t : report.tensors) packed += t.packed;
   out << fmt::format("{}: {}, {} entries, {} tensors ({} NVFP4), {} payload bytes ({}): {}\n",
-                     o.file.string(), source.format(), source.tensors().size(),
+                     visible_line(o.file.string()), source.format(), source.tensors().size(),
                      report.tensors.size(), packed, source.stored_bytes(),
                      format_bytes(source.stored_bytes()),
                      report.damaged() ? "DAMAGED"

@@ -4,7 +4,7 @@
 #include <ostream>
 
 #include "apps/command.h"
-#include "apps/shell/manual.h"
+#include "apps/manual/manual.h"
 #include "core/file.h"
 
 namespace nibble {
@@ -31,9 +31,9 @@ ExitCode run_man(const ManOptions& o, Io& io) {
   if (!o.out_dir.empty()) {
     if (!o.command.empty()) throw_usage("--out-dir writes every page: leave out {}", o.command);
     std::filesystem::create_directories(o.out_dir);
-    write_text_file_atomic(o.out_dir / "nibble.1", manual_page());
+    replace_file(o.out_dir / "nibble.1", manual_page());
     for (const Command& c : commands()) {
-      write_text_file_atomic(o.out_dir / ("nibble-" + c.name + ".1"), manual_page(c));
+      replace_file(o.out_dir / ("nibble-" + c.name + ".1"), manual_page(c));
     }
     return ExitCode::ok;
   }

@@ -29,6 +29,7 @@ struct PlanOptions {
     f.add(request.sequences, {.flag = "--batch-sequences",
                               .help = "Sequences of the largest batch; default --batch-size",
                               .least = 1});
+    nibble::visit_fields(request.keep, f);
     nibble::visit_fields(request.train, f);
     f.section("Output");
     f.add(json, {.flag = "--json", .help = "Print JSON instead of a table"});

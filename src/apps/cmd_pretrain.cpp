@@ -3,6 +3,7 @@
 #include "apps/command.h"
 #include "apps/command_events.h"
 #include "apps/options/train_options.h"
+#include "core/command_line.h"
 #include "job/random_start.h"
 
 namespace nibble {
@@ -36,6 +37,8 @@ struct PretrainOptions {
 ExitCode run_pretrain(const PretrainOptions& o, Io& io) {
   TrainJob job = with_random_start(o.job, o.init_file);
   job.config = io.config;
+  job.command = own_command_line();
+  job.goes_on_by_itself = io.in_chain;
   CommandEvents events(io);
   return exit_code(run_train_job(job, open_train_inputs(job.model), events));
 }

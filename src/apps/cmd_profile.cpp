@@ -46,6 +46,7 @@ struct ProfileOptions {
   ProfileJob job;
   Phase stop_after = Phase::none;
   fs::path vram_report;
+  bool force = false;
 
   void visit_fields(Fields& f) {
     nibble::visit_fields(job.model, f);
@@ -77,6 +78,9 @@ struct ProfileOptions {
     f.add(vram_report, {.flag = "--vram-report",
                         .help = "Write the memory of each phase as JSON",
                         .value = "FILE"});
+    f.add(force, {.flag = "--force",
+                  .help = "Replace a --vram-report that exists",
+                  .needs = "--vram-report"});
   }
 };
 
@@ -170,7 +174,8 @@ void PhaseTable::repeated(Trainer& trainer, std::span<const PackedBatch> micro,
 ExitCode run_profile(const ProfileOptions& o, Io& io) {
   // Before anything that is reported: a report is written when the rest fails, too.
   const ModelPaths paths = o.job.paths();
-  refuse_replacing_input(o.vram_report, paths, {o.job.train_data});
+  check_output_file(o.vram_report, o.force ? Overwrite::allow : Overwrite::refuse, paths,
+                    {o.job.train_data});
   PhaseTable phases(o, io.out);
   const auto write = [&] {
     if (!o.vram_report.empty()) phases.report().write(o.vram_report);

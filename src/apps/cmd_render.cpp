@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // nibble render: what a chat template makes of conversations.
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <ostream>
 
 #include "apps/command.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "runtime/model_paths.h"
 #include "runtime/model_template.h"
@@ -46,7 +46,7 @@ struct RenderCommandOptions {
 Json variables_of(const std::string& line, const std::string& where) {
   Json j;
   try {
-    j = Json::parse(line);
+    j = parse_json<Json>(line);
   } catch (const Json::exception& e) {
     throw_format("{}: not valid JSON: {}", where, e.what());
   }
@@ -78,15 +78,14 @@ ExitCode run_render(const RenderCommandOptions& o, Io& io) {
   Json tokens = Json::object();
   const jinja::Template chosen = chosen_template(o, tokens);
 
+  const InputFile regular(o.jsonl);  // a pipe would keep us waiting, a directory reads as empty
   std::ifstream in(o.jsonl, std::ios::binary);
   if (!in) throw_format("{}: cannot be opened", o.jsonl.string());
   std::unique_ptr<AtomicFile> file;
   if (!o.out.empty()) {
-    refuse_replacing_input(o.out, {o.model.model, {}, {}}, {o.file, o.jsonl});
-    if (fs::exists(o.out) && !o.force) {
-      throw_usage("{} exists: choose another name, or use --force", o.out.string());
-    }
-    file = std::make_unique<AtomicFile>(o.out);
+    const Overwrite overwrite = o.force ? Overwrite::allow : Overwrite::refuse;
+    check_output_file(o.out, overwrite, {o.model.model, {}, {}}, {o.file, o.jsonl});
+    file = std::make_unique<AtomicFile>(o.out, existing_file(overwrite));
   }
   std::string line;
   for (int64_t n = 1; std::getline(in, line); ++n) {

@@ -7,12 +7,14 @@
 #include <algorithm>
 #include <chrono>
 #include <iostream>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "apps/command.h"
 #include "apps/options/runs_options.h"
+#include "apps/terminal/output_buffer.h"
 #include "core/file.h"
+#include "core/json.h"
+#include "core/text/visible.h"
 #include "runlog/chain_record.h"
 #include "runlog/run_folder.h"
 #include "runlog/run_plots.h"
@@ -20,6 +22,7 @@
 #include "runlog/run_report.h"
 #include "runlog/run_tables.h"
 #include "runlog/run_view.h"
+#include "runtime/output_files.h"
 
 namespace nibble {
 namespace {
@@ -38,7 +41,7 @@ fs::path base_of(const fs::path& folder) {
 }
 
 ordered_json full_json(const RunRecord& r, const fs::path& folder) {
-  ordered_json j = ordered_json::parse(record_json(r));
+  ordered_json j = parse_json<ordered_json>(record_json(r));
   j["state"] = r.state_name();
   j["pinned"] = r.pinned;
   j["folder"] = fs::absolute(folder).lexically_normal().string();
@@ -85,13 +88,15 @@ void print(const std::vector<std::string>& lines, std::ostream& out) {
 ExitCode watch(const RunsOptions& o, Io& io) {
   const fs::path folder = one_run(o);
   RunView view(folder);
-  const bool terminal = &io.out == &std::cout && ::isatty(STDOUT_FILENO) != 0 && !o.json;
+  OutputBuffer* const screen_buffer = output_buffer(io.out);
+  const bool terminal = screen_buffer && screen_buffer->terminal() && !o.json;
+  if (terminal) screen_buffer->set_controls(Controls::raw);  // the lines of a view are visible
   Screen screen(io.out);
   const auto json_line = [&] {
-    io.out << ordered_json::parse(status_json(view.status())).dump() << std::endl;
+    io.out << parse_json<ordered_json>(status_json(view.status())).dump() << std::endl;
   };
   view.refresh();
-  for (int64_t shown = -1; view.running() && !o.once; view.refresh()) {
+  for (int64_t shown = -1; view.running() && !o.once && io.out; view.refresh()) {
     if (terminal) {
       screen.draw(view.lines());
     } else if (view.status().last.step != shown) {
@@ -150,17 +155,19 @@ ExitCode list_them(const RunsOptions& o, Io& io) {
 void show_chain(const fs::path& file, const RunsOptions& o, Io& io) {
   const ChainRecord c = read_chain(file);
   if (o.json) {
-    io.out << dumped(ordered_json::parse(chain_json(c)));
+    io.out << dumped(parse_json<ordered_json>(chain_json(c)));
     return;
   }
-  const bool gone =
-      c.process.state == RunState::running && process_state(c.process) == ProcessState::gone;
-  io.out << fmt::format("chain       {}\nstate       {}\nfile        {}\nstarted     {}\n", c.name,
-                        gone ? "gone" : run_state_name(c.process.state), c.file,
-                        c.process.started_utc);
+  const bool gone = c.process.state == RunState::running &&
+                    process_state(file.parent_path(), c.process) == ProcessState::gone;
+  io.out << fmt::format("chain       {}\nstate       {}\nfile        {}\nstarted     {}\n",
+                        visible_line(c.name), gone ? "gone" : run_state_name(c.process.state),
+                        visible_line(c.file), visible_line(c.process.started_utc));
   for (const StageRecord& s : c.stages) {
-    io.out << fmt::format("stage       {} ({}): {}, runs {}{}\n", s.name, s.command, s.state,
-                          fmt::join(s.runs, ", "), s.output.empty() ? "" : ", made " + s.output);
+    const std::string text =
+        fmt::format("{} ({}): {}, runs {}{}", s.name, s.command, s.state, fmt::join(s.runs, ", "),
+                    s.output.empty() ? "" : ", made " + s.output);
+    io.out << fmt::format("stage       {}\n", visible_line(text));
   }
 }
 
@@ -207,20 +214,18 @@ ExitCode show_lineage(const RunsOptions& o, Io& io) {
   }
   std::string indent;
   const auto line = [&](const std::string& text) {
-    io.out << indent << text << "\n";
+    io.out << indent << visible_line(text) << "\n";
     indent += "  ";
   };
   if (!l.origin.empty()) line(l.origin);
   for (auto it = l.ancestors.rbegin(); it != l.ancestors.rend(); ++it) line(*it);
   line(record.name + " (this run)");
-  for (const std::string& child : l.children) io.out << indent << child << "\n";
+  for (const std::string& child : l.children) io.out << indent << visible_line(child) << "\n";
   return ExitCode::ok;
 }
 
-void refuse_replacing(const RunsOptions& o) {
-  if (!o.out.empty() && fs::exists(o.out) && !o.force) {
-    throw_usage("{} exists: --force replaces it", o.out.string());
-  }
+Overwrite overwrite_of(const RunsOptions& o) {
+  return o.force ? Overwrite::allow : Overwrite::refuse;
 }
 
 // compare.svg, compare-2.svg, ...: the first that is not there, or that is this very chart.
@@ -234,7 +239,7 @@ fs::path free_chart(const fs::path& folder, const std::string& svg) {
 }
 
 ExitCode compare(const RunsOptions& o, Io& io) {
-  refuse_replacing(o);
+  check_output_file(o.out, overwrite_of(o));
   std::vector<RunRecord> records;
   std::vector<std::pair<std::string, RunSeries>> series;
   for (const std::string& name : o.runs) {
@@ -267,7 +272,7 @@ ExitCode plot(const RunsOptions& o, Io& io) {
 
 ExitCode export_log(const RunsOptions& o, Io& io) {
   if (o.markdown == o.json) throw_usage("runs export: say --markdown or --json");
-  refuse_replacing(o);
+  check_output_file(o.out, overwrite_of(o));
   const std::vector<RunRecord> list = chosen_runs(o);
   std::string text;
   if (o.json) {
@@ -287,7 +292,7 @@ ExitCode export_log(const RunsOptions& o, Io& io) {
     io.out << text;
     return ExitCode::ok;
   }
-  write_text_file_atomic(o.out, text);
+  replace_file(o.out, text, existing_file(overwrite_of(o)));
   io.out << fmt::format("{} written to {}\n", runs_text(list.size()), o.out.string());
   return ExitCode::ok;
 }
@@ -296,7 +301,7 @@ ExitCode pin(const RunsOptions& o, Io& io) {
   for (const std::string& name : o.runs) {
     const fs::path folder = find_run(o.runs_dir, name);
     if (o.action == "pin") {
-      write_text_file_atomic(folder / kPinFile, "");
+      replace_file(folder / kPinFile, "");
     } else {
       fs::remove(folder / kPinFile);
     }

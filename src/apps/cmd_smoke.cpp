@@ -33,6 +33,9 @@ struct SmokeOptions {
     nibble::visit_fields(job.batch, f);
     nibble::visit_fields(job.train, f);
     nibble::visit_fields(job.run, f);
+    f.add(job.force, {.flag = "--force",
+                      .help = "Replace a --vram-report that exists",
+                      .needs = "--vram-report"});
   }
 };
 

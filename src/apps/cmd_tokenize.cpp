@@ -5,11 +5,12 @@
 #include <fstream>
 #include <istream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <ostream>
 
 #include "apps/command.h"
+#include "apps/terminal/standard_input.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "runtime/model_paths.h"
 #include "runtime/model_texts.h"
@@ -56,7 +57,7 @@ std::vector<int32_t> encode_line(const Tokenizer& tokenizer, const std::string& 
                                  const std::string& where, SpecialTokens how) {
   json j;
   try {
-    j = json::parse(line);
+    j = parse_json<json>(line);
   } catch (const json::exception& e) {
     throw_format("{}: not valid JSON: {}", where, e.what());
   }
@@ -69,6 +70,7 @@ std::vector<int32_t> encode_line(const Tokenizer& tokenizer, const std::string& 
 template <class Emit>
 void encode_jsonl(const Tokenizer& tokenizer, const fs::path& file, SpecialTokens how,
                   Emit&& emit) {
+  const InputFile regular(file);  // a pipe would keep us waiting, a directory reads as empty
   std::ifstream in(file, std::ios::binary);
   if (!in) throw_format("{}: cannot be opened", file.string());
   std::string line;
@@ -100,11 +102,9 @@ ExitCode run_tokenize(const TokenizeOptions& o, Io& io) {
   const fs::path tokenizer_file = resolve_tokenizer(o.model);
   std::unique_ptr<AtomicFile> file;
   if (!o.out.empty()) {
-    refuse_replacing_input(o.out, {o.model.model, {}, tokenizer_file}, {o.file, o.jsonl});
-    if (fs::exists(o.out) && !o.force) {
-      throw_usage("{} exists: choose another name, or use --force", o.out.string());
-    }
-    file = std::make_unique<AtomicFile>(o.out);
+    const Overwrite overwrite = o.force ? Overwrite::allow : Overwrite::refuse;
+    check_output_file(o.out, overwrite, {o.model.model, {}, tokenizer_file}, {o.file, o.jsonl});
+    file = std::make_unique<AtomicFile>(o.out, existing_file(overwrite));
   }
   const auto emit = [&](const std::string& text) {
     if (file) {
@@ -121,10 +121,9 @@ ExitCode run_tokenize(const TokenizeOptions& o, Io& io) {
   } else if (!o.jsonl.empty()) {
     encode_jsonl(tokenizer, o.jsonl, how, emit);
   } else {
-    const std::string text = o.text ? *o.text
-                             : !o.file.empty()
-                                 ? read_text_file(o.file)
-                                 : std::string(std::istreambuf_iterator<char>(io.in), {});
+    const std::string text = o.text            ? *o.text
+                             : !o.file.empty() ? read_text_file(o.file)
+                                               : read_all(io.in);
     const std::vector<int32_t> ids = tokenizer.encode(text, how);
     log_debug("{} bytes, {} tokens", text.size(), ids.size());
     emit(fmt::format("{}\n", fmt::join(ids, ",")));

@@ -29,6 +29,7 @@ struct TraceOptions {
   std::string dump;
   int64_t top = 0;
   double tolerance = 1e-5;
+  bool force = false;
 
   void visit_fields(Fields& f) {
     nibble::visit_fields(runtime, f);
@@ -49,6 +50,7 @@ struct TraceOptions {
                          "where there are labels",
                  .value = "LIST"});
     f.add(out, {.flag = "--out", .help = "The .safetensors file to write", .value = "FILE"});
+    f.add(force, {.flag = "--force", .help = "Replace an --out that exists", .needs = "--out"});
     f.add(top, {.flag = "--top",
                 .help = "Print the K likeliest next tokens after each sequence",
                 .value = "K",
@@ -121,7 +123,8 @@ void check_usage(const TraceOptions& o) {
   }
   if (o.out.empty() && !o.dump.empty()) throw_usage("--dump is about --out, which is not given");
   if (!o.second.empty()) throw_usage("'{}' is only read with --compare", o.second.string());
-  refuse_replacing_input(o.out, resolve_model(o.runtime.model, TokenizerNeed::optional), {o.input});
+  check_output_file(o.out, o.force ? Overwrite::allow : Overwrite::refuse,
+                    resolve_model(o.runtime.model, TokenizerNeed::optional), {o.input});
 }
 
 void print_top(const TraceOptions& o, const Runtime& runtime, const TraceInput& in,

@@ -38,6 +38,7 @@ struct Io {
   std::ostream& out;
   std::ostream& err;
   std::string config = {};  // the effective configuration, as --print-config shows it
+  bool in_chain = false;    // a stage of a chain, which goes on by itself
 };
 
 // One run of a command: its options and what to do with them.

@@ -8,10 +8,12 @@
 #include <ostream>
 #include <set>
 
+#include "core/durable/file_lock.h"
 #include "core/file.h"
 #include "core/log.h"
 #include "core/sha256.h"
 #include "core/utc_time.h"
+#include "guard/interrupt.h"
 #include "runlog/chain_record.h"
 #include "runlog/run_folder.h"
 #include "runlog/run_recorder.h"
@@ -72,6 +74,7 @@ class Chain {
   Stage prepare(const ConfigStage& config, size_t number) const;
   void check_keys() const;
   void open_record();
+  void go_on_with(const fs::path& file);
   void write_record();
   ExitCode run_stage(Stage& stage, StageRecord& record);
   bool last(const Stage& s) const { return s.number == request_.config.stages.size(); }
@@ -81,6 +84,7 @@ class Chain {
   std::vector<Stage> stages_;
   fs::path runs_dir_, folder_;
   ChainRecord record_;
+  std::optional<FileLock> lock_;  // of the folder
 };
 
 void refuse(const ConfigKey& k, const std::string& why) {
@@ -196,26 +200,46 @@ void Chain::print() const {
 void Chain::open_record() {
   const fs::path file = folder_ / "chain.json";
   std::error_code ec;
-  if (fs::exists(file, ec)) {
-    const ChainRecord before = read_chain(file);
-    if (before.process.state == RunState::running &&
-        process_state(before.process) == ProcessState::alive) {
-      throw_usage("the chain {} is running already (pid {}); a second one needs another --run-name",
-                  record_.name, before.process.pid);
+  const auto lock = [&] {
+    lock_ = FileLock::take(lock_in(folder_));
+    if (!lock_) {
+      throw_usage("the chain {} is running already ({}); a second one needs another --run-name",
+                  record_.name, lock_holder(lock_in(folder_)));
     }
-    record_.process.started_utc = before.process.started_utc;
-    record_.stages = before.stages;
-    log_info("going on with the chain {}", folder_.string());
-  } else if (fs::exists(folder_, ec)) {
+  };
+  // Without its record, what a power cut may leave, a folder of chains still has its stages.
+  if (fs::exists(file, ec) || fs::exists(folder_ / "chain.toml", ec)) {
+    lock();
+    go_on_with(file);
+  } else if (fs::exists(folder_, ec) && !fs::is_empty(folder_, ec)) {
     throw_usage("{} exists and is not a chain: name this one with --run-name", folder_.string());
   } else {
-    folder_ = create_run_folder(runs_dir_, record_.name);
+    if (!fs::exists(folder_, ec)) folder_ = create_run_folder(runs_dir_, record_.name);
+    lock();
     record_.process.started_utc = utc_now_text();
   }
   record_.stages.resize(stages_.size());
   set_own_process(record_.process);
-  write_text_file_atomic(folder_ / "chain.toml", read_text_file(request_.config.file));
+  replace_file(folder_ / "chain.toml", read_text_file(request_.config.file));
   write_record();
+}
+
+void Chain::go_on_with(const fs::path& file) {
+  record_.process.started_utc = utc_now_text();
+  std::error_code ec;
+  if (!fs::exists(file, ec)) return;
+  try {
+    const ChainRecord before = read_chain(file);
+    record_.process.started_utc = before.process.started_utc;
+    record_.stages = before.stages;
+    log_info("going on with the chain {}", folder_.string());
+  } catch (const FormatError& e) {
+    fs::path aside = file;
+    aside += ".damaged";
+    rename_durably(file, aside, Existing::replace);
+    log_warning("{}; it is set aside as {}, and the chain goes on from its checkpoints", e.what(),
+                aside.string());
+  }
 }
 
 void Chain::write_record() {
@@ -270,7 +294,7 @@ ExitCode Chain::run_stage(Stage& s, StageRecord& record) {
   };
   ExitCode code = ExitCode::internal;
   try {
-    Io stage_io{io_.in, io_.out, io_.err, s.toml()};
+    Io stage_io{io_.in, io_.out, io_.err, s.toml(), true};
     code = s.body->run(stage_io);
   } catch (const Error& e) {
     failed(e.code());
@@ -279,7 +303,7 @@ ExitCode Chain::run_stage(Stage& s, StageRecord& record) {
     failed(ExitCode::internal);
     throw;
   }
-  if (code != ExitCode::ok) {
+  if (code != ExitCode::ok && !was_interrupted(code)) {
     failed(code);
     return code;
   }
@@ -300,7 +324,7 @@ ExitCode Chain::run() {
     StageRecord& record = record_.stages[s.number - 1];
     if (s.number > 1) s.set(s.input_flag(), output);
     const ExitCode code = run_stage(s, record);
-    if (code != ExitCode::ok) {
+    if (code != ExitCode::ok && !was_interrupted(code)) {
       io_.out << fmt::format("chain {}: stage {} ({}) failed with exit code {}\n", record_.name,
                              s.number, s.config->name, int(code));
       return code;
@@ -309,7 +333,7 @@ ExitCode Chain::run() {
       io_.out << fmt::format(
           "chain {}: stage {} ({}) was interrupted; the same command goes on from there\n",
           record_.name, s.number, s.config->name);
-      return ExitCode::ok;
+      return code;
     }
     output = record.output;
   }

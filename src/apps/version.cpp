@@ -5,10 +5,10 @@
 #include <fmt/ranges.h>
 
 #include "backends/cpu/simd/target_control.h"
+#include "core/version.h"
 
 namespace nibble {
 
-const char* const kVersion = NIBBLE_VERSION;
 const char* const kCudaVersion = NIBBLE_CUDA_VERSION;
 const char* const kCudaCode = NIBBLE_CUDA_CODE;
 #ifdef __clang__
@@ -16,8 +16,6 @@ const char* const kCompiler = "clang++ " __clang_version__;
 #else
 const char* const kCompiler = "g++ " __VERSION__;
 #endif
-
-std::string version_line() { return fmt::format("nibble {} (commit {})", kVersion, kCommit); }
 
 std::string version_text() {
   const std::string cuda =

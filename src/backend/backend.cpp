@@ -456,6 +456,21 @@ void Backend::cross_entropy_back(Tensor dlogits, Tensor logits, Tensor stats, Te
   do_cross_entropy_back(dlogits, logits, stats, targets, v_begin, scale);
 }
 
+void Backend::divergence(Tensor loss, Tensor dlogits, Tensor logits, Tensor stats, Tensor teacher,
+                         Tensor teacher_stats, double scale, Accumulate accumulate) {
+  require(is_act(logits) && logits.rank == 2 && logits.dim(1) > 0 && same_shape(teacher, logits) &&
+              teacher.dtype == logits.dtype && is_stats(stats, logits) &&
+              is_stats(teacher_stats, logits) && teacher_stats.dtype == stats.dtype &&
+              loss.rank == 1 && loss.dim(0) == logits.dim(0) && loss.dtype == stats.dtype,
+          "divergence", "shapes", loss, logits, stats, teacher, teacher_stats);
+  require(dlogits.rank == 0 ||
+              (is_act(dlogits) && same_shape(dlogits, logits) &&
+               (!dlogits.data || (dlogits.data != teacher.data &&
+                                  (dlogits.data != logits.data || dlogits.dtype == logits.dtype)))),
+          "divergence", "gradient", dlogits, logits, teacher);
+  do_divergence(loss, dlogits, logits, stats, teacher, teacher_stats, scale, accumulate);
+}
+
 void Backend::l1_loss(Tensor loss, Tensor dh, Tensor h, Tensor table, Tensor targets,
                       double scale) {
   require(is_act(h) && h.rank == 2 && same_shape(dh, h) && is_stat(dh, h) && table.rank == 2 &&

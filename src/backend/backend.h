@@ -208,6 +208,14 @@ class Backend {
   // logits where the types are the same.
   void cross_entropy_back(Tensor dlogits, Tensor logits, Tensor stats, Tensor targets,
                           int64_t v_begin, double scale);
+  // The divergence KL(teacher || model) of rows whose words stay the model's own, a piece of the
+  // vocabulary at a time. With q and p the softmax of teacher and logits by their finished stats:
+  // loss[n] = sum over the piece of q (log q - log p), added to what is there with Accumulate::yes;
+  // dlogits = (p - q) * scale, or empty: not wanted. loss stat [N]; logits and teacher [N, Vc] of
+  // one type; dlogits act [N, Vc], which may alias logits where the types are the same. Both sides
+  // go through the same arithmetic: of equal logits loss and dlogits are exactly 0.
+  void divergence(Tensor loss, Tensor dlogits, Tensor logits, Tensor stats, Tensor teacher,
+                  Tensor teacher_stats, double scale, Accumulate accumulate);
   // loss[n] = mean over C of |h[n] - table[targets[n]]|, dh = sign(h - table[...]) * scale / C;
   // both 0 where targets[n] < 0. h act [N, C], dh act or stat [N, C], table as in embed.
   void l1_loss(Tensor loss, Tensor dh, Tensor h, Tensor table, Tensor targets, double scale);
@@ -343,6 +351,9 @@ class Backend {
   virtual void do_cross_entropy(Tensor loss, Tensor stats, Tensor targets) = 0;
   virtual void do_cross_entropy_back(Tensor dlogits, Tensor logits, Tensor stats, Tensor targets,
                                      int64_t v_begin, double scale) = 0;
+  virtual void do_divergence(Tensor loss, Tensor dlogits, Tensor logits, Tensor stats,
+                             Tensor teacher, Tensor teacher_stats, double scale,
+                             Accumulate accumulate) = 0;
   virtual void do_l1_loss(Tensor loss, Tensor dh, Tensor h, Tensor table, Tensor targets,
                           double scale) = 0;
   virtual void do_linear_dgrad(Tensor dx, Tensor dy, const LinearWeight& w,

@@ -116,6 +116,10 @@ class ForwardingBackend : public Backend {
                              int64_t v_begin, double scale) override {
     inner_.cross_entropy_back(dlogits, logits, stats, targets, v_begin, scale);
   }
+  void do_divergence(Tensor loss, Tensor dlogits, Tensor logits, Tensor stats, Tensor teacher,
+                     Tensor teacher_stats, double scale, Accumulate accumulate) override {
+    inner_.divergence(loss, dlogits, logits, stats, teacher, teacher_stats, scale, accumulate);
+  }
   void do_l1_loss(Tensor loss, Tensor dh, Tensor h, Tensor table, Tensor targets,
                   double scale) override {
     inner_.l1_loss(loss, dh, h, table, targets, scale);

@@ -53,6 +53,9 @@ class NullBackend final : public Backend {
   void do_softmax_stats(Tensor, Tensor, Tensor, int64_t, Accumulate) override { ++calls_; }
   void do_cross_entropy(Tensor, Tensor, Tensor) override { ++calls_; }
   void do_cross_entropy_back(Tensor, Tensor, Tensor, Tensor, int64_t, double) override { ++calls_; }
+  void do_divergence(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, double, Accumulate) override {
+    ++calls_;
+  }
   void do_l1_loss(Tensor, Tensor, Tensor, Tensor, Tensor, double) override { ++calls_; }
   void do_linear_dgrad(Tensor, Tensor, const LinearWeight&, Accumulate) override { ++calls_; }
   void do_linear_wgrad(Tensor, Tensor, Tensor, const GradWrite&) override { ++calls_; }

@@ -7,6 +7,7 @@
 #include "convert/convert_plan.h"
 #include "convert/raw_cast.h"
 #include "core/error.h"
+#include "core/finite.h"
 #include "core/progress.h"
 #include "quant/codec.h"
 
@@ -73,6 +74,17 @@ class Converter {
     return of[thread].data();
   }
 
+  // One line a tensor: the first place is enough to look at.
+  void note_not_finite(const ConvertJob& job, DType type, std::span<const std::byte> bytes,
+                       uint64_t first) {
+    const std::string begin = fmt::format("tensor '{}' ", job.name);
+    if (!summary_.damage.empty() && summary_.damage.back().starts_with(begin)) return;
+    if (const auto at = first_not_finite(type, bytes)) {
+      summary_.damage.push_back(
+          fmt::format("{}holds NaN or an infinity as element {}", begin, first + *at));
+    }
+  }
+
   void copy(const ConvertJob& job) {
     const TensorInfo& raw = *job.from->raw;
     std::vector<std::byte> bytes(size_t(std::min<uint64_t>(raw.n_bytes, uint64_t(kChunk) * 4)));
@@ -80,6 +92,8 @@ class Converter {
       const auto part =
           std::span(bytes).first(size_t(std::min<uint64_t>(bytes.size(), raw.n_bytes - at)));
       source_.read(raw, at, part);
+      if (raw.dtype != DType::f8_e4m3)
+        note_not_finite(job, raw.dtype, part, at / std::max<size_t>(1, dtype_bytes(raw.dtype)));
       append(part);
     }
     ++summary_.copied;
@@ -110,7 +124,9 @@ class Converter {
         losses[size_t(piece)] = cast_from_f32(x, n, job.dtype, &bytes[size_t(begin - at) * width]);
       });
       add_loss(job, losses);
-      append(std::span(bytes).first(size_t(count) * width));
+      const auto made = std::span(bytes).first(size_t(count) * width);
+      note_not_finite(job, job.dtype, made, uint64_t(at));
+      append(made);
     }
     ++summary_.cast;
   }
@@ -194,7 +210,9 @@ class Converter {
             cast_from_f32(x, n * cols, job.dtype, &bytes[size_t((begin - at) * cols) * width]);
       });
       add_loss(job, losses);
-      append(std::span(bytes).first(size_t(count * cols) * width));
+      const auto made = std::span(bytes).first(size_t(count * cols) * width);
+      note_not_finite(job, job.dtype, made, uint64_t(at * cols));
+      append(made);
     }
     ++summary_.dequantised;
   }

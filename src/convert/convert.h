@@ -35,12 +35,13 @@ struct ConvertSummary {
   uint64_t payload_bytes = 0;
   // Tensors by what was done to them.
   int64_t copied = 0, cast = 0, quantised = 0, dequantised = 0;
-  QuantError error;                // of all quantised tensors together
-  int64_t rounded = 0;             // raw values their new type could not hold exactly
-  bool head_made = false;          // a .dat got its own copy of a tied head
-  bool head_dropped = false;       // a directory needs none
-  bool untied = false;             // config says tied, the head says otherwise
-  std::vector<std::string> notes;  // for people: what is not obvious about the result
+  QuantError error;                 // of all quantised tensors together
+  int64_t rounded = 0;              // raw values their new type could not hold exactly
+  bool head_made = false;           // a .dat got its own copy of a tied head
+  bool head_dropped = false;        // a directory needs none
+  bool untied = false;              // config says tied, the head says otherwise
+  std::vector<std::string> notes;   // for people: what is not obvious about the result
+  std::vector<std::string> damage;  // what inspect will say of it: values that are no numbers
 };
 
 // Weights the predecessor's quantiser takes: linear layers and the head by name.

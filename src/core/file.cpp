@@ -6,11 +6,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
+#include "core/durable/directories.h"
+#include "core/durable/temporary.h"
 #include "core/error.h"
 
 namespace nibble {
@@ -20,6 +22,31 @@ namespace {
 constexpr size_t kMaxTransfer = size_t(1) << 30;
 
 std::string error_text() { return std::strerror(errno); }
+
+int64_t modified_ns(const struct stat& st) {
+  return int64_t(st.st_mtim.tv_sec) * 1'000'000'000 + st.st_mtim.tv_nsec;
+}
+
+// Returns errno, 0 when all is written.
+int write_all(int fd, std::span<const std::byte> bytes, uint64_t& written) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd, bytes.data(), std::min(bytes.size(), kMaxTransfer));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno;
+    written += uint64_t(n);
+    bytes = bytes.subspan(size_t(n));
+  }
+  return 0;
+}
+
+// Returns errno. RENAME_NOREPLACE, or where a file system has not got it the same by a link.
+int rename_to_free_name(const char* from, const char* to) {
+  if (::renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0) return 0;
+  if (errno != EINVAL && errno != ENOSYS) return errno;
+  if (::link(from, to) != 0) return errno;
+  ::unlink(from);
+  return 0;
+}
 
 // What `path` leads to through links, also where the last one points to nothing yet.
 std::filesystem::path final_target(std::filesystem::path path) {
@@ -40,7 +67,9 @@ std::filesystem::path final_target(std::filesystem::path path) {
 }  // namespace
 
 InputFile::InputFile(const std::filesystem::path& path) : path_(path) {
-  fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // O_NONBLOCK: a pipe without a writer, or a device, must not keep us in open(); it means nothing
+  // for a regular file, which is all that is taken.
+  fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd_ < 0) throw_format("cannot open {}: {}", path.string(), error_text());
   struct stat st {};
   if (::fstat(fd_, &st) != 0 || !S_ISREG(st.st_mode)) {
@@ -51,6 +80,22 @@ InputFile::InputFile(const std::filesystem::path& path) : path_(path) {
                  is_directory ? "it is a directory" : "it is not a regular file");
   }
   size_ = uint64_t(st.st_size);
+  modified_ns_ = modified_ns(st);
+}
+
+InputFile InputFile::again() const {
+  InputFile f;
+  f.fd_ = ::fcntl(fd_, F_DUPFD_CLOEXEC, 0);
+  if (f.fd_ < 0) throw_format("cannot open {} once more: {}", path_.string(), error_text());
+  f.size_ = size_;
+  f.modified_ns_ = modified_ns_;
+  f.path_ = path_;
+  return f;
+}
+
+bool InputFile::changed() const {
+  struct stat st {};
+  return ::fstat(fd_, &st) != 0 || uint64_t(st.st_size) != size_ || modified_ns(st) != modified_ns_;
 }
 
 InputFile::~InputFile() {
@@ -58,11 +103,15 @@ InputFile::~InputFile() {
 }
 
 InputFile::InputFile(InputFile&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), size_(other.size_), path_(std::move(other.path_)) {}
+    : fd_(std::exchange(other.fd_, -1)),
+      size_(other.size_),
+      modified_ns_(other.modified_ns_),
+      path_(std::move(other.path_)) {}
 
 InputFile& InputFile::operator=(InputFile&& other) noexcept {
   std::swap(fd_, other.fd_);
   std::swap(size_, other.size_);
+  std::swap(modified_ns_, other.modified_ns_);
   std::swap(path_, other.path_);
   return *this;
 }
@@ -86,43 +135,8 @@ void InputFile::read(uint64_t offset, std::span<std::byte> out) const {
   }
 }
 
-namespace {
-
-// Paths of temporaries for remove_temporary_files(): plain memory that a signal handler may read.
-// More than 64 files at once, or longer paths, are not remembered.
-struct TemporaryPath {
-  std::atomic<bool> claimed{false}, valid{false};
-  char path[1024];
-};
-TemporaryPath g_temporaries[64];
-
-void remember_temporary(const std::string& path) {
-  for (TemporaryPath& t : g_temporaries) {
-    if (path.size() >= sizeof t.path || t.claimed.exchange(true)) continue;
-    std::memcpy(t.path, path.c_str(), path.size() + 1);
-    t.valid = true;
-    return;
-  }
-}
-
-}  // namespace
-
-void remove_temporary_files() noexcept {
-  for (TemporaryPath& t : g_temporaries) {
-    if (t.valid) ::unlink(t.path);
-  }
-}
-
-void AtomicFile::forget_temporary() {
-  for (TemporaryPath& t : g_temporaries) {
-    if (!t.valid || temporary_ != t.path) continue;
-    t.valid = false;
-    t.claimed = false;
-    return;
-  }
-}
-
-AtomicFile::AtomicFile(const std::filesystem::path& target) : target_(final_target(target)) {
+AtomicFile::AtomicFile(const std::filesystem::path& target, Existing existing)
+    : target_(final_target(target)), existing_(existing) {
   struct stat st {};
   const bool exists = ::stat(target_.c_str(), &st) == 0;
   if (exists && S_ISDIR(st.st_mode)) {
@@ -133,19 +147,27 @@ AtomicFile::AtomicFile(const std::filesystem::path& target) : target_(final_targ
     if (fd_ < 0) throw_format("cannot write to {}: {}", target.string(), error_text());
     return;
   }
-  temporary_ = target_;
-  temporary_ += ".tmp." + std::to_string(::getpid());
-  fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd_ < 0) throw_format("cannot create {}: {}", temporary_.string(), error_text());
-  remember_temporary(temporary_.string());
+  const Temporary made = create_temporary_file(target_);
+  temporary_ = made.path;
+  fd_ = made.fd;
+  if (!exists) return;
+  struct stat own {};
+  // The owner first: giving a file away takes the set-user-id bits off it.
+  const bool other_owner =
+      ::fstat(fd_, &own) == 0 && (own.st_uid != st.st_uid || own.st_gid != st.st_gid);
+  if (other_owner && ::fchown(fd_, st.st_uid, st.st_gid) != 0) {  // only root may
+    [[maybe_unused]] const int group_alone = ::fchown(fd_, uid_t(-1), st.st_gid);
+  }
+  ::fchmod(fd_, st.st_mode & 07777);
 }
 
 AtomicFile::~AtomicFile() {
-  if (fd_ >= 0) {
-    ::close(fd_);
-    if (!temporary_.empty()) ::unlink(temporary_.c_str());
-    forget_temporary();
+  if (fd_ < 0) return;
+  if (!temporary_.empty()) {
+    ::unlink(temporary_.c_str());
+    forget_temporary(temporary_);
   }
+  ::close(fd_);
 }
 
 const std::filesystem::path& AtomicFile::written_to() const {
@@ -153,20 +175,24 @@ const std::filesystem::path& AtomicFile::written_to() const {
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
-  size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t n =
-        ::write(fd_, bytes.data() + done, std::min(bytes.size() - done, kMaxTransfer));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0)
-      throw_format("cannot write {} at offset {}: {}", written_to().string(), written_ + done,
-                   error_text());
-    done += size_t(n);
+  if (const int failed = write_all(fd_, bytes, written_); failed != 0) {
+    throw_format("cannot write {} at offset {}: {}", written_to().string(), written_,
+                 std::strerror(failed));
   }
-  written_ += bytes.size();
 }
 
 void AtomicFile::write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+
+void AtomicFile::rewrite(uint64_t offset, std::string_view text) {
+  ssize_t n = -1;
+  while ((n = ::pwrite(fd_, text.data(), text.size(), off_t(offset))) < 0 && errno == EINTR) {
+    continue;
+  }
+  if (n != ssize_t(text.size())) {
+    throw_format("cannot write {} at offset {}: {}", written_to().string(), offset,
+                 n < 0 ? error_text() : "the disk is full");
+  }
+}
 
 void AtomicFile::commit() {
   if (temporary_.empty()) {
@@ -175,23 +201,26 @@ void AtomicFile::commit() {
     }
     return;
   }
+  // Until it has its name it stays locked: nobody takes it for a leftover.
   if (::fsync(fd_) != 0) throw_format("cannot flush {}: {}", temporary_.string(), error_text());
-  const int closed = ::close(fd_);
-  fd_ = -1;
-  const bool renamed = closed == 0 && ::rename(temporary_.c_str(), target_.c_str()) == 0;
-  forget_temporary();
-  if (!renamed) {
-    const std::string why = error_text();
-    ::unlink(temporary_.c_str());
-    throw_format("cannot finish {}: {}", target_.string(), why);
+  rename_durably(temporary_, target_, existing_);
+  forget_temporary(temporary_);
+  ::close(std::exchange(fd_, -1));
+}
+
+void rename_durably(const std::filesystem::path& from, const std::filesystem::path& to,
+                    Existing existing) {
+  int failed = 0;
+  if (existing == Existing::keep) {
+    failed = rename_to_free_name(from.c_str(), to.c_str());
+  } else if (::rename(from.c_str(), to.c_str()) != 0) {
+    failed = errno;
   }
-  // The rename itself must survive a power cut, too: flush the directory entry.
-  const std::filesystem::path parent = target_.has_parent_path() ? target_.parent_path() : ".";
-  const int dir = ::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (dir >= 0) {
-    ::fsync(dir);
-    ::close(dir);
+  if (failed == EEXIST) {
+    throw_format("cannot finish {}: it has appeared meanwhile, and is kept as it is", to.string());
   }
+  if (failed != 0) throw_format("cannot finish {}: {}", to.string(), std::strerror(failed));
+  sync_parent(to);
 }
 
 std::string read_text_file(const std::filesystem::path& path, uint64_t limit) {
@@ -205,10 +234,27 @@ std::string read_text_file(const std::filesystem::path& path, uint64_t limit) {
   return s;
 }
 
-void write_text_file_atomic(const std::filesystem::path& path, std::string_view text) {
-  AtomicFile f(path);
+void replace_file(const std::filesystem::path& path, std::string_view text, Existing existing) {
+  AtomicFile f(path, existing);
   f.write(text);
   f.commit();
+}
+
+void append_file(const std::filesystem::path& path, std::string_view lines) {
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0644);
+  if (fd < 0) throw_format("cannot append to {}: {}", path.string(), error_text());
+  struct stat st {};
+  char last = '\n';
+  const bool regular = ::fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+  const bool torn =
+      regular && st.st_size > 0 && ::pread(fd, &last, 1, st.st_size - 1) == 1 && last != '\n';
+  const std::string text = (torn ? "\n" : "") + std::string(lines);
+  uint64_t written = 0;
+  int failed = write_all(fd, std::as_bytes(std::span(text)), written);
+  if (failed == 0 && regular && ::fsync(fd) != 0) failed = errno;
+  ::close(fd);
+  if (failed != 0) throw_format("cannot append to {}: {}", path.string(), std::strerror(failed));
+  if (regular && st.st_size == 0) sync_parent(path);
 }
 
 bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {

@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <string>
 
+#include "core/text/visible.h"
+
 namespace nibble {
 namespace {
 std::atomic<LogLevel> g_level{LogLevel::info};
@@ -15,9 +17,14 @@ LogLevel log_level() { return g_level; }
 
 void log_line(LogLevel, std::string_view text) {
   // One write per line, so that lines of several threads do not mix.
-  std::string line(text);
+  std::string line = visible_text(text);
   line += '\n';
-  std::fwrite(line.data(), 1, line.size(), stderr);
+  write_to_stderr(line);
+}
+
+void write_to_stderr(std::string_view text) noexcept {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
 }
 
 }  // namespace nibble

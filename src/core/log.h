@@ -11,7 +11,11 @@ namespace nibble {
 enum class LogLevel { quiet, info, debug };
 void set_log_level(LogLevel level);
 LogLevel log_level();
+// Names and texts from files are among what is logged: whatever would act on a terminal is made
+// visible. A standard error that cannot be written to is nobody's error: never throws for it.
 void log_line(LogLevel level, std::string_view text);
+// As it is, for a line that is drawn over itself.
+void write_to_stderr(std::string_view text) noexcept;
 
 template <class... Args>
 void log_info(fmt::format_string<Args...> f, Args&&... args) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <optional>
 
@@ -25,11 +26,20 @@ uint64_t read_kib_field(const char* file, const std::string& key) {
   return 0;
 }
 
-std::optional<uint64_t> read_number(const char* file) {
+std::optional<uint64_t> read_number(const std::filesystem::path& file) {
   std::ifstream in(file);
   uint64_t n = 0;
   if (in >> n) return n;
   return std::nullopt;  // absent, or the word "max"
+}
+
+// "0::/user.slice/session.scope" -> that path; empty without cgroups of the second version.
+std::filesystem::path own_cgroup() {
+  std::ifstream in("/proc/self/cgroup");
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with("0::/")) return line.substr(3);
+  }
+  return {};
 }
 
 }  // namespace
@@ -37,11 +47,23 @@ std::optional<uint64_t> read_number(const char* file) {
 MemoryInfo system_memory() {
   MemoryInfo m{read_kib_field("/proc/meminfo", "MemTotal:"),
                read_kib_field("/proc/meminfo", "MemAvailable:")};
-  const auto limit = read_number("/sys/fs/cgroup/memory.max");
-  const auto used = read_number("/sys/fs/cgroup/memory.current");
-  if (limit && used) {
+  return within_cgroups(m, "/sys/fs/cgroup", own_cgroup());
+}
+
+MemoryInfo within_cgroups(MemoryInfo m, const std::filesystem::path& root,
+                          const std::filesystem::path& cgroup) {
+  const auto limit_by = [&](const std::filesystem::path& group) {
+    const auto limit = read_number(group / "memory.max");
+    const auto used = read_number(group / "memory.current");
+    if (!limit || !used) return;
     m.total_bytes = std::min(m.total_bytes, *limit);
     m.available_bytes = std::min(m.available_bytes, *limit > *used ? *limit - *used : 0);
+  };
+  limit_by(root);
+  std::filesystem::path group = root;
+  for (const auto& part : cgroup.relative_path().lexically_normal()) {
+    if (part == "..") break;  // of a namespace that is not ours
+    limit_by(group /= part);
   }
   return m;
 }

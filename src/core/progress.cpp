@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "core/log.h"
 #include "core/memory_info.h"
+#include "core/text/visible.h"
 
 namespace nibble {
 namespace {
@@ -16,8 +16,8 @@ using Clock = std::chrono::steady_clock;
 double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
 }  // namespace
 
-Progress::Progress(std::string what, uint64_t total, std::string unit)
-    : what_(std::move(what)),
+Progress::Progress(const std::string& what, uint64_t total, std::string unit)
+    : what_(visible_line(what)),
       unit_(std::move(unit)),
       total_(total),
       start_(Clock::now()),
@@ -27,7 +27,7 @@ Progress::Progress(std::string what, uint64_t total, std::string unit)
 Progress::~Progress() {
   if (!drawn_) return;
   draw(seconds(Clock::now() - start_));
-  if (terminal_) std::fputc('\n', stderr);
+  if (terminal_) write_to_stderr("\n");
 }
 
 void Progress::update(uint64_t done) {
@@ -49,8 +49,7 @@ void Progress::draw(double elapsed_s) {
   const double left = share > 0 ? elapsed_s * (1 - share) / share : 0;
   const std::string line = fmt::format("{}: {:3.0f} % ({} of {}), {:.0f} s, {:.0f} s left", what_,
                                        share * 100, show(done_), show(total_), elapsed_s, left);
-  fmt::print(stderr, "{}{}{}", terminal_ ? "\r" : "", line, terminal_ ? "\x1b[K" : "\n");
-  std::fflush(stderr);
+  write_to_stderr(fmt::format("{}{}{}", terminal_ ? "\r" : "", line, terminal_ ? "\x1b[K" : "\n"));
 }
 
 }  // namespace nibble

@@ -11,7 +11,7 @@ namespace nibble {
 class Progress {
  public:
   // unit: what `done` counts ("bytes" is shown as sizes, anything else as it is).
-  Progress(std::string what, uint64_t total, std::string unit = "bytes");
+  Progress(const std::string& what, uint64_t total, std::string unit = "bytes");
   ~Progress();
   void update(uint64_t done);
   void advance(uint64_t by) { update(done_ + by); }

@@ -204,8 +204,12 @@ std::string sha256_hex(std::string_view text) {
 
 std::string sha256_file(const std::filesystem::path& path,
                         const std::function<bool(uint64_t done)>& keep_going) {
+  return sha256_file(InputFile(path), keep_going);
+}
+
+std::string sha256_file(const InputFile& file,
+                        const std::function<bool(uint64_t done)>& keep_going) {
   constexpr uint64_t kPiece = 1 << 20;
-  const InputFile file(path);
   std::vector<std::byte> piece(size_t(std::min(kPiece, file.size())));
   Sha256 hash;
   for (uint64_t at = 0; at < file.size(); at += piece.size()) {

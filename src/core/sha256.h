@@ -12,6 +12,8 @@
 
 namespace nibble {
 
+class InputFile;
+
 using Sha256Digest = std::array<uint8_t, 32>;
 
 enum class Sha256Path { fastest, portable };  // portable: for tests
@@ -38,6 +40,8 @@ std::string sha256_hex(std::string_view text);
 // Of a whole file, in small pieces. `keep_going` is asked between them with the bytes read so far;
 // when it says no, the result is empty. Throws FormatError.
 std::string sha256_file(const std::filesystem::path& file,
+                        const std::function<bool(uint64_t done)>& keep_going = {});
+std::string sha256_file(const InputFile& file,
                         const std::function<bool(uint64_t done)>& keep_going = {});
 
 }  // namespace nibble

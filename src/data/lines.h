@@ -55,6 +55,13 @@ DataRecord parse_tsv_line(std::string_view line, LinePlace place);
 DataRecord parse_jsonl_line(std::string_view line, DataUse use);
 DataRecord parse_document(std::string_view text);
 
+// What a JSONL line holds, where a file may hold several things. prompt: a "prompt" without its
+// answer, or messages of which the last is not the assistant's.
+enum class JsonLineKind { text, conversation, prompt };
+JsonLineKind json_line_kind(std::string_view line);  // throws FormatError
+// The messages of a prompt. Throws FormatError, also for a line that has its answer.
+std::vector<Message> parse_prompt_line(std::string_view line);
+
 // Without white space (Unicode's) at the ends. Any bytes may come.
 std::string_view trim_text(std::string_view text);
 // The beginning of a text on one line, safe to print.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Lines that are JSON objects: {"messages": [...]}, {"prompt": ..., "target": ...}, {"text": ...}.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "data/lines.h"
 #include "tokenizer/python_json.h"
 
@@ -19,7 +19,6 @@ class Strictness {
   bool operator()(int, Json::parse_event_t event, const Json& value) {
     using Event = Json::parse_event_t;
     if (event == Event::object_start || event == Event::array_start) {
-      if (keys_.size() == kMaxDepth) throw_format("nested deeper than {}", kMaxDepth);
       keys_.emplace_back();
     } else if (event == Event::object_end || event == Event::array_end) {
       keys_.pop_back();
@@ -32,17 +31,18 @@ class Strictness {
   }
 
  private:
-  static constexpr size_t kMaxDepth = 64, kMaxKeys = 1024;
+  static constexpr size_t kMaxKeys = 1024;
   std::vector<std::set<std::string>> keys_;  // of each object we are in
 };
 
 Json parse_object(std::string_view line) {
+  if (too_deep_in_json(line)) throw_format("nested deeper than {}", kMaxNesting);
   Json j;
   try {
     // By reference: the parser copies its callback.
     Strictness strict;
-    j = Json::parse(line,
-                    [&](int depth, Json::parse_event_t e, Json& v) { return strict(depth, e, v); });
+    j = parse_json<Json>(
+        line, [&](int depth, Json::parse_event_t e, Json& v) { return strict(depth, e, v); });
   } catch (const Json::parse_error& e) {
     throw_format("not valid JSON at character {} of the line: '{}'", e.byte, excerpt(line));
   } catch (const Json::exception& e) {  // a number too large
@@ -84,8 +84,8 @@ std::vector<Message> prompt_and_target(const Json& j) {
   return messages;
 }
 
-// What cannot be learned from, or is more likely a slip than meant.
-void check_conversation(std::span<const Message> messages) {
+// What is more likely a slip than meant.
+void check_turns(std::span<const Message> messages) {
   if (messages.empty()) throw_format("\"messages\" is empty");
   for (size_t i = 0; i < messages.size(); ++i) {
     const Message& m = messages[i];
@@ -102,6 +102,11 @@ void check_conversation(std::span<const Message> messages) {
       throw_format("message {} ({}) is empty", i + 1, role_name(m.role));
     }
   }
+}
+
+// Also what cannot be learned from.
+void check_conversation(std::span<const Message> messages) {
+  check_turns(messages);
   if (messages.back().role != Role::assistant) {
     throw_format("the last message is from '{}': nothing after the last answer can be learned",
                  role_name(messages.back().role));
@@ -128,7 +133,57 @@ DataRecord conversation(const Json& j) {
   return record;
 }
 
+// The role the last of the messages names; "" where there is none.
+std::string last_role(const Json& list) {
+  if (!list.is_array() || list.empty() || !list.back().is_object()) return "";
+  const auto role = list.back().find("role");
+  return role != list.back().end() && role->is_string() ? role->get<std::string>() : "";
+}
+
 }  // namespace
+
+JsonLineKind json_line_kind(std::string_view line) {
+  const Json j = parse_object(line);
+  if (j.contains("messages")) {
+    return last_role(j.at("messages")) == role_name(Role::assistant) ? JsonLineKind::conversation
+                                                                     : JsonLineKind::prompt;
+  }
+  if (j.contains("prompt")) {
+    const bool answered = j.contains("target") || j.contains("response");
+    return answered ? JsonLineKind::conversation : JsonLineKind::prompt;
+  }
+  if (j.contains("text")) return JsonLineKind::text;
+  throw_format("expected \"messages\", \"prompt\" or \"text\", in '{}'", excerpt(line));
+}
+
+std::vector<Message> parse_prompt_line(std::string_view line) {
+  const Json j = parse_object(line);
+  if (json_line_kind(line) != JsonLineKind::prompt) {
+    throw_format(
+        "this line has its answer, or is plain text, and the lines before it are prompts: "
+        "put them into files of their own");
+  }
+  if (!j.contains("messages")) {
+    only_keys(j, "a prompt", {"prompt", "system"});
+    std::vector<Message> messages;
+    if (j.contains("system")) messages.push_back({Role::system, filled_text(j, "system")});
+    messages.push_back({Role::user, filled_text(j, "prompt")});
+    return messages;
+  }
+  only_keys(j, "a prompt", {"messages"});
+  const Json& list = j.at("messages");
+  if (!list.is_array()) throw_format("\"messages\" is not an array");
+  for (const Json& m : list) {
+    if (m.is_object()) only_keys(m, "a message of a prompt", {"role", "content"});
+  }
+  std::vector<Message> messages = messages_from_json(list);
+  check_turns(messages);
+  if (messages.back().role != Role::user) {
+    throw_format("the last message is from '{}': there is nothing to answer",
+                 role_name(messages.back().role));
+  }
+  return messages;
+}
 
 DataRecord parse_jsonl_line(std::string_view line, DataUse use) {
   const Json j = parse_object(line);

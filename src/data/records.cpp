@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/durable/directories.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "data/lines.h"
@@ -35,6 +36,14 @@ std::string chat_line(std::span<const std::string> turns) {
   ordered_json list = ordered_json::array();
   for (size_t i = 0; i < turns.size(); ++i) {
     list.push_back({{"role", i % 2 == 0 ? "user" : "assistant"}, {"content", turns[i]}});
+  }
+  return ordered_json{{"messages", list}}.dump() + "\n";
+}
+
+std::string chat_line(std::span<const Message> messages) {
+  ordered_json list = ordered_json::array();
+  for (const Message& m : messages) {
+    list.push_back({{"role", role_name(m.role)}, {"content", m.content}});
   }
   return ordered_json{{"messages", list}}.dump() + "\n";
 }
@@ -128,8 +137,8 @@ void refuse_existing(const std::filesystem::path& file) {
 
 void write_new_file(const std::filesystem::path& file, std::string_view text) {
   refuse_existing(file);
-  if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path());
-  write_text_file_atomic(file, text);
+  make_directories(file.parent_path());
+  replace_file(file, text, Existing::keep);
 }
 
 }  // namespace nibble

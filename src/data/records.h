@@ -9,11 +9,14 @@
 #include <string_view>
 #include <vector>
 
+#include "tokenizer/chat_template.h"
+
 namespace nibble {
 
 // {"messages": [...]} and a newline; user and assistant in turn.
 std::string chat_line(std::span<const std::string> turns);
-std::string text_line(std::string_view text);  // {"text": ...}
+std::string chat_line(std::span<const Message> messages);  // without tools
+std::string text_line(std::string_view text);              // {"text": ...}
 
 // One sample of a TSV or JSONL file, with its line as it stands there.
 struct DataLine {

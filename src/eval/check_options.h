@@ -28,6 +28,7 @@ struct CheckOptions {
   RuntimeOptions runtime;
   CacheOptions cache;
   bool finite = false, kv = false, paths = false, needle = false, replies = false;
+  bool force = false;  // replaces reports that exist
   std::string prompt = "你是誰";
   std::optional<std::vector<int32_t>> input_ids;
   std::optional<int64_t> max_tokens;

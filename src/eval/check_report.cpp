@@ -46,12 +46,12 @@ nlohmann::json CheckReport::all(const CheckReportInfo& info) const {
 
 void CheckReport::write_json(const std::filesystem::path& file, const CheckReportInfo& info) const {
   // Replies may end inside a character.
-  write_text_file_atomic(
-      file, all(info).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  replace_file(file,
+               all(info).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 void CheckReport::write_html(const std::filesystem::path& file, const CheckReportInfo& info) const {
-  write_text_file_atomic(file, check_page(all(info)));
+  replace_file(file, check_page(all(info)));
 }
 
 }  // namespace nibble

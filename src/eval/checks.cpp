@@ -48,7 +48,7 @@ bool run_checks(const CheckOptions& given, std::ostream& out) {
     inputs.push_back(o.against);
   }
   for (const auto& output : {o.json, o.html, o.probes.report}) {
-    refuse_replacing_input(output, paths, inputs);
+    check_output_file(output, o.force ? Overwrite::allow : Overwrite::refuse, paths, inputs);
   }
   refuse_same_output({{"--json", o.json},
                       {"--html", o.html},
@@ -74,7 +74,9 @@ bool run_checks(const CheckOptions& given, std::ostream& out) {
       return finish(o, report, model, "");
     }
   }
-  const Runtime r = open_runtime(o.runtime, need);
+  RuntimeOptions runtime = o.runtime;
+  if (o.finite) runtime.not_finite = NotFinite::accept;  // to say all there is to say
+  const Runtime r = open_runtime(runtime, need);
   const std::vector<CheckPrompt> prompts = check_prompts(o, r);
   if (o.finite) check_finite(o, r, prompts, report);
   if (o.kv) check_kv(o, r, prompts, report);

@@ -5,7 +5,8 @@
 #include <unordered_set>
 
 #include "core/error.h"
-#include "core/nearest_name.h"
+#include "core/json.h"
+#include "core/text/nearest_name.h"
 
 namespace nibble {
 namespace {
@@ -16,13 +17,10 @@ constexpr size_t kMostText = 1 << 20;
 
 void JsonPlace::fail(const std::string& what) const { throw_format("{}: {}", text, what); }
 
-// nlohmann keeps the last of two equal keys, and nesting is worth a stack frame to some of its
-// functions: both are refused while reading.
+// nlohmann keeps the last of two equal keys: they are refused while reading.
 OrderedJson parse_strictly(std::string_view text, const JsonPlace& place) {
-  constexpr int kDeepest = 16;
   std::vector<std::unordered_set<std::string>> keys;
-  const auto watch = [&](int depth, OrderedJson::parse_event_t event, OrderedJson& value) {
-    if (depth > kDeepest) place.fail(fmt::format("nested more than {} deep", kDeepest));
+  const auto watch = [&](int, OrderedJson::parse_event_t event, OrderedJson& value) {
     switch (event) {
       case OrderedJson::parse_event_t::object_start: keys.emplace_back(); break;
       case OrderedJson::parse_event_t::object_end: keys.pop_back(); break;
@@ -36,7 +34,7 @@ OrderedJson parse_strictly(std::string_view text, const JsonPlace& place) {
     return true;
   };
   try {
-    return OrderedJson::parse(text.begin(), text.end(), watch);
+    return parse_json<OrderedJson>(text, watch);
   } catch (const OrderedJson::exception& e) {
     place.fail(fmt::format("no valid JSON: {}", e.what()));
   }

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 
 namespace nibble {
 namespace {
@@ -144,7 +144,7 @@ void write_probe_report(const std::filesystem::path& file, const ProbeReportInfo
     j["results"].push_back(result_json(r));
     j["results"].back()["turns"] = turns_json(r);
   }
-  write_text_file_atomic(file, j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  replace_file(file, j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 std::string passed_as_data(std::span<const ProbeResult> results) {
@@ -158,7 +158,7 @@ std::string passed_as_data(std::span<const ProbeResult> results) {
 }
 
 ProbeBaseline read_probe_report(const std::filesystem::path& file) {
-  const nlohmann::json j = nlohmann::json::parse(read_text_file(file), nullptr, false);
+  const nlohmann::json j = parse_json_or_discard<nlohmann::json>(read_text_file(file));
   if (!j.is_object() || !j.contains("scores")) {
     throw_format("{} is no report of check --probe-report: it has no 'scores'", file.string());
   }

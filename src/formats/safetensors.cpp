@@ -60,6 +60,10 @@ SafetensorsHeader read_safetensors_header(const InputFile& file) {
   }
   std::string text(size_t(n), '\0');
   file.read(sizeof(n), std::as_writable_bytes(std::span(text)));
+  // As the official library has it: white space may follow the header, not precede it.
+  if (!text.starts_with('{')) {
+    throw_format("{}: the header does not begin with '{{' (not a safetensors file?)", path);
+  }
   SafetensorsHeader header = parse_safetensors_json(text, path);
   check_layout(file, sizeof(n) + n, header.tensors);
   return header;

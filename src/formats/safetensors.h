@@ -5,10 +5,12 @@
 #pragma once
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/hash.h"
 #include "formats/tensor_source.h"
 #include "formats/tensor_writer.h"
 
@@ -26,16 +28,26 @@ std::unique_ptr<TensorSource> open_sharded_safetensors(const std::filesystem::pa
 
 std::string_view safetensors_dtype_name(DType dtype);  // "BF16"; throws InternalError for c128
 
+// An entry of the metadata that holds a hash (core/hash.h, QuickHash) of every byte of the file,
+// the header with zeros in place of the hash included.
+constexpr const char* kChecksumKey = "nibble_checksum";
+enum class Checksum { none, quick };
+// What is wrong with the file: it has no checksum, or is not what was written. Empty: nothing.
+std::string find_damage(const std::filesystem::path& path);
+
 class SafetensorsWriter final : public TensorWriter {
  public:
   SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorInfo> tensors,
-                    const TensorSource::Metadata& metadata = {});
+                    const TensorSource::Metadata& metadata = {},
+                    Checksum checksum = Checksum::none);
 
  private:
   void do_begin(const TensorInfo&) override {}
-  void do_write(std::span<const std::byte> bytes) override { file_.write(bytes); }
-  void do_finish() override { file_.commit(); }
+  void do_write(std::span<const std::byte> bytes) override;
+  void do_finish() override;
   AtomicFile file_;
+  std::optional<QuickHash> hash_;
+  uint64_t hash_at_ = 0;  // of its place in the file
 };
 
 // Writes model.safetensors when everything fits into one shard, else

@@ -2,12 +2,12 @@
 #include "formats/safetensors_json.h"
 
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <unordered_set>
 #include <utility>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "formats/checks.h"
 
 namespace nibble {
@@ -45,7 +45,7 @@ class StrictSax : public nlohmann::json_sax<Json> {
   }
 
   void run(std::string_view text, const std::string& path, const char* what) {
-    if (!Json::sax_parse(text.begin(), text.end(), this)) {
+    if (!parse_json_events<Json>(text, this)) {
       throw_format("{}: {}: {}", path, what, error_.empty() ? "malformed JSON" : error_);
     }
   }
@@ -245,7 +245,8 @@ class IndexSax final : public StrictSax {
     if (in_map_) return unexpected("an object");
     in_map_ = depth_ == 1 && key_ == "weight_map";
     map_seen |= in_map_;
-    return ++depth_ <= kMaxDepth || fail("nested too deeply");
+    ++depth_;
+    return true;
   }
   bool end_object() override {
     in_map_ = false;
@@ -254,7 +255,8 @@ class IndexSax final : public StrictSax {
   }
   bool start_array(size_t) override {
     if (!skippable("an array")) return false;
-    return ++depth_ <= kMaxDepth || fail("nested too deeply");
+    ++depth_;
+    return true;
   }
   bool end_array() override {
     --depth_;
@@ -268,7 +270,6 @@ class IndexSax final : public StrictSax {
   }
 
  private:
-  static constexpr int kMaxDepth = 16;
   std::string where() const override {
     return in_map_ ? fmt::format("as the shard of '{}'", key_)
                    : "where an index's object should be";

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/durable/directories.h"
 #include "core/error.h"
+#include "core/progress.h"
 #include "formats/safetensors.h"
 
 namespace nibble {
@@ -40,6 +43,20 @@ std::string header_text(std::span<const TensorInfo> tensors,
   return std::string(reinterpret_cast<const char*>(&n), sizeof(n)) + json;
 }
 
+const std::string kNoHash(64, '0');
+constexpr uint64_t kCheckedPiece = 4 << 20;
+
+// Where in the file the digits of the hash are. The first entry of that name is the one: names of
+// tensors come after the metadata, and texts have their quotes escaped.
+uint64_t checksum_place(std::string_view header) {
+  const std::string before = quoted(kChecksumKey) + ":\"";
+  const size_t at = header.find(before);
+  if (at == std::string_view::npos || header.size() - at < before.size() + kNoHash.size()) {
+    throw_format("the checksum of a header has no place");
+  }
+  return at + before.size();
+}
+
 std::vector<size_t> split_into_shards(std::span<const TensorInfo> tensors, uint64_t max_bytes) {
   std::vector<size_t> begin{0};
   uint64_t used = 0;
@@ -74,9 +91,54 @@ void refuse_mixture(const fs::path& directory, size_t shards) {
 }  // namespace
 
 SafetensorsWriter::SafetensorsWriter(const fs::path& path, std::vector<TensorInfo> tensors,
-                                     const TensorSource::Metadata& metadata)
+                                     const TensorSource::Metadata& metadata, Checksum checksum)
     : TensorWriter(std::move(tensors)), file_(path) {
-  file_.write(header_text(this->tensors(), metadata));
+  TensorSource::Metadata all = metadata;
+  if (checksum == Checksum::quick) {
+    hash_.emplace();
+    all[kChecksumKey] = kNoHash;
+  }
+  const std::string header = header_text(this->tensors(), all);
+  file_.write(header);
+  if (!hash_) return;
+  hash_at_ = checksum_place(header);
+  hash_->update(header);
+}
+
+void SafetensorsWriter::do_write(std::span<const std::byte> bytes) {
+  if (hash_) hash_->update(bytes);
+  file_.write(bytes);
+}
+
+void SafetensorsWriter::do_finish() {
+  if (hash_) file_.rewrite(hash_at_, hash_->finish());
+  file_.commit();
+}
+
+std::string find_damage(const fs::path& path) {
+  const InputFile file(path);
+  const SafetensorsHeader known = read_safetensors_header(file);
+  const auto entry = known.metadata.find(kChecksumKey);
+  if (entry == known.metadata.end() || entry->second.size() != kNoHash.size()) {
+    return "it has no checksum";
+  }
+  uint64_t header_bytes = 0;
+  file.read(0, std::as_writable_bytes(std::span(&header_bytes, 1)));
+  std::string piece(size_t(sizeof header_bytes + header_bytes), '\0');
+  file.read(0, std::as_writable_bytes(std::span(piece)));
+  piece.replace(checksum_place(piece), kNoHash.size(), kNoHash);
+  QuickHash hash;
+  Progress progress("checking " + path.filename().string(), file.size());
+  for (uint64_t at = 0; at < file.size();) {
+    if (at > 0) {
+      piece.resize(size_t(std::min<uint64_t>(kCheckedPiece, file.size() - at)));
+      file.read(at, std::as_writable_bytes(std::span(piece)));
+    }
+    hash.update(piece);
+    at += piece.size();
+    progress.update(at);
+  }
+  return hash.finish() == entry->second ? "" : "its bytes are not those that were written";
 }
 
 ShardedSafetensorsWriter::ShardedSafetensorsWriter(const fs::path& directory,
@@ -87,9 +149,7 @@ ShardedSafetensorsWriter::ShardedSafetensorsWriter(const fs::path& directory,
   const std::span<const TensorInfo> all = this->tensors();
   shard_begin_ = split_into_shards(all, max_shard_bytes);
   refuse_mixture(directory, shard_begin_.size());
-  std::error_code ec;
-  fs::create_directories(directory, ec);
-  if (ec) throw_format("cannot create {}: {}", directory.string(), ec.message());
+  make_directories(directory);
   for (size_t i = 0; i < shard_begin_.size(); ++i) {
     const size_t begin = shard_begin_[i];
     const size_t end = i + 1 < shard_begin_.size() ? shard_begin_[i + 1] : all.size();
@@ -117,7 +177,7 @@ void ShardedSafetensorsWriter::do_finish() {
     if (shard + 1 < shard_begin_.size() && i == shard_begin_[shard + 1]) ++shard;
     index["weight_map"][tensors()[i].name] = shard_name(shard, files_.size());
   }
-  write_text_file_atomic(directory_ / kIndexName, index.dump(2) + "\n");
+  replace_file(directory_ / kIndexName, index.dump(2) + "\n");
 }
 
 }  // namespace nibble

@@ -26,6 +26,9 @@ struct LogicalTensor {
 
   int64_t numel() const { return rows * cols; }
   bool packed() const { return kind == Kind::nvfp4; }
+  uint64_t payload_bytes() const {  // without the global scale's four
+    return packed() ? codes->n_bytes + scales->n_bytes : raw->n_bytes;
+  }
 };
 
 // The logical tensors of a source, in the order of their first entry. Keeps pointers into the

@@ -2,11 +2,11 @@
 #include "generate/chat_log.h"
 
 #include <ctime>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
+#include "core/durable/directories.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 
 namespace nibble {
 namespace {
@@ -14,13 +14,8 @@ namespace {
 using nlohmann::ordered_json;
 
 void append(const std::filesystem::path& file, const std::string& text) {
-  if (file.has_parent_path()) {
-    std::error_code ec;
-    std::filesystem::create_directories(file.parent_path(), ec);
-  }
-  std::ofstream out(file, std::ios::app | std::ios::binary);
-  out << text;
-  if (!out.flush()) throw_format("cannot append to the chat log {}", file.string());
+  make_directories(file.parent_path());
+  append_file(file, text);
 }
 
 struct LoggedTurn {
@@ -30,7 +25,7 @@ struct LoggedTurn {
 
 LoggedTurn parse_line(const std::string& line, const std::string& where) {
   try {
-    const auto j = ordered_json::parse(line);
+    const auto j = parse_json<ordered_json>(line);
     LoggedTurn t;
     for (const auto& m : j.at("messages")) {
       t.asked.push_back(

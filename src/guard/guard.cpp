@@ -14,6 +14,7 @@
 
 #include "core/command_line.h"
 #include "core/log.h"
+#include "guard/memory_files.h"
 #include "guard/process_tree.h"
 #include "guard/signal_watch.h"
 
@@ -42,7 +43,8 @@ int become(char* const* argv, pid_t parent, bool own_group) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);
   if (own_group) ::setpgid(0, 0);
-  ::signal(SIGPIPE, SIG_DFL);  // nibble ignores it, and that would be inherited
+  // nibble ignores these, and that would be inherited.
+  for (const int signal : {SIGPIPE, SIGXFSZ}) ::signal(signal, SIG_DFL);
   ::execvp(argv[0], argv);
   return errno;
 }
@@ -159,10 +161,11 @@ class Guard {
     const std::vector<ProcessInfo> tree = processes();
     Usage now;
     now.processes = tree.size();
-    now.ram_mib = to_mib(resident_bytes(tree));
+    const uint64_t in_files = memory_file_bytes(tree);
+    now.ram_mib = to_mib(resident_bytes(tree) + in_files);
     // Only where it matters are shared pages told apart.
     if (s_.ram_limit_mib && now.ram_mib > *s_.ram_limit_mib && tree.size() > 1) {
-      now.ram_mib = to_mib(proportional_bytes(tree));
+      now.ram_mib = to_mib(proportional_bytes(tree) + in_files);
     }
     if (gpu_) read_gpu(tree, now);
     peak_.ram_mib = std::max(peak_.ram_mib, now.ram_mib);
@@ -252,7 +255,7 @@ class Guard {
       const std::vector<ProcessInfo> tree = processes();
       if (tree.empty()) return;
       if (s_.ram_limit_mib) {
-        const int64_t mib = to_mib(resident_bytes(tree));
+        const int64_t mib = to_mib(resident_bytes(tree) + memory_file_bytes(tree));
         if (!most_mib) most_mib = mib + *s_.ram_limit_mib / 20;
         if (mib > *most_mib) return;
       }

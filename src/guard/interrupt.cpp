@@ -4,31 +4,46 @@
 #include <atomic>
 #include <cstdlib>
 
-#include "core/file.h"
+#include "core/durable/last_words.h"
+#include "core/durable/temporary.h"
 
 namespace nibble {
 namespace {
 
-std::atomic<int> g_requests{0};
+std::atomic<int> g_requests{0}, g_signal{0};
 extern "C" void count_request(int signal) {
-  if (++g_requests < 2) return;
+  if (++g_requests < 2) {
+    g_signal = signal;
+    return;
+  }
   remove_temporary_files();
+  write_last_words();
   std::_Exit(128 + signal);
 }
 
 }  // namespace
 
-InterruptGuard::InterruptGuard(TerminateIs terminate) : terminate_(terminate) {
+InterruptGuard::InterruptGuard(TerminateIs terminate) {
   g_requests = 0;
-  interrupt_before_ = std::signal(SIGINT, count_request);
-  if (terminate == TerminateIs::request) terminate_before_ = std::signal(SIGTERM, count_request);
+  g_signal = 0;
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const bool wanted = signal == SIGINT || terminate == TerminateIs::request;
+    if (!wanted || is_ignored(signal)) continue;
+    before_.emplace_back(signal, std::signal(signal, count_request));
+  }
 }
 
 InterruptGuard::~InterruptGuard() {
-  std::signal(SIGINT, interrupt_before_);
-  if (terminate_ == TerminateIs::request) std::signal(SIGTERM, terminate_before_);
+  for (const auto& [signal, handler] : before_) std::signal(signal, handler);
 }
 
 bool InterruptGuard::requested() { return g_requests > 0; }
+int InterruptGuard::signal() { return g_signal; }
+
+bool is_ignored(int signal) {
+  struct sigaction now {};
+  ::sigaction(signal, nullptr, &now);
+  return !(now.sa_flags & SA_SIGINFO) && now.sa_handler == SIG_IGN;
+}
 
 }  // namespace nibble

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "guard/interrupt.h"
 
 namespace nibble {
 namespace {
@@ -36,8 +37,7 @@ SignalWatch::SignalWatch(std::initializer_list<int> signals) {
   for (const int signal : signals) {
     struct sigaction old {};
     ::sigaction(signal, nullptr, &old);
-    const bool ignored = !(old.sa_flags & SA_SIGINFO) && old.sa_handler == SIG_IGN;
-    if (ignored && signal != SIGCHLD) continue;
+    if (signal != SIGCHLD && is_ignored(signal)) continue;
     struct sigaction action {};
     action.sa_sigaction = write_event;
     action.sa_flags = SA_SIGINFO | SA_RESTART;

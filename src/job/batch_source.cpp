@@ -29,6 +29,63 @@ void DatasetBatches::add_identity(RunIdentity& identity) const {
   identity["batch-size"] = fmt::format("{}", limits_.samples);
 }
 
+KeepingBatches::KeepingBatches(const Dataset* taught, const std::vector<Dataset>& kept,
+                               KeepShare share, SampleMode mode, uint64_t seed, int64_t batch_size)
+    : share_(share), mode_(mode), batch_size_(batch_size) {
+  if (taught) {
+    taught_ = Part{taught, SampleOrder(mode, taught->size(), seed)};
+    bounds_ = pack_bounds(*taught, {share.most_taught(batch_size), 0});
+  }
+  PackBounds most;
+  for (const Dataset& d : kept) {
+    // Every file in an order of its own.
+    kept_.push_back({&d, SampleOrder(mode, d.size(), seed + 1 + kept_.size())});
+    const PackBounds b = pack_bounds(d, {share.most_kept(batch_size), 0});
+    most.tokens = std::max(most.tokens, b.tokens);
+    most.sequences = std::max(most.sequences, b.sequences);
+  }
+  bounds_.kept_tokens = most.tokens;
+  bounds_.kept_sequences = most.sequences;
+  bounds_.tokens += most.tokens;
+  bounds_.outputs += most.tokens;  // every row that is kept is one
+  bounds_.sequences += most.sequences;
+}
+
+uint64_t KeepingBatches::next(PackedBatch& batch, uint64_t position) {
+  now_taught_.clear(), now_kept_.clear();
+  const uint64_t end = position + uint64_t(batch_size_);
+  for (; position < end; ++position) {
+    const uint64_t k = share_.kept_before(position);
+    if (share_.kept(position)) {
+      now_kept_.push_back(kept_[size_t(k % kept_.size())].at(k / kept_.size()));
+    } else {
+      now_taught_.push_back(taught_->at(position - k));
+    }
+  }
+  pack(batch, now_taught_, now_kept_);
+  return position;
+}
+
+void KeepingBatches::add_identity(RunIdentity& identity) const {
+  if (taught_) identity["training data"] = fmt::format("{:016x}", taught_->data->content_hash());
+  std::string kept;
+  for (const Part& p : kept_) {
+    kept += fmt::format("{}{:016x}", kept.empty() ? "" : ",", p.data->content_hash());
+  }
+  identity["keep"] = kept;
+  identity["keep-share"] = fmt::format("{}", share_.share());
+  identity["sample-mode"] = sample_mode_name(mode_);
+  identity["batch-size"] = fmt::format("{}", batch_size_);
+}
+
+double KeepingBatches::epoch(uint64_t position) const {
+  const uint64_t kept = share_.kept_before(position);
+  if (taught_) return double(position - kept) / double(taught_->data->size());
+  int64_t samples = 0;
+  for (const Part& p : kept_) samples += p.data->size();
+  return double(kept) / double(samples);
+}
+
 uint64_t RandomBatches::next(PackedBatch& batch, uint64_t position) {
   const int64_t length = seq_len_ + 1;
   ids_.resize(size_t(batch_size_ * length));

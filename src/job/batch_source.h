@@ -2,7 +2,9 @@
 // Where a training run's batches come from: a data set, or random tokens.
 #pragma once
 #include <memory>
+#include <vector>
 
+#include "job/keep/keep_choices.h"
 #include "train/checkpoint.h"
 #include "train/packing.h"
 
@@ -39,6 +41,33 @@ class DatasetBatches final : public BatchSource {
   EpochEnd epoch_end_;
   PackLimits limits_;
   PackBounds bounds_;
+};
+
+// Samples that are taught and samples that are kept, of a share that is the same all along the run:
+// a batch may have one of either more or less than the next. Kept data sets take turns. `taught`
+// may be null: then everything is kept.
+class KeepingBatches final : public BatchSource {
+ public:
+  KeepingBatches(const Dataset* taught, const std::vector<Dataset>& kept, KeepShare share,
+                 SampleMode mode, uint64_t seed, int64_t batch_size);
+  uint64_t next(PackedBatch& batch, uint64_t position) override;
+  PackBounds bounds() const override { return bounds_; }
+  void add_identity(RunIdentity& identity) const override;
+  double epoch(uint64_t position) const override;
+
+ private:
+  struct Part {
+    const Dataset* data;
+    SampleOrder order;
+    Sample at(uint64_t position) { return data->sample(order.at(position)); }
+  };
+  std::optional<Part> taught_;
+  std::vector<Part> kept_;
+  KeepShare share_;
+  SampleMode mode_;
+  int64_t batch_size_;
+  PackBounds bounds_;
+  std::vector<Sample> now_taught_, now_kept_;  // of the batch at hand
 };
 
 // `batch_size` sequences of `seq_len` tokens drawn uniformly; every row is scored.

@@ -5,6 +5,7 @@
 
 #include "core/file.h"
 #include "core/thread_pool.h"
+#include "model/params.h"
 #include "runtime/model_texts.h"
 
 namespace nibble {
@@ -12,20 +13,22 @@ namespace fs = std::filesystem;
 namespace {
 
 // config.json and the tokenizer's files beside the weights.
-void write_companions(const TrainInputs& in, const Destination& d, bool untied) {
-  write_model_config(in.paths.config, d.directory,
+void write_companions(const TrainInputs& in, const Destination& d, StagedOutput& staged,
+                      bool untied) {
+  write_model_config(in.paths.config, staged,
                      untied && in.config.tied && d.container != Container::dat, d.overwrite);
   // The tokenizer of this run, whatever its name; another one may lie beside config.json.
   const fs::path tokenizer = d.directory / "tokenizer.json";
   if (!same_file(in.paths.tokenizer, tokenizer)) {
-    write_companion(tokenizer_text(in.paths.tokenizer), tokenizer, d.overwrite);
+    staged.companion("tokenizer.json", tokenizer_text(in.paths.tokenizer), d.overwrite);
   }
-  copy_companions(place_of(in.paths.tokenizer), d.directory, d.overwrite, {"tokenizer.json"});
+  copy_companions(place_of(in.paths.tokenizer), staged, d.overwrite, {"tokenizer.json"});
   const fs::path place = place_of(in.paths.config);
   const fs::path generation = d.directory / "generation_config.json";
-  const auto text = companion_text(place, generation.filename().string());
-  if (text && !same_file(place / generation.filename(), generation)) {
-    write_companion(*text, generation, d.overwrite);
+  const std::string name = generation.filename().string();
+  const auto text = companion_text(place, name);
+  if (text && !same_file(place / name, generation)) {
+    staged.companion(name, *text, d.overwrite);
   }
 }
 
@@ -42,6 +45,7 @@ Destination check_destination(const fs::path& out, Overwrite overwrite, const Tr
   d.directory = check_output(out, d.container, d.overwrite).directory;
   refuse_other_model(in.paths.config, d.directory, d.overwrite);
   check_writable(d.directory);
+  d.lock = lock_output(out);
   return d;
 }
 
@@ -52,13 +56,33 @@ bool file_is_coarser(const TensorSource& source, const TrainSettings& s, Contain
   return std::ranges::any_of(index.tensors(), [](const LogicalTensor& t) { return t.packed(); });
 }
 
+uint64_t export_bytes(const TrainInputs& in, const TrainSettings& s, const Destination& d) {
+  constexpr uint64_t kCompanions = 32 << 20;
+  // The form of the input, or another: then every parameter takes two bytes, in a .dat half of one
+  // and its scale where it is quantised; a margin covers what stays wider.
+  const bool same = in.source->format() != "gguf" &&
+                    (d.container == Container::dat) == (in.source->format() == "dat");
+  uint64_t bytes = in.source->stored_bytes();
+  if (!same) {
+    uint64_t values = 0;
+    for (const ParamSpec& p : parameter_table(in.config)) {
+      uint64_t n = 1;
+      for (const int64_t size : p.shape) n *= uint64_t(size);
+      values += n;
+    }
+    bytes = 2 * values;
+  }
+  if (s.untie || !same) bytes += 2 * uint64_t(in.config.V) * uint64_t(in.config.C);
+  return bytes + bytes / 50 + kCompanions;
+}
+
 ExportSummary export_model(const TrainInputs& in, TrainState& state, const Destination& d,
                            int32_t threads) {
-  fs::create_directories(d.directory);
+  StagedOutput staged(d.path, d.container, d.overwrite);
   ThreadPool pool(threads > 0 ? threads : default_thread_count());
-  const ExportSummary done = export_weights(*in.source, state, in.config, d.path, pool);
-  if (d.container == Container::directory) remove_stale_weights(d.path);
-  write_companions(in, d, !state.config().tied);
+  const ExportSummary done = export_weights(*in.source, state, in.config, staged.weights(), pool);
+  write_companions(in, d, staged, !state.config().tied);
+  staged.publish();
   return done;
 }
 

@@ -3,10 +3,11 @@
 // config.json and tokenizer beside them.
 #pragma once
 #include <filesystem>
+#include <optional>
 #include <vector>
 
 #include "job/train_inputs.h"
-#include "runtime/output_files.h"
+#include "runtime/staged_output.h"
 #include "train/trained_source.h"
 
 namespace nibble {
@@ -16,6 +17,7 @@ struct Destination {
   Container container = Container::directory;
   Overwrite overwrite = Overwrite::refuse;
   std::filesystem::path directory;  // of the weights and their companions
+  std::optional<FileLock> lock;     // no other run writes there
 };
 
 // Asked before the training: what may not be written then is known then. `also_read`: files of the
@@ -29,7 +31,11 @@ Destination check_destination(const std::filesystem::path& out, Overwrite overwr
 bool file_is_coarser(const TensorSource& source, const TrainSettings& settings,
                      Container container);
 
-// Writes weights and companions.
+// About as many bytes as export_model() will write.
+uint64_t export_bytes(const TrainInputs& inputs, const TrainSettings& settings,
+                      const Destination& destination);
+
+// Writes weights and companions, all or nothing.
 ExportSummary export_model(const TrainInputs& inputs, TrainState& state,
                            const Destination& destination, int32_t threads);
 

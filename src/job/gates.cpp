@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT
 #include "job/gates.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/error.h"
+#include "core/file.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "eval/probe_report.h"
 #include "runtime/runtime.h"
@@ -261,14 +263,22 @@ std::string Gates::note() const {
 void Gates::restore(const std::string& note) {
   if (note.empty()) return;
   try {
-    const nlohmann::json j = nlohmann::json::parse(note);
+    const nlohmann::json j = parse_json<nlohmann::json>(note);
     Memory m;
-    m.attempt = j.at("attempt");
-    m.alarms = j.at("alarms");
+    constexpr int64_t kMost = int64_t(1) << 53;
+    const auto count = [](const nlohmann::json& v) {
+      if (!v.is_number_unsigned() || v.get<uint64_t>() > uint64_t(kMost)) {
+        throw_format("the checkpoint's record of its gates is damaged: {} is no count", v.dump());
+      }
+      return v.get<int64_t>();
+    };
+    m.attempt = count(j.at("attempt"));
+    m.alarms = count(j.at("alarms"));
     m.passed = j.at("passed");
     const nlohmann::json& w = j.at("losses");
-    m.watch.state = {w.at("count"),     w.at("bad"),      w.at("skipped"), w.at("first"),
-                     w.at("start_sum"), w.at("smoothed"), w.at("lowest")};
+    m.watch.state = {count(w.at("count")), count(w.at("bad")), count(w.at("skipped")),
+                     w.at("first"),        w.at("start_sum"),  w.at("smoothed"),
+                     w.at("lowest")};
     // Of other questions the scores say nothing.
     if (file_ && j.contains("baseline") && j["baseline"].at("probes") == file_->hash &&
         j["baseline"].at("in_between") == some_.size()) {
@@ -344,10 +354,11 @@ void Gates::record_collapse(int64_t step, const std::string& reason, OnCollapse 
 }
 
 void Gates::append(const char* file, const std::vector<std::string>& lines) const {
-  std::ofstream out(folder_ / file, std::ios::app | std::ios::binary);
-  for (const std::string& line : lines) out << line;
-  // A training is worth more than its record.
-  if (!out.flush()) log_warning("cannot write {}", (folder_ / file).string());
+  try {
+    append_file(folder_ / file, fmt::format("{}", fmt::join(lines, "")));
+  } catch (const FormatError& e) {  // a training is worth more than its record
+    log_warning("{}", e.what());
+  }
 }
 
 std::string Gates::table() const { return last_ ? score_table(last_->scores, last_->before) : ""; }

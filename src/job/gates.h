@@ -48,6 +48,8 @@ class Gates {
   ~Gates();
 
   const GateSettings& settings() const { return settings_; }
+  // SHA-256 of the probe file as it was read; empty: there is none.
+  std::string probes_hash() const { return file_ ? file_->hash : ""; }
   const ProbeFile* probes() const { return file_ ? &*file_ : nullptr; }
   // Memory the gates of a run with these settings take beside the InferenceView's.
   uint64_t bytes(const Backend& backend, const Config& config, const TrainSettings& settings) const;

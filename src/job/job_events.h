@@ -24,6 +24,10 @@ class JobEvents {
   virtual void steps_end() {}
   virtual bool stop_requested() { return false; }
 
+  // Between these two the trained model is written, which nothing should cut in two.
+  virtual void export_begin() {}
+  virtual void export_end() {}
+
   virtual void step_done(const StepRecord& /*step*/) {}
   virtual void held_out_done(int64_t /*step*/, double /*loss*/) {}
   virtual void gate_done(int64_t /*step*/, const ProbeScores& /*scores*/) {}

@@ -20,7 +20,11 @@ uint64_t program_bytes(const Backend& be, const Config& c, const TrainSettings& 
   constexpr uint64_t kProgram = 24 << 20, kLeastPanels = 8 << 20;
   constexpr uint64_t kPanelBytes = 4 * 32 * sizeof(float);  // for each row of the product's depth
   const int64_t piece = s.loss == LossKind::ce ? vocabulary_piece(c, s, s.max_outputs) : 0;
-  const int64_t deepest = std::max({piece, c.C, c.F, c.Hq * c.D, s.max_tokens});
+  int64_t deepest = std::max({piece, c.C, c.F, c.Hq * c.D, s.max_tokens});
+  if (s.keep.teacher) {
+    const Config& t = s.keep.teacher->config;
+    deepest = std::max({deepest, t.C, t.F, t.Hq * t.D});
+  }
   return kProgram + std::max(kLeastPanels, kPanelBytes * uint64_t(deepest));
 }
 

@@ -4,6 +4,7 @@
 #include "convert/init.h"
 #include "core/log.h"
 #include "core/thread_pool.h"
+#include "runtime/staged_output.h"
 
 namespace nibble {
 namespace fs = std::filesystem;
@@ -28,7 +29,7 @@ fs::path random_start(const TrainJob& job, const fs::path& init_file, const Conf
     log_info("starting from {}", file.string());
     return file;
   }
-  if (file.has_parent_path()) fs::create_directories(file.parent_path());
+  const FileLock lock = lock_output(file);
   ThreadPool pool(job.train.threads > 0 ? job.train.threads : default_thread_count());
   const InitSummary made =
       init_weights(config, file, Container::safetensors, DType::bf16, job.train.seed, pool);

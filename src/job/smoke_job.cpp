@@ -56,7 +56,8 @@ JobResult run_smoke_job(const SmokeJob& job, JobEvents& events) {
   job.check();
   ModelPaths paths;
   if (!job.synthetic) paths = resolve_model(job.model, TokenizerNeed::optional);
-  refuse_replacing_input(job.run.vram_report, paths);
+  check_output_file(job.run.vram_report, job.force ? Overwrite::allow : Overwrite::refuse, paths);
+  const std::optional<FileLock> checkpoints = lock_checkpoints(job.run);
   const auto backend = make_backend(job.train.device, job.train.threads);
   RunRecorder recorder(create_run_folder(job.run.folder, "smoke"), "smoke", job.config,
                        job.epochs * job.steps_per_epoch, memory_source(*backend));
@@ -76,7 +77,7 @@ JobResult run_smoke_job(const SmokeJob& job, JobEvents& events) {
   }
   const auto source = open_model_source(weights, TiedMatrix::once);
   recorder.device(backend->name());
-  for (const InputFile& f : source->files()) recorder.input("weights", f.path());
+  for (const InputFile& f : source->files()) recorder.input("weights", f);
   check_window(config, job.batch.seq_len);
   RandomBatches batches(config.V, job.batch.seq_len, job.batch.batch_size, job.train.seed);
   TrainSettings settings = job.train.settings();
@@ -94,7 +95,7 @@ JobResult run_smoke_job(const SmokeJob& job, JobEvents& events) {
   recorder.arenas(state.arenas().all());
   log_info("{}: {}", backend->name(), state.groups().describe());
   Trainer trainer(state);
-  RunIdentity identity = run_identity(config, *source, settings);
+  RunIdentity identity = run_identity(config, settings);
   batches.add_identity(identity);
   identity["accumulate"] = fmt::format("{}", job.batch.accumulate);
   const RunPlan plan{settings.schedule.steps, job.batch.accumulate, 0};
@@ -114,6 +115,10 @@ JobResult run_smoke_job(const SmokeJob& job, JobEvents& events) {
     events.text(
         fmt::format("interrupted; go on with the same command and --resume --checkpoint-dir {}\n",
                     run.checkpoint_directory().string()));
+  }
+  if (end == RunEnd::finished && !run_settings.asked_for_checkpoints()) {
+    remove_checkpoints_after(run.checkpoint_directory(), -1);
+    recorder.checkpoints_removed();
   }
   recorder.finish(end == RunEnd::finished ? RunState::finished : RunState::interrupted);
   events.text(fmt::format("{} steps, loss {:.6f}, {} skipped\nrun folder {}\n",

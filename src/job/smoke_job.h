@@ -22,6 +22,7 @@ struct SmokeJob {
   BatchSettings batch{.seq_len = 8, .batch_size = 2, .accumulate = 1};
   TrainChoices train;
   RunSettings run;
+  bool force = false;  // replaces a vram_report that exists
 
   SmokeJob() {
     train.lr = 1e-3;

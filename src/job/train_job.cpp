@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "core/log.h"
+#include "job/keep/kept_text.h"
 #include "job/memory_choice.h"
 #include "job/slow_paths.h"
 #include "job/train_session.h"
@@ -24,13 +26,17 @@ Destination destination(const TrainJob& job, const TrainInputs& in, const fs::pa
 
 // Everything that can be known before a weight is read, memory included.
 TrainSettings settle(const TrainJob& job, const TrainInputs& in, const Config& as_trained,
-                     const Backend& backend, int64_t samples, const PackBounds& bounds,
-                     const Gates* gates) {
+                     const Backend& backend, const JobSamples& samples, const PackBounds& bounds,
+                     const std::optional<TeacherFile>& teacher, const Gates* gates) {
   TrainSettings s = job.train.settings();
-  s.schedule.steps = steps_of(job, samples);
+  s.schedule.steps = steps_of(job, samples.train ? samples.taught() : samples.all_kept());
   s.max_tokens = bounds.tokens;
   s.max_outputs = bounds.outputs;
   s.max_sequences = bounds.sequences;
+  s.keep.weight = job.keep.weight;
+  s.keep.max_tokens = bounds.kept_tokens;
+  s.keep.max_sequences = bounds.kept_sequences;
+  if (teacher) s.keep.teacher = teacher->shape();
   if (gates) s.gate_bytes = gates->bytes(backend, as_trained, s);
   choose_memory(s, job.train, backend, as_trained, has_global_scales(*in.source),
                 job.batch.accumulate);
@@ -38,17 +44,56 @@ TrainSettings settle(const TrainJob& job, const TrainInputs& in, const Config& a
   return s;
 }
 
+// What is kept, written by the teacher first where it has to be.
+struct KeptInputs {
+  std::vector<Dataset> samples;
+  std::vector<fs::path> files;  // as they are read
+};
+KeptInputs load_all_kept(const TrainJob& job, const TrainInputs& in,
+                         const std::optional<TeacherFile>& teacher, Backend& backend,
+                         const std::function<fs::path()>& directory) {
+  KeptInputs kept;
+  const TrainSettings s = job.train.settings();
+  const TeacherWeights weights = teacher_weights(teacher, in, s);
+  std::optional<KeptWriter> writer;
+  for (const std::string& name : job.keep.sources) {
+    const KeptSource source = kept_source(name);
+    fs::path made;
+    if (source.kind == KeptKind::prompts || source.kind == KeptKind::self) {
+      if (!writer) {
+        const KeptWriter::Setting setting{s.compute, job.batch.seq_len, job.train.seed};
+        writer.emplace(backend, weights, in.tokenizer, in.chat, setting, directory());
+      }
+      made = writer->write(source);
+    }
+    kept.samples.push_back(load_kept(job, in, source, made));
+    kept.files.push_back(made.empty() ? fs::path(name) : made);
+  }
+  return kept;
+}
+
 void record_inputs(RunRecorder& recorder, const TrainJob& job, const TrainInputs& in,
-                   const Backend& backend) {
+                   const JobSamples& samples, const std::optional<TeacherFile>& teacher,
+                   const std::vector<fs::path>& kept, const Gates* gates, const Backend& backend) {
   if (!job.run.vram_report.empty()) recorder.also_report_memory_to(job.run.vram_report);
   recorder.device(backend.name());
-  for (const InputFile& f : in.source->files()) recorder.input("weights", f.path());
+  for (const InputFile& f : in.source->files()) recorder.input("weights", f);
   // A GGUF is all three and is counted once.
   if (in.paths.config != in.paths.weights) recorder.input("config", in.paths.config);
   if (in.paths.tokenizer != in.paths.weights) recorder.input("tokenizer", in.paths.tokenizer);
-  recorder.input("train-data", job.data.train_data);
-  recorder.input("eval-data", job.data.eval_data);
-  recorder.input("probes", job.gates.probes);
+  if (samples.train) {
+    recorder.input("train-data", job.data.train_data, samples.train->file_sha256());
+  }
+  if (samples.held_out) {
+    recorder.input("eval-data", job.data.eval_data, samples.held_out->file_sha256());
+  }
+  if (teacher) {
+    for (const InputFile& f : teacher->source->files()) recorder.input("teacher", f);
+  }
+  for (size_t i = 0; i < kept.size(); ++i) {
+    recorder.input("kept-data", kept[i], samples.kept[i].file_sha256());
+  }
+  if (gates) recorder.input("probes", job.gates.probes, gates->probes_hash());
   recorder.phase("start", 0);
 }
 
@@ -83,6 +128,7 @@ void judge(TrainSession& s) {
       s.events.text(wrong.back() + "\n");
     }
   }
+  if (wrong.empty()) s.remove_own_checkpoints();
   s.result.end = wrong.empty() ? JobEnd::finished : JobEnd::failed;
   s.recorder.finish(wrong.empty() ? RunState::finished : RunState::failed,
                     fmt::format("{}", fmt::join(wrong, "; ")));
@@ -92,7 +138,9 @@ void judge(TrainSession& s) {
 }  // namespace
 
 std::vector<fs::path> TrainJob::other_inputs() const {
-  return {data.train_data, data.eval_data, gates.probes};
+  std::vector<fs::path> files{data.train_data, data.eval_data, gates.probes, keep.teacher};
+  for (const std::string& name : keep.sources) files.emplace_back(name);
+  return files;
 }
 
 void TrainJob::check() const {
@@ -104,6 +152,17 @@ void TrainJob::check() const {
     throw_usage("--test-prompt and --test-expect belong to the self-test, which {} switches off",
                 write_output ? "--self-test false" : "--export false");
   }
+  if (force && output.empty() && run.vram_report.empty()) {
+    throw_usage("--force is about --output and --vram-report, and neither is given");
+  }
+  const bool teaches = !data.train_data.empty();
+  keep.check(teaches);
+  if (keep.used() && train.loss != LossKind::ce) {
+    throw_usage("--keep compares what two models say next, which --loss scalar does not look at");
+  }
+  if (!teaches && !data.eval_data.empty() && data.format == DataFormat::text) {
+    throw_usage("--eval-data is scored on responses; plain text has none");
+  }
   run.check();
   gates.check(run.save_every);
   refuse_same_output({{"--output", output}, {"--vram-report", run.vram_report}});
@@ -114,7 +173,9 @@ void TrainJob::check() const {
 
 int64_t steps_of(const TrainJob& job, int64_t samples) {
   if (job.steps) return *job.steps;
-  const double per_step = double(job.batch.batch_size * job.batch.accumulate);
+  const bool teaches = !job.data.train_data.empty();
+  const double kept = teaches ? job.keep.share_of(true).share() : 0;
+  const double per_step = double(job.batch.batch_size * job.batch.accumulate) * (1 - kept);
   const double steps = std::ceil(job.epochs.value_or(1) * double(samples) / per_step);
   if (steps > kMostSteps) throw_usage("--epochs {:g} would be {:.3g} steps", *job.epochs, steps);
   return std::max<int64_t>(1, int64_t(steps));
@@ -122,26 +183,42 @@ int64_t steps_of(const TrainJob& job, int64_t samples) {
 
 JobResult run_train_job(const TrainJob& job, TrainInputs in, JobEvents& events) {
   job.check();
-  refuse_replacing_input(job.run.vram_report, in.paths, job.other_inputs());
+  check_output_file(job.run.vram_report, job.force ? Overwrite::allow : Overwrite::refuse, in.paths,
+                    job.other_inputs());
+  const std::optional<FileLock> checkpoints = lock_checkpoints(job.run);
   std::optional<Destination> target;
   if (!job.output.empty()) target = destination(job, in, job.output);
   log_info("{}", in.source->describe());
-  const JobSamples samples = load_samples(job, in);
+  JobSamples samples = load_samples(job, in);
+  const auto teacher =
+      open_teacher(job.keep, in.config, &in.tokenizer, job.train.settings().compute);
   const auto backend = make_backend(job.train.device, job.train.threads);
   std::optional<Gates> gates;
   if (job.gates.used()) gates.emplace(job.gates, in.tokenizer, in.chat);
+  // What a teacher writes first lies beside the checkpoints, where a run that goes on finds it.
+  std::optional<fs::path> folder;
+  const auto run_folder = [&] {
+    if (!folder) folder = create_run_folder(job.run.folder, job.name);
+    return *folder;
+  };
+  KeptInputs kept = load_all_kept(job, in, teacher, *backend, [&] {
+    return job.run.checkpoint_dir.empty() ? job.run.checkpoints_in(run_folder())
+                                          : job.run.checkpoint_dir;
+  });
+  samples.kept = std::move(kept.samples);
   JobBatches batches(job, samples);
   const Config as_trained = training_config(in.config, *in.source, job.train.untie);
-  const TrainSettings settings = settle(job, in, as_trained, *backend, samples.train.size(),
-                                        batches.bounds, gates ? &*gates : nullptr);
+  const TrainSettings settings = settle(job, in, as_trained, *backend, samples, batches.bounds,
+                                        teacher, gates ? &*gates : nullptr);
 
-  RunRecorder recorder(create_run_folder(job.run.folder, job.name), job.name, job.config,
-                       settings.schedule.steps, memory_source(*backend));
+  RunRecorder recorder(run_folder(), job.name, job.config, settings.schedule.steps,
+                       memory_source(*backend));
   if (job.write_output && !target) {
     target = destination(
         job, in, recorder.directory() / (in.source->format() == "dat" ? "model.dat" : "model"));
   }
-  record_inputs(recorder, job, in, *backend);
+  record_inputs(recorder, job, in, samples, teacher, kept.files, gates ? &*gates : nullptr,
+                *backend);
 
   TrainSession session{job,
                        in,
@@ -150,6 +227,7 @@ JobResult run_train_job(const TrainJob& job, TrainInputs in, JobEvents& events) 
                        as_trained,
                        samples,
                        batches,
+                       teacher,
                        gates ? &*gates : nullptr,
                        target ? &*target : nullptr,
                        recorder,

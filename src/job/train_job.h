@@ -10,6 +10,7 @@
 #include "job/gates.h"
 #include "job/job_events.h"
 #include "job/job_result.h"
+#include "job/keep/keep_choices.h"
 #include "job/self_test.h"
 #include "job/train_choices.h"
 #include "job/train_inputs.h"
@@ -21,11 +22,14 @@ struct TrainJob {
   DataUse use = DataUse::fine_tune;
   std::string name = "train";  // of the run's folder and in its record, with a time before it
   std::string config;          // the effective configuration as TOML, for the record
+  std::string command;  // that goes on with it: a shell command but for --resume; may be empty
+  bool goes_on_by_itself = false;  // the command alone goes on, as that of a chain does
 
   ModelOptions model;
   DataSettings data;
   BatchSettings batch;
   TrainChoices train;
+  KeepChoices keep;
   RunSettings run;
   SelfTestSettings test;
   GateSettings gates;
@@ -41,7 +45,8 @@ struct TrainJob {
   std::vector<std::filesystem::path> other_inputs() const;
 };
 
-// Steps the job asks for: `steps`, or `epochs` over the data (one by default).
+// Steps the job asks for: `steps`, or `epochs` over the data (one by default): over the samples
+// that are taught, or over all that are kept where none is.
 int64_t steps_of(const TrainJob& job, int64_t samples);
 
 // Trains, exports, tests.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "job/keep/teacher_model.h"
 #include "model/gguf_model.h"
 #include "train/state.h"
 
@@ -24,10 +25,19 @@ TrainPlan plan_training(const PlanRequest& r) {
     if (r.train.untie) config.tied = false;
   }
   const auto backend = make_backend(r.train.device, r.train.threads);
+  const bool teaches = !r.keep.used() || r.keep.share.value_or(0) != 1;
+  r.keep.check(teaches);
   TrainSettings s = r.train.settings();
   s.max_tokens = r.tokens.value_or(r.batch.batch_size * r.batch.seq_len);
   s.max_outputs = r.outputs.value_or(s.max_tokens);
   s.max_sequences = r.sequences.value_or(r.batch.batch_size);
+  const auto teacher = open_teacher(r.keep, config, nullptr, s.compute);
+  if (r.keep.used()) {
+    const int64_t kept = r.keep.share_of(teaches).most_kept(r.batch.batch_size);
+    s.keep.max_tokens = std::min(kept * r.batch.seq_len, s.max_tokens);
+    s.keep.max_sequences = std::min(kept, s.max_sequences);
+    if (teacher) s.keep.teacher = teacher->shape();
+  }
   TrainPlan plan;
   plan.plans = memory_plans(s, r.train, *backend, config, global_scales, r.batch.accumulate);
   plan.available = memory_budget(*backend);

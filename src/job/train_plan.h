@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "job/keep/keep_choices.h"
 #include "job/memory_choice.h"
 #include "job/train_choices.h"
 
@@ -15,6 +16,7 @@ struct PlanRequest {
   ModelOptions model;  // its config alone is enough: nothing is read but dimensions
   BatchSettings batch;
   TrainChoices train;
+  KeepChoices keep;  // sources are not read: windows of seq_len
   // Of the largest batch; unset: batch_size x seq_len, all of them, batch_size.
   std::optional<int64_t> tokens, outputs, sequences;
 };

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "job/train_run.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
+#include "core/durable/directories.h"
 #include "core/log.h"
 #include "core/memory_info.h"
 #include "core/utc_time.h"
@@ -16,6 +18,13 @@ namespace {
 double seconds_between(std::chrono::steady_clock::time_point a,
                        std::chrono::steady_clock::time_point b) {
   return std::chrono::duration<double>(b - a).count();
+}
+
+// The parts of the loss, where there are two kinds of rows.
+std::string kept_text(const StepResult& r) {
+  if (!r.kept_loss) return "";
+  const std::string kept = fmt::format("kept {:.5f}", *r.kept_loss);
+  return r.taught_loss ? fmt::format("  taught {:.4f}  {}", *r.taught_loss, kept) : "  " + kept;
 }
 
 // A stop may be requested while it lives.
@@ -38,6 +47,18 @@ void RunSettings::check() const {
   }
 }
 
+std::optional<FileLock> lock_checkpoints(const RunSettings& settings) {
+  const fs::path& directory = settings.checkpoint_dir;
+  if (directory.empty()) return std::nullopt;
+  make_directories(directory);
+  auto lock = FileLock::take(lock_in(directory));
+  if (!lock) {
+    throw_usage("{} has the checkpoints of a run that goes on ({}): name another --checkpoint-dir",
+                directory.string(), lock_holder(lock_in(directory)));
+  }
+  return lock;
+}
+
 TrainRun::TrainRun(Trainer& trainer, BatchSource& batches, const RunPlan& plan,
                    const RunSettings& settings, RunRecorder& recorder, RunIdentity identity,
                    JobEvents& events)
@@ -48,10 +69,9 @@ TrainRun::TrainRun(Trainer& trainer, BatchSource& batches, const RunPlan& plan,
       recorder_(recorder),
       identity_(std::move(identity)),
       events_(events),
-      checkpoints_(settings.checkpoint_dir.empty() ? recorder.directory() / "checkpoints"
-                                                   : settings.checkpoint_dir),
+      checkpoints_(settings.checkpoints_in(recorder.directory())),
       micro_(size_t(plan.accumulate)) {
-  if (settings.save_every > 0) {  // better now than after the steps that were to be saved
+  if (settings.saves()) {  // better now than after the steps that were to be saved
     try {
       check_writable(checkpoints_);
     } catch (const FormatError& e) {
@@ -60,30 +80,60 @@ TrainRun::TrainRun(Trainer& trainer, BatchSource& batches, const RunPlan& plan,
   }
   for (PackedBatch& b : micro_) reserve(b, batches.bounds());
   trainer_.phase = [this](const char* name) { recorder_.phase(name, at_step_); };
+  trainer_.give_up = [this] { return events_.stop_requested(); };
 }
 
+// The newest one that can be read. Damaged ones are set aside once an older one is found sound.
 void TrainRun::resume() {
-  const std::vector<CheckpointFile> found = list_checkpoints(checkpoints_);
+  std::vector<CheckpointFile> found = list_checkpoints(good_directory());
+  for (const CheckpointFile& c : list_checkpoints(checkpoints_)) found.push_back(c);
+  std::ranges::stable_sort(found, {}, &CheckpointFile::step);
   if (!settings_.resume) {
-    if (!found.empty()) {
-      throw_usage(
-          "{} holds checkpoints of an earlier run: go on with --resume, or name another "
-          "--checkpoint-dir",
-          checkpoints_.string());
-    }
-    remove_checkpoints_after(good_directory(), -1);  // of a run that kept no others
-    return;
+    if (found.empty()) return;
+    throw_usage(
+        "{} holds checkpoints of an earlier run: go on with --resume, or name another "
+        "--checkpoint-dir",
+        found.back().path.parent_path().string());
   }
   if (found.empty()) {
-    remove_checkpoints_after(good_directory(), -1);
     log_info("--resume: no checkpoint in {} yet, starting at step 1", checkpoints_.string());
     return;
   }
-  position_ = load_checkpoint(found.back().path, trainer_.state(), identity_);
+  std::vector<std::pair<fs::path, std::string>> damaged;
+  for (; !found.empty(); found.pop_back()) {
+    try {
+      position_ = load_checkpoint(found.back().path, trainer_.state(), identity());
+      break;
+    } catch (const FormatError& e) {
+      damaged.emplace_back(found.back().path, e.what());
+    }
+  }
+  if (found.empty()) {
+    std::string all;
+    for (const auto& [file, why] : damaged) all += why + "\n";
+    throw_format("{}No checkpoint in {} can be read: start anew in another --checkpoint-dir", all,
+                 checkpoints_.string());
+  }
+  for (const auto& [file, why] : damaged) {
+    log_warning("{}; it is set aside as {}.damaged, and an older one is taken", why, file.string());
+    set_aside(file);
+  }
   trainer_.progress = position_.trainer;
+  saved_ = position_.trainer.step;
   if (gates_) gates_->restore(position_.note);
   remove_checkpoints_after(good_directory(), position_.trainer.step);  // they will come again
   log_info("resumed from {} at step {}", found.back().path.string(), position_.trainer.step);
+}
+
+const RunIdentity& TrainRun::identity() {
+  identity_.try_emplace(kInputFileKey);
+  for (const auto& [key, role] : {std::pair(kInputFileKey, "weights"), {kTeacherKey, "teacher"}}) {
+    const auto known = identity_.find(key);
+    if (known == identity_.end() || !known->second.empty()) continue;
+    known->second = recorder_.hash_of(role);
+    if (known->second.empty()) known->second = "changed while it was read";
+  }
+  return identity_;
 }
 
 // Whatever was to come after this point is not to be resumed from.
@@ -92,7 +142,7 @@ void TrainRun::went_back() {
   smoothed_ = 0;
   done_ = 0;
   seconds_ = 0;
-  if (settings_.save_every > 0) save();
+  if (settings_.saves()) save();
 }
 
 void TrainRun::begin_again(double lr_factor) {
@@ -109,7 +159,7 @@ std::optional<CheckpointFile> TrainRun::good_gate() const {
 }
 
 void TrainRun::roll_back(const CheckpointFile& to, double lr_factor) {
-  position_ = load_checkpoint(to.path, trainer_.state(), identity_);
+  position_ = load_checkpoint(to.path, trainer_.state(), identity());
   trainer_.progress = position_.trainer;
   trainer_.progress.lr_factor = lr_factor;
   if (gates_) gates_->next_attempt(position_.note);
@@ -119,25 +169,52 @@ void TrainRun::roll_back(const CheckpointFile& to, double lr_factor) {
 void TrainRun::save_good() {
   position_.trainer = trainer_.progress;
   if (gates_) position_.note = gates_->note();
-  save_checkpoint(good_directory(), trainer_.state(), position_, identity_, 1);
+  save_checkpoint(good_directory(), trainer_.state(), position_, identity(), 1);
 }
 
 void TrainRun::save() {
   position_.trainer = trainer_.progress;
   if (gates_) position_.note = gates_->note();
   const fs::path path =
-      save_checkpoint(checkpoints_, trainer_.state(), position_, identity_, settings_.keep);
+      save_checkpoint(checkpoints_, trainer_.state(), position_, identity(), settings_.kept());
+  saved_ = trainer_.progress.step;
+  saved_at_ = std::chrono::steady_clock::now();
   recorder_.checkpoint(path);
   events_.checkpoint_saved(path);
   log_info("checkpoint {}", path.string());
 }
 
-double TrainRun::held_out_loss(BatchSource& held_out) {
+void TrainRun::save_before_export() {
+  if (saved_ != trainer_.progress.step) save();
+}
+
+uint64_t TrainRun::bytes_to_come(bool exports) const {
+  const int64_t left = plan_.steps - trainer_.progress.step, kept = settings_.kept();
+  if (left == 0) return exports && saved_ != plan_.steps ? checkpoint_bytes(trainer_.state()) : 0;
+  const int64_t saves = settings_.save_every > 0 ? left / settings_.save_every + 1 : left;
+  int64_t files = settings_.saves() || exports ? 1 : 0;
+  // While one is written those that are kept are still there.
+  if (settings_.saves()) files = std::min(saves, kept > 0 ? kept + 1 : saves);
+  files -= std::min<int64_t>(files, int64_t(list_checkpoints(checkpoints_).size()));
+  if (gates_ && gates_->settings().on_collapse == OnCollapse::rollback) files += 2;
+  return uint64_t(files) * checkpoint_bytes(trainer_.state());
+}
+
+bool TrainRun::due(const StepResult& r, bool at_end) const {
+  const std::chrono::duration<double> since = std::chrono::steady_clock::now() - saved_at_;
+  const double minutes = settings_.minutes();
+  if (!at_end && minutes > 0 && since.count() >= 60 * minutes) return true;
+  return settings_.save_every > 0 && (r.step % settings_.save_every == 0 || at_end);
+}
+
+std::optional<double> TrainRun::held_out_loss(BatchSource& held_out, bool to_the_end) {
   PackedBatch batch;
   reserve(batch, held_out.bounds());
   double sum = 0;
   int64_t scored = 0;
   for (uint64_t at = 0; held_out.epoch(at) < 1;) {
+    if (!to_the_end && events_.stop_requested())
+      return std::nullopt;  // the checkpoint does not wait for it
     at = held_out.next(batch, at);
     sum += trainer_.evaluate(batch) * double(batch.outputs());
     scored += batch.outputs();
@@ -148,8 +225,9 @@ double TrainRun::held_out_loss(BatchSource& held_out) {
 std::string TrainRun::log_line(const StepResult& r, double seconds) const {
   const double left = seconds_ / double(std::max<int64_t>(1, done_)) * double(plan_.steps - r.step);
   std::string line = fmt::format(
-      "step {}/{}  loss {:.4f} (avg {:.4f})  lr {:.2e}  |g| {:.3g}{}  {:.0f} tok/s  {:.0f} ms  {}",
-      r.step, plan_.steps, r.loss, smoothed_, r.lr, r.grad_norm,
+      "step {}/{}  loss {:.4f} (avg {:.4f}){}  lr {:.2e}  |g| {:.3g}{}  {:.0f} tok/s  {:.0f} ms  "
+      "{}",
+      r.step, plan_.steps, r.loss, smoothed_, kept_text(r), r.lr, r.grad_norm,
       r.clip < 1 ? fmt::format(" clipped to {:.3g}", r.grad_norm * r.clip) : "",
       double(r.tokens) / seconds, seconds * 1e3, format_bytes(process_resident_bytes()));
   if (r.step < plan_.steps) line += "  " + duration_text(left) + " left";
@@ -172,6 +250,12 @@ void TrainRun::record(const StepResult& r, double seconds) {
   s.grad_norm = r.grad_norm;
   s.tokens = r.tokens;
   s.response_tokens = r.scored;
+  s.kept_tokens = r.kept;
+  if (r.kept > 0 || !std::isnan(last_kept_)) {  // a run that keeps rows, though not in every step
+    s.taught_loss = r.taught_loss.value_or(kNoValue);
+    s.kept_loss = r.kept_loss.value_or(kNoValue);
+  }
+  if (r.kept_loss) last_kept_ = *r.kept_loss;
   s.seconds = seconds;
   s.tokens_per_second = double(r.tokens) / seconds;
   s.skipped = r.skipped;
@@ -195,6 +279,7 @@ RunEnd TrainRun::run(BatchSource* held_out) {
   if (gates_ && gates_->has_passed()) return RunEnd::passed;  // when it was saved
   while (trainer_.progress.step < plan_.steps) {
     const auto start = std::chrono::steady_clock::now();
+    const uint64_t data_before = position_.data_position;
     for (PackedBatch& b : micro_) {
       position_.data_position = batches_.next(b, position_.data_position);
     }
@@ -202,6 +287,11 @@ RunEnd TrainRun::run(BatchSource* held_out) {
     recorder_.phase("batch_ready", at_step_);
     recorder_.phase("zero_grad_done", at_step_);  // gradients are overwritten, never cleared
     const StepResult r = trainer_.step(micro_);
+    if (r.given_up) {  // between its micro-batches: it will be taken anew, from the same samples
+      position_.data_position = data_before;
+      if (trainer_.progress.step > 0) save();
+      return RunEnd::interrupted;
+    }
     const double seconds = seconds_between(start, std::chrono::steady_clock::now());
     seconds_ += seconds;
     ++done_;
@@ -217,13 +307,13 @@ RunEnd TrainRun::run(BatchSource* held_out) {
       return RunEnd::collapsed;
     }
     const bool passed = gate.kind == GateVerdict::Kind::passed;
-    const bool saving =
-        settings_.save_every > 0 && (r.step % settings_.save_every == 0 || last || passed);
+    const bool saving = due(r, last || passed);
     if (held_out && (last || (plan_.eval_every > 0 && r.step % plan_.eval_every == 0))) {
-      const double loss = held_out_loss(*held_out);
-      recorder_.held_out(r.step, loss);
-      events_.held_out_done(r.step, loss);
-      log_info("step {}: held-out loss {:.4f}", r.step, loss);
+      if (const std::optional<double> loss = held_out_loss(*held_out, last)) {
+        recorder_.held_out(r.step, *loss);
+        events_.held_out_done(r.step, *loss);
+        log_info("step {}: held-out loss {:.4f}", r.step, *loss);
+      }
     }
     // Without gates in between the losses alone say what is good, and a checkpoint when.
     if (gates_ && gates_->settings().on_collapse == OnCollapse::rollback && gate.good &&

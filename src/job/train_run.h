@@ -2,9 +2,11 @@
 // A training run from its first step to its last: batches, log lines, checkpoints, held-out loss,
 // the run's folder. What comes before (model, data) and after (export, self-test) is the job's.
 #pragma once
+#include <chrono>
 #include <filesystem>
 #include <optional>
 
+#include "core/durable/file_lock.h"
 #include "job/batch_source.h"
 #include "job/gates.h"
 #include "job/job_events.h"
@@ -19,13 +21,28 @@ struct RunSettings {
   int64_t log_every = 10;
   RunFolderOptions folder;
   std::filesystem::path checkpoint_dir;  // empty: in the run's folder
-  int64_t save_every = 0;
-  int64_t keep = 2;
+  int64_t save_every = 0;                // steps; 0: by time
+  std::optional<double> save_minutes;    // 0: never by time
+  std::optional<int64_t> keep;
   bool resume = false;
   std::filesystem::path vram_report;
 
   void check() const;  // throws UsageError for what does not go together
+  // Where the checkpoints of a run with this folder are.
+  std::filesystem::path checkpoints_in(const std::filesystem::path& run_folder) const {
+    return checkpoint_dir.empty() ? run_folder / "checkpoints" : checkpoint_dir;
+  }
+  // Where nobody asked for checkpoints there are some nevertheless, for what may happen to the
+  // run: the newest only, and none when all went well.
+  bool asked_for_checkpoints() const { return save_every > 0 || !checkpoint_dir.empty(); }
+  double minutes() const { return save_minutes.value_or(save_every > 0 ? 0 : 10); }
+  bool saves() const { return save_every > 0 || minutes() > 0; }
+  int64_t kept() const { return keep.value_or(asked_for_checkpoints() ? 2 : 1); }
 };
+
+// One run at a time has a --checkpoint-dir; nothing where none is named. Throws UsageError when
+// another has it.
+std::optional<FileLock> lock_checkpoints(const RunSettings& settings);
 
 struct RunPlan {
   int64_t steps = 1;
@@ -60,8 +77,12 @@ class TrainRun {
   // Until the last step, or until a stop is requested: then the step is finished and saved.
   RunEnd run(BatchSource* held_out);
   // Mean loss of every held-out token.
-  double held_out_loss(BatchSource& held_out);
+  std::optional<double> held_out_loss(BatchSource& held_out, bool to_the_end);  // none: stopped
   void save();
+  // What was learned is on disk, whatever becomes of the export.
+  void save_before_export();
+  // The bytes its checkpoints will take beyond those that are there. `exports`: one at the end.
+  uint64_t bytes_to_come(bool exports) const;
 
   const RunPosition& position() const { return position_; }
   std::filesystem::path checkpoint_directory() const { return checkpoints_; }
@@ -69,6 +90,8 @@ class TrainRun {
   const std::string& collapse() const { return collapse_; }
 
  private:
+  const RunIdentity& identity();  // waits for the hash of the weights, once
+  bool due(const StepResult& r, bool at_end) const;
   void record(const StepResult& r, double seconds);
   std::string log_line(const StepResult& r, double seconds) const;
   void save_good();
@@ -87,9 +110,12 @@ class TrainRun {
   Gates* gates_ = nullptr;
   std::string collapse_;
   double smoothed_ = 0, last_loss_ = 0;
-  double seconds_ = 0;   // of the steps of this process
-  int64_t done_ = 0;     // steps of this process
-  int64_t at_step_ = 0;  // the one that runs
+  double last_kept_ = kNoValue;  // the last divergence of kept rows
+  double seconds_ = 0;           // of the steps of this process
+  int64_t done_ = 0;             // steps of this process
+  int64_t at_step_ = 0;          // the one that runs
+  int64_t saved_ = -1;           // the step of the newest checkpoint
+  std::chrono::steady_clock::time_point saved_at_ = std::chrono::steady_clock::now();
   std::vector<PackedBatch> micro_;
 };
 

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "job/train_session.h"
 
+#include <new>
+
+#include "core/command_line.h"
 #include "core/log.h"
 #include "core/memory_info.h"
+#include "job/disk_space.h"
 
 namespace nibble {
 namespace {
@@ -46,6 +50,18 @@ RunEnd run_with_gates(TrainRun& run, Trainer& trainer, BatchSource* held_out, Ga
   }
 }
 
+// Signals wait while it lives.
+class ExportScope {
+ public:
+  explicit ExportScope(JobEvents& events) : events_(events) { events_.export_begin(); }
+  ~ExportScope() { events_.export_end(); }
+  ExportScope(const ExportScope&) = delete;
+  ExportScope& operator=(const ExportScope&) = delete;
+
+ private:
+  JobEvents& events_;
+};
+
 }  // namespace
 
 void TrainSession::start(TrainRun& run, Trainer& trainer, double lr_factor) {
@@ -60,24 +76,28 @@ void TrainSession::start(TrainRun& run, Trainer& trainer, double lr_factor) {
     throw_usage("the checkpoint is at step {}, beyond the {} steps of this run: raise --steps",
                 step, settings.schedule.steps);
   }
+  check_disk(run);
   if (!gates) return;
   gates->begin(trainer.state(), step, recorder.directory());
   if (const ProbeScores* scores = gates->scores_at(step)) events.gate_done(step, *scores);
 }
 
 RunEnd TrainSession::attempt(double& lr_factor) {
-  TrainState state(backend, in.config, *in.source, settings, as_trained);
+  TrainState state(backend, in.config, *in.source, settings, as_trained,
+                   teacher ? teacher->source.get() : nullptr);
   recorder.phase("model_loaded", 0);
   recorder.arenas(state.arenas().all());
   log_info("{}: {}, {} steps of {} x {} samples, window {}", backend.name(),
            state.groups().describe(), settings.schedule.steps, job.batch.accumulate,
            job.batch.batch_size, job.batch.seq_len);
   Trainer trainer(state);
-  RunIdentity identity = run_identity(in.config, *in.source, settings);
-  batches.train.add_identity(identity);
+  RunIdentity identity = run_identity(in.config, settings);
+  batches.train->add_identity(identity);
+  // A file's hash comes when it is known.
+  if (settings.keep.used()) identity[kTeacherKey] = teacher ? "" : "its own start";
   identity["accumulate"] = fmt::format("{}", job.batch.accumulate);
   const RunPlan plan{settings.schedule.steps, job.batch.accumulate, job.eval_every};
-  TrainRun run(trainer, batches.train, plan, job.run, recorder, std::move(identity), events);
+  TrainRun run(trainer, *batches.train, plan, job.run, recorder, std::move(identity), events);
   start(run, trainer, lr_factor);
   const RunEnd end = run_with_gates(run, trainer, batches.held_out ? &*batches.held_out : nullptr,
                                     gates, lr_factor);
@@ -93,7 +113,7 @@ RunEnd TrainSession::attempt(double& lr_factor) {
       events.text(
           fmt::format("every probe score is reached at step {} of {}\n", result.steps, plan.steps));
     }
-    if (target) export_trained(trainer);
+    if (target) export_trained(run, trainer);
   }
   return end;
 }
@@ -101,10 +121,41 @@ RunEnd TrainSession::attempt(double& lr_factor) {
 void TrainSession::interrupted(const TrainRun& run) {
   result.end = JobEnd::interrupted;
   recorder.finish(RunState::interrupted);
-  events.text(
-      fmt::format("interrupted after step {} of {}; go on with the same command and --resume "
-                  "--checkpoint-dir {}\n",
-                  result.steps, settings.schedule.steps, run.checkpoint_directory().string()));
+  events.text(fmt::format("interrupted after step {} of {}; go on with {}\n", result.steps,
+                          settings.schedule.steps, how_to_go_on(run)));
+}
+
+std::string TrainSession::how_to_go_on(const TrainRun& run) const {
+  std::string flags;
+  if (!job.run.resume) flags += " --resume";
+  if (job.run.checkpoint_dir.empty()) {
+    flags += " --checkpoint-dir " + shell_quoted(run.checkpoint_directory().string());
+  }
+  if (job.goes_on_by_itself) flags.clear();
+  if (!job.command.empty()) return job.command + flags;
+  return "the same command" + (flags.empty() ? "" : " and" + flags);
+}
+
+// Before the first step, when nothing is lost yet.
+void TrainSession::check_disk(const TrainRun& run) const {
+  constexpr uint64_t kRecords = 16 << 20, kRecordsOfAStep = 512;
+  const auto steps_left = uint64_t(settings.schedule.steps - run.position().trainer.step);
+  std::vector<SpaceNeed> needs = {
+      {"checkpoints", run.checkpoint_directory(), run.bytes_to_come(target != nullptr)},
+      {"the record of the run", recorder.directory(), kRecords + kRecordsOfAStep * steps_left}};
+  if (target)
+    needs.push_back({"the trained model", target->path, export_bytes(in, settings, *target)});
+  check_space(needs);
+}
+
+void TrainSession::remove_own_checkpoints() {
+  if (checkpoints.empty()) return;
+  std::error_code ec;
+  remove_checkpoints_after(checkpoints / "good", -1);
+  remove_checkpoints_after(checkpoints, -1);
+  std::filesystem::remove(checkpoints / "good", ec);
+  std::filesystem::remove(checkpoints, ec);  // unless something else lies there
+  recorder.checkpoints_removed();
 }
 
 void TrainSession::collapsed(const TrainRun& run) {
@@ -120,11 +171,29 @@ void TrainSession::collapsed(const TrainRun& run) {
                           recorder.directory().string()));
 }
 
-void TrainSession::export_trained(Trainer& trainer) {
+void TrainSession::export_trained(TrainRun& run, Trainer& trainer) {
+  run.save_before_export();
+  if (!job.run.asked_for_checkpoints()) checkpoints = run.checkpoint_directory();
   const bool comparable =
       settings.loss == LossKind::ce && !file_is_coarser(*in.source, settings, target->container);
-  reference = reference_of(trainer, samples.train, comparable);
-  const ExportSummary done = export_model(in, trainer.state(), *target, job.train.threads);
+  reference = reference_of(trainer, samples.first(), comparable);
+  const ExportScope held(events);
+  const ExportSummary done = [&] {
+    const auto failed = [&](ExitCode code, const std::string& why) {
+      return Error(code, fmt::format("the export failed: {}\nWhat was learned is not lost, it is "
+                                     "in {}. When the cause is gone, go on with\n  {}",
+                                     why, run.checkpoint_directory().string(), how_to_go_on(run)));
+    };
+    try {
+      return export_model(in, trainer.state(), *target, job.train.threads);
+    } catch (const Error& e) {
+      throw failed(e.code(), e.what());
+    } catch (const std::filesystem::filesystem_error& e) {
+      throw failed(ExitCode::file, e.what());
+    } catch (const std::bad_alloc&) {
+      throw failed(ExitCode::device, "out of memory");
+    }
+  }();
   result.output = target->path;
   recorder.exported(target->path);
   events.model_exported(target->path);

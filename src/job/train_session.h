@@ -3,6 +3,7 @@
 #pragma once
 #include "job/export_model.h"
 #include "job/job_data.h"
+#include "job/keep/teacher_model.h"
 
 namespace nibble {
 
@@ -15,21 +16,27 @@ struct TrainSession {
   const Config& as_trained;  // of in.config, see training_config
   const JobSamples& samples;
   JobBatches& batches;
+  const std::optional<TeacherFile>& teacher;
   Gates* gates;
   const Destination* target;  // null: nothing is exported
   RunRecorder& recorder;
   JobEvents& events;
   JobResult result = {};
   SelfTestReference reference = {};
+  std::filesystem::path checkpoints = {};  // that nobody asked for; empty: none
 
   // `lr_factor`: of the learning rate; after a collapse that of the next attempt.
   RunEnd attempt(double& lr_factor);
+  // When all went well: they were for the other case.
+  void remove_own_checkpoints();
 
  private:
   void start(TrainRun& run, Trainer& trainer, double lr_factor);
+  void check_disk(const TrainRun& run) const;
+  std::string how_to_go_on(const TrainRun& run) const;
   void interrupted(const TrainRun& run);
   void collapsed(const TrainRun& run);
-  void export_trained(Trainer& trainer);
+  void export_trained(TrainRun& run, Trainer& trainer);
 };
 
 }  // namespace nibble

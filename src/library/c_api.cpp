@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/shipped_files.h"
+#include "core/version.h"
 #include "library/loaded_model.h"
 #include "nibble/nibble_c.h"
 #include "runtime/device.h"
@@ -108,7 +109,7 @@ LoadedModel& of(nibble_model* model) {
 
 using namespace nibble;
 
-const char* nibble_version(void) { return NIBBLE_VERSION; }
+const char* nibble_version(void) { return nibble::kVersion; }
 const char* nibble_error(void) { return last_error.c_str(); }
 int32_t nibble_error_code(void) { return last_code; }
 void nibble_set_log(int32_t level) {

@@ -14,7 +14,7 @@
 #include "job/train_job.h"
 #include "runtime/model_template.h"
 #include "runtime/model_texts.h"
-#include "runtime/output_files.h"
+#include "runtime/staged_output.h"
 #include "tokenizer/stream_decoder.h"
 
 namespace nibble {
@@ -171,11 +171,14 @@ void LoadedModel::save(const fs::path& out) {
   const OutputPlace place = check_output(out, settings.container, Overwrite::refuse);
   refuse_replacing_weights(*r.source, out, settings.container);
   refuse_other_model(r.paths.config, place.directory, Overwrite::refuse);
-  fs::create_directories(place.directory);
+  const FileLock lock = lock_output(out);
+  StagedOutput staged(out, settings.container, Overwrite::refuse);
   ThreadPool pool(options_.threads > 0 ? options_.threads : default_thread_count());
-  const ConvertSummary done = convert_weights(*r.source, &r.model.config, out, settings, pool);
-  write_model_config(r.paths.config, place.directory, done.untied, Overwrite::refuse);
-  copy_companions(place_of(r.paths.tokenizer), place.directory, Overwrite::refuse);
+  const ConvertSummary done =
+      convert_weights(*r.source, &r.model.config, staged.weights(), settings, pool);
+  write_model_config(r.paths.config, staged, done.untied, Overwrite::refuse);
+  copy_companions(place_of(r.paths.tokenizer), staged, Overwrite::refuse);
+  staged.publish();
 }
 
 }  // namespace nibble

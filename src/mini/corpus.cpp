@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/durable/directories.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "data/records.h"
@@ -94,7 +95,7 @@ CorpusCounts write_corpus(const std::filesystem::path& directory, const CorpusOp
                {"chat.jsonl", Stream::chat, std::max<int64_t>(1, options.documents / 3)},
                {"eval.jsonl", Stream::evaluation, 1000}};
   for (const auto& f : files) refuse_existing(directory / f.name);
-  std::filesystem::create_directories(directory);
+  make_directories(directory);
   CorpusCounts all;
   for (const auto& f : files) {
     const CorpusCounts c =

@@ -58,9 +58,9 @@ Acts make_acts(Arena& a, const Config& c, const ActsShape& s) {
   acts.still = still_pairs(acts.frequencies, c.max_positions);
   acts.x_out = a.take(s.act, {s.outputs, c.C});
   acts.n_out = a.take(s.act, {s.outputs, c.C});
-  if (s.keep == Keep::none) {
+  if (s.keep == Keep::none && s.logits) {
     acts.logits = a.take(s.stat, {s.outputs, c.V});
-  } else {
+  } else if (s.keep != Keep::none) {
     acts.rstd_out = a.take(s.stat, {s.outputs});
   }
   return acts;

@@ -60,6 +60,7 @@ struct ActsShape {
   DType act = DType::f32;
   DType stat = DType::f32;  // rstd, rope table, logits: f32, or act on the reference backend
   Keep keep = Keep::none;
+  bool logits = true;  // in inference; false: the caller makes them in pieces
 };
 Acts make_acts(Arena& arena, const Config& config, const ActsShape& shape);
 

@@ -2,11 +2,11 @@
 #include "model/config.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "model/gguf_model.h"
 #include "model/params.h"
 
@@ -233,7 +233,7 @@ std::vector<int32_t> read_eos(const Reader& r, int64_t vocab, const std::string&
 Config parse_config(std::string_view text, const std::string& where) {
   json j;
   try {
-    j = json::parse(text);
+    j = parse_json<json>(text);
   } catch (const json::exception& e) {
     throw_format("{}: not valid JSON: {}", where, e.what());
   }
@@ -253,20 +253,22 @@ Config parse_config(std::string_view text, const std::string& where) {
   }
 
   Config c;
-  c.C = r.integer("hidden_size", 1, 1 << 20);
-  c.L = r.integer("num_hidden_layers", 1, 4096);
-  c.Hq = r.integer("num_attention_heads", 1, 4096);
-  c.Hkv = r.has("num_key_value_heads") ? r.integer("num_key_value_heads", 1, 4096) : c.Hq;
-  c.D = r.has("head_dim") ? r.integer("head_dim", 2, 1024)
+  c.C = r.integer("hidden_size", 1, ConfigLimits::kWidth);
+  c.L = r.integer("num_hidden_layers", 1, ConfigLimits::kLayers);
+  c.Hq = r.integer("num_attention_heads", 1, ConfigLimits::kHeads);
+  c.Hkv = r.has("num_key_value_heads") ? r.integer("num_key_value_heads", 1, ConfigLimits::kHeads)
+                                       : c.Hq;
+  c.D = r.has("head_dim") ? r.integer("head_dim", 2, ConfigLimits::kHeadWidth)
         : family.head_dim ? family.head_dim
                           : c.C / c.Hq;
-  c.F = r.integer("intermediate_size", 1, 1 << 24);
-  c.V = r.integer("vocab_size", 1, 1 << 24);
+  c.F = r.integer("intermediate_size", 1, ConfigLimits::kFeedForward);
+  c.V = r.integer("vocab_size", 1, ConfigLimits::kVocabulary);
   c.rms_eps = r.positive("rms_norm_eps");
   c.qk_norm = family.qk_norm, c.qkv_bias = family.qkv_bias;
   c.tied = r.boolean("tie_word_embeddings", false);
-  c.max_positions =
-      r.has("max_position_embeddings") ? r.integer("max_position_embeddings", 1, 1 << 30) : 32768;
+  c.max_positions = r.has("max_position_embeddings")
+                        ? r.integer("max_position_embeddings", 1, ConfigLimits::kPositions)
+                        : 32768;
   c.rope = read_rope(r, family, c.max_positions, where);
   refuse_windows(r, c.L, where);
   if (r.has("initializer_range")) c.initializer_range = r.positive("initializer_range");

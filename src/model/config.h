@@ -35,6 +35,12 @@ struct Config {
   int64_t parameter_count() const;  // a tied head counts once
 };
 
+// What a config may say at most: far above every model, and low enough that no size overflows.
+struct ConfigLimits {
+  static constexpr int64_t kWidth = 1 << 20, kLayers = 4096, kHeads = 4096, kHeadWidth = 1024,
+                           kFeedForward = 1 << 24, kVocabulary = 1 << 24, kPositions = 1 << 30;
+};
+
 // `where` names the text in error messages. Accepts both generations of the file: rope_theta at
 // the top level, or transformers 5's rope_parameters.
 Config parse_config(std::string_view json, const std::string& where);

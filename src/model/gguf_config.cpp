@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// config.OrderedJson from the metadata of a GGUF.
+// config.json from the metadata of a GGUF.
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "model/config.h"
 #include "model/gguf_model.h"
 #include "model/rope.h"
 #include "model/same_matrix.h"
@@ -21,8 +22,7 @@ struct GgufFamily {
 constexpr GgufFamily kGgufFamilies[] = {
     {"qwen2", "Qwen2ForCausalLM"}, {"llama", "LlamaForCausalLM"}, {"qwen3", "Qwen3ForCausalLM"}};
 
-// The metadata has f32 for what config.OrderedJson says in short decimals: 1e-06 instead
-// of 9.99e-07.
+// The metadata has f32 for what config.json says in short decimals: 1e-06 instead of 9.99e-07.
 double short_decimal(double x) {
   return double(float(x)) == x ? std::stod(fmt::format("{}", float(x))) : x;
 }
@@ -35,35 +35,50 @@ class ConfigMaker {
   std::string text() {
     const GgufFamily& family = find_family();
     refuse_features();
-    const int64_t width = integer("embedding_length"), heads = integer("attention.head_count");
-    if (heads < 1) throw_format("{}: {} attention heads", m_.where(), heads);
+    using Most = ConfigLimits;
+    const int64_t width = integer("embedding_length", Most::kWidth);
+    const int64_t heads = integer("attention.head_count", Most::kHeads);
     OrderedJson j;
     j["architectures"] = {family.model_class};
     j["model_type"] = arch_;
     j["hidden_size"] = width;
-    j["num_hidden_layers"] = integer("block_count");
+    j["num_hidden_layers"] = integer("block_count", Most::kLayers);
     j["num_attention_heads"] = heads;
-    j["num_key_value_heads"] = find("attention.head_count_kv").value_or(heads);
+    j["num_key_value_heads"] = find("attention.head_count_kv", Most::kHeads).value_or(heads);
     j["head_dim"] = head_width(width / heads);
-    j["intermediate_size"] = integer("feed_forward_length");
+    j["intermediate_size"] = integer("feed_forward_length", Most::kFeedForward);
     j["vocab_size"] = embedding().shape[0];
-    j["max_position_embeddings"] = integer("context_length");
-    j["rms_norm_eps"] = short_decimal(m_.number(key("attention.layer_norm_rms_epsilon")));
+    j["max_position_embeddings"] = integer("context_length", Most::kPositions);
+    j["rms_norm_eps"] = short_decimal(positive("attention.layer_norm_rms_epsilon"));
     j["hidden_act"] = "silu";
     add_rope(j, int64_t(j["head_dim"]));
     j["tie_word_embeddings"] = tied();
-    if (find("attention.sliding_window").value_or(0) > 0) j["use_sliding_window"] = true;
-    if (find("expert_count").value_or(0) > 0) j["num_experts"] = integer("expert_count");
+    if (m_.find_integer(key("attention.sliding_window")).value_or(0) > 0) {
+      j["use_sliding_window"] = true;
+    }
+    const int64_t experts = m_.find_integer(key("expert_count")).value_or(0);
+    if (experts > 0) j["num_experts"] = experts;
+    const int64_t last_id = embedding().shape[0] - 1;
     for (const char* token : {"bos_token_id", "eos_token_id"}) {
-      if (const auto id = m_.find_integer(fmt::format("tokenizer.ggml.{}", token))) j[token] = *id;
+      const std::string name = fmt::format("tokenizer.ggml.{}", token);
+      if (const auto id = m_.find_integer(name, 0, last_id)) j[token] = *id;
     }
     return j.dump(2) + "\n";
   }
 
  private:
   std::string key(std::string_view name) const { return fmt::format("{}.{}", arch_, name); }
-  int64_t integer(std::string_view name) const { return m_.integer(key(name)); }
-  std::optional<int64_t> find(std::string_view name) const { return m_.find_integer(key(name)); }
+  int64_t integer(std::string_view name, int64_t most) const {
+    return m_.integer(key(name), 1, most);
+  }
+  std::optional<int64_t> find(std::string_view name, int64_t most) const {
+    return m_.find_integer(key(name), 1, most);
+  }
+  double positive(std::string_view name) const {
+    const double x = m_.number(key(name));
+    if (!(x > 0)) m_.refuse(key(name), "a positive number");
+    return x;
+  }
 
   const GgufFamily& find_family() const {
     std::string known;
@@ -91,9 +106,10 @@ class ConfigMaker {
   }
 
   int64_t head_width(int64_t otherwise) const {
-    const int64_t width = find("attention.key_length").value_or(otherwise);
-    const int64_t value = find("attention.value_length").value_or(width);
-    const int64_t rotated = find("rope.dimension_count").value_or(width);
+    constexpr int64_t kMost = ConfigLimits::kHeadWidth;
+    const int64_t width = find("attention.key_length", kMost).value_or(otherwise);
+    const int64_t value = find("attention.value_length", kMost).value_or(width);
+    const int64_t rotated = find("rope.dimension_count", kMost).value_or(width);
     if (value != width) {
       throw_format("{}: heads of {} for keys and {} for values are not supported", m_.where(),
                    width, value);
@@ -112,7 +128,8 @@ class ConfigMaker {
 
   void add_rope(OrderedJson& j, int64_t head_width) const {
     constexpr double kDefaultBase = 1e4;  // what a GGUF without one means
-    j["rope_theta"] = short_decimal(m_.find_number(key("rope.freq_base")).value_or(kDefaultBase));
+    const bool has_base = m_.has(key("rope.freq_base"));
+    j["rope_theta"] = has_base ? short_decimal(positive("rope.freq_base")) : kDefaultBase;
     OrderedJson scaling;
     const std::string* kind = m_.find_text(key("rope.scaling.type"));
     if (source_.find("rope_freqs.weight")) {
@@ -124,8 +141,7 @@ class ConfigMaker {
       if (!scaling.is_null()) {
         throw_format("{}: rope scaling '{}' comes on top of another", m_.where(), *kind);
       }
-      scaling = {{"rope_type", *kind},
-                 {"factor", short_decimal(m_.number(key("rope.scaling.factor")))}};
+      scaling = {{"rope_type", *kind}, {"factor", short_decimal(positive("rope.scaling.factor"))}};
       if (*kind == "yarn") add_yarn(scaling);
     }
     if (!scaling.is_null()) j["rope_scaling"] = scaling;
@@ -135,7 +151,7 @@ class ConfigMaker {
     const auto copy = [&](const char* to, std::string_view from) {
       if (const auto x = m_.find_number(key(from))) scaling[to] = short_decimal(*x);
     };
-    if (const auto n = find("rope.scaling.original_context_length")) {
+    if (const auto n = find("rope.scaling.original_context_length", ConfigLimits::kPositions)) {
       scaling["original_max_position_embeddings"] = *n;
     }
     copy("beta_fast", "rope.scaling.yarn_beta_fast");

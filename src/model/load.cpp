@@ -93,6 +93,13 @@ bool loads_packed(const Config& c, const TensorSource& source, const LoadOptions
   return std::any_of(linear.begin(), linear.end(), [](const LinearLayout& l) { return !l.dense; });
 }
 
+WeightLayout weight_layout(const Config& c, const TensorSource& source, const LoadOptions& o) {
+  const WeightIndex index(source);
+  const auto table = parameter_table(c);
+  check_parameters(index, c, table);
+  return plan_layout(index, c, table, o);
+}
+
 size_t weight_bytes(const Backend& be, const Config& c, const TensorSource& source,
                     const LoadOptions& o) {
   const WeightIndex index(source);
@@ -101,12 +108,27 @@ size_t weight_bytes(const Backend& be, const Config& c, const TensorSource& sour
   return measure.peak();
 }
 
-Model load_model(Backend& be, const Config& c, const TensorSource& source, const LoadOptions& o) {
+void read_weights(Backend& be, Weights& weights, const Config& c, const TensorSource& source,
+                  const WeightLayout& layout, const LoadOptions& o) {
   const WeightIndex index(source);
-  const auto table = parameter_table(c);
-  check_parameters(index, c, table);
-  const WeightLayout layout = plan_layout(index, c, table, o);
+  ParameterReader reader(be, index, o.scale_rule, o.not_finite);
+  for (const ParamSpec& p : parameter_table(c)) {
+    if (p.slot == ParamSlot::head && layout.head_is_embed) continue;
+    const LogicalTensor& t = *source_of(index, c, p);
+    const SlotRef slot = slot_of(weights, p);
+    if (slot.tensor) {
+      reader.add_tensor(rows_of_param(*slot.tensor, p), t);
+    } else {
+      reader.add_linear(*slot.linear, p, t);
+    }
+  }
+  Progress progress("loading", reader.planned_bytes());
+  reader.run([&](uint64_t n_bytes) { progress.advance(n_bytes); });
+  be.sync();
+}
 
+Model load_model(Backend& be, const Config& c, const TensorSource& source, const LoadOptions& o) {
+  const WeightLayout layout = weight_layout(c, source, o);
   Arena measure("weights");
   make_weights(measure, be, c, layout);
   Model m;
@@ -114,22 +136,8 @@ Model load_model(Backend& be, const Config& c, const TensorSource& source, const
   m.memory = Arena("weights", be.allocate(measure.peak(), "weights"));
   m.weights = make_weights(m.memory, be, c, layout);
   m.summary = describe_layout(layout, measure.peak());
-
-  ParameterReader reader(be, index, o.scale_rule);
-  Progress progress("loading", source.payload_bytes());
-  for (const ParamSpec& p : table) {
-    if (p.slot == ParamSlot::head && layout.head_is_embed) continue;
-    const LogicalTensor& t = *source_of(index, c, p);
-    const SlotRef slot = slot_of(m.weights, p);
-    if (slot.tensor) {
-      reader.add_tensor(rows_of_param(*slot.tensor, p), t);
-    } else {
-      reader.add_linear(*slot.linear, p, t);
-    }
-  }
-  reader.run([&](uint64_t n_bytes) { progress.advance(n_bytes); });
-  be.sync();
-  if (c.tied && index.find(kHeadName)) m.summary += "; the head is the stored one";
+  read_weights(be, m.weights, c, source, layout, o);
+  if (c.tied && WeightIndex(source).find(kHeadName)) m.summary += "; the head is the stored one";
   return m;
 }
 

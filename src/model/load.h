@@ -8,6 +8,7 @@
 #include <string>
 
 #include "formats/weights.h"
+#include "model/param_reader.h"
 #include "model/weights.h"
 #include "quant/nvfp4.h"
 
@@ -22,6 +23,7 @@ struct LoadOptions {
   std::optional<DType> dtype;
   // What blocks of a GGUF become where they stay dense: they have no type of their own.
   DType expanded = DType::f32;
+  NotFinite not_finite = NotFinite::refuse;
 };
 
 struct Model {
@@ -38,6 +40,14 @@ struct Model {
 // DeviceError when the weights do not fit into memory.
 Model load_model(Backend& backend, const Config& config, const TensorSource& source,
                  const LoadOptions& options);
+
+// The two halves of load_model for whoever has memory of his own: how the weights will be held, and
+// reading them into memory made for that layout.
+WeightLayout weight_layout(const Config& config, const TensorSource& source,
+                           const LoadOptions& options);
+void read_weights(Backend& backend, Weights& weights, const Config& config,
+                  const TensorSource& source, const WeightLayout& layout,
+                  const LoadOptions& options);
 
 // Before anything is read: whether a linear layer of a block will be held as NVFP4.
 bool loads_packed(const Config& config, const TensorSource& source, const LoadOptions& options);

@@ -10,6 +10,7 @@
 #include <unordered_set>
 
 #include "core/error.h"
+#include "core/finite.h"
 #include "core/half.h"
 #include "core/log.h"
 #include "core/thread_pool.h"
@@ -102,6 +103,12 @@ uint64_t ParameterReader::Piece::file_bytes() const {
   return n / 2 + n / uint64_t(kNvfp4Block) * dtype_bytes(from->scales->dtype);
 }
 
+uint64_t ParameterReader::planned_bytes() const {
+  uint64_t n = 0;
+  for (const Piece& p : pieces_) n += p.file_bytes();
+  return n;
+}
+
 void ParameterReader::add_pieces(const LogicalTensor& t, Piece first, int64_t elements) {
   const int64_t step = std::max<int64_t>(1, elements / std::max<int64_t>(1, t.cols));
   const Tensor all = first.dst;
@@ -182,6 +189,18 @@ void ParameterReader::fetch_floats(const Piece& p, Staging& s) const {
                   s.floats.data());
 }
 
+// What is staged for a dense weight; scales of packed ones are looked at where they are read.
+void ParameterReader::check_finite(const Piece& p, const Staging& s) const {
+  if (not_finite_ == NotFinite::accept) return;
+  const auto at = first_not_finite(p.dst.dtype, s.bytes);
+  if (!at) return;
+  const int64_t cols = p.from->cols;
+  throw_format(
+      "{}: tensor '{}' holds NaN or an infinity in row {}, element {}: the file is damaged, or was "
+      "made so (nibble inspect lists all there are)",
+      source_.describe(), p.from->name, p.row + int64_t(*at) / cols, int64_t(*at) % cols);
+}
+
 void ParameterReader::fetch(const Piece& p, Staging& s) const {
   const LogicalTensor& t = *p.from;
   const size_t n = size_t(p.count * t.cols);
@@ -193,6 +212,7 @@ void ParameterReader::fetch(const Piece& p, Staging& s) const {
       fetch_floats(p, s);
       convert(s.floats, p.dst.dtype, s.bytes.data());
     }
+    check_finite(p, s);
     return;
   }
   s.codes.resize(n / 2);

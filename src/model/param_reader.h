@@ -29,15 +29,22 @@ void require_parameters(const WeightIndex& index, const Config& config,
 void check_parameters(const WeightIndex& index, const Config& config,
                       std::span<const ParamSpec> table);
 
+// Weights that are NaN or infinite: a FormatError that names the first, or left to whoever looks
+// for them later. One row is enough to spoil every reply that meets it, and only those.
+enum class NotFinite { refuse, accept };
+
 class ParameterReader {
  public:
-  ParameterReader(Backend& backend, const WeightIndex& index, ScaleRule rule)
-      : be_(backend), source_(index.source()), rule_(rule) {}
+  ParameterReader(Backend& backend, const WeightIndex& index, ScaleRule rule,
+                  NotFinite not_finite = NotFinite::refuse)
+      : be_(backend), source_(index.source()), rule_(rule), not_finite_(not_finite) {}
 
   // Plans to read a parameter. Into rows param.row_offset.. of `w`: converted, or quantised by the
   // rule where the file holds floats and w is packed.
   void add_tensor(Tensor dst, const LogicalTensor& t);
   void add_linear(const LinearWeight& w, const ParamSpec& param, const LogicalTensor& t);
+  // Of the file, that the plan reads: a tied head that is quantised reads the embedding again.
+  uint64_t planned_bytes() const;
   // Reads what was planned, in order. `done` is told the bytes of the file after each piece.
   void run(const std::function<void(uint64_t)>& done = {});
 
@@ -69,11 +76,13 @@ class ParameterReader {
   void add_pieces(const LogicalTensor& t, Piece first, int64_t elements);
   void fetch(const Piece& p, Staging& s) const;  // from the file; no backend
   void fetch_floats(const Piece& p, Staging& s) const;
+  void check_finite(const Piece& p, const Staging& s) const;
   void deliver(const Piece& p, const Staging& s);
 
   Backend& be_;
   const TensorSource& source_;
   ScaleRule rule_;
+  NotFinite not_finite_;
   std::vector<Piece> pieces_;
   std::vector<Staging> staging_;  // one for each piece that is under way
 };

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "runlog/run_hashes.h"
 
 namespace nibble {
@@ -45,7 +45,7 @@ std::string chain_json(const ChainRecord& r) {
 ChainRecord read_chain(const std::filesystem::path& file) {
   ChainRecord r;
   try {
-    const auto j = nlohmann::json::parse(read_text_file(file, 64 << 20));
+    const auto j = parse_json<nlohmann::json>(read_text_file(file, 64 << 20));
     r.name = j.at("chain").get<std::string>();
     r.file = j.at("file").get<std::string>();
     r.process.pid = j.at("pid").get<pid_t>();

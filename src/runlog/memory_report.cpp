@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "core/durable/directories.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
@@ -95,10 +96,8 @@ std::string MemoryReport::json() const {
 }
 
 void MemoryReport::write(const std::filesystem::path& file) const {
-  std::error_code ec;
-  if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path(), ec);
-  if (ec) throw_format("cannot make {}: {}", file.parent_path().string(), ec.message());
-  write_text_file_atomic(file, json());
+  make_directories(file.parent_path());
+  replace_file(file, json());
   log_info("[TrainVRAM] json report saved: {} (samples={})", file.string(), samples_.size());
 }
 

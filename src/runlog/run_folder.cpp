@@ -7,10 +7,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <utility>
 
+#include "core/durable/directories.h"
 #include "core/error.h"
+#include "core/log.h"
 #include "core/utc_time.h"
 #include "runlog/run_status.h"
 
@@ -22,13 +23,14 @@ fs::path create_run_folder(const fs::path& base, const std::string& name) {
   const bool plain = !name.empty() && name != "." && name != ".." && name != "latest" &&
                      name.find('/') == std::string::npos && name.find('\0') == std::string::npos;
   if (!plain) throw_usage("'{}' cannot be the name of a run: it must be a plain file name", name);
-  std::error_code ec;
-  fs::create_directories(base, ec);
-  if (ec) throw_format("cannot make the folder of the runs {}: {}", base.string(), ec.message());
+  make_directories(base);
   constexpr int kMostOfOneName = 10000;
   for (int i = 1; i <= kMostOfOneName; ++i) {
     const fs::path folder = base / (i == 1 ? name : fmt::format("{}-{}", name, i));
-    if (::mkdir(folder.c_str(), 0755) == 0) return folder;
+    if (::mkdir(folder.c_str(), 0755) == 0) {
+      sync_directory(base);
+      return folder;
+    }
     if (errno != EEXIST) {
       throw_format("cannot make the run's folder {}: {}", folder.string(), std::strerror(errno));
     }
@@ -48,8 +50,9 @@ std::vector<fs::path> list_runs(const fs::path& base) {
   for (const auto& entry : fs::directory_iterator(base, ec)) {
     try {
       found.emplace_back(read_status(entry.path()).started_utc, entry.path());
-    } catch (const Error&) {
-      continue;  // something else lies there, too
+    } catch (const Error& e) {
+      // Something else may lie there, too; a run that cannot be read is in nobody's way.
+      if (fs::exists(entry.path() / "status.json", ec)) log_warning("left out: {}", e.what());
     }
   }
   std::ranges::sort(found);
@@ -72,21 +75,6 @@ fs::path find_run(const fs::path& base, const std::string& name) {
   }
   throw_format("there is no run {}, neither in {} nor as a folder of that path", name,
                base.string());
-}
-
-void replace_file(const fs::path& file, std::string_view text) {
-  fs::path temporary = file;
-  temporary += ".tmp";
-  std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
-  out << text;
-  out.close();
-  std::error_code ec;
-  if (out) fs::rename(temporary, file, ec);
-  if (!out || ec) {
-    std::error_code ignored;
-    fs::remove(temporary, ignored);
-    throw_format("cannot write {}", file.string());
-  }
 }
 
 }  // namespace nibble

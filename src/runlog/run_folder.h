@@ -24,8 +24,4 @@ std::vector<std::filesystem::path> list_runs(const std::filesystem::path& base);
 // A run by its folder, by its name in `base`, or "latest". Throws FormatError when there is none.
 std::filesystem::path find_run(const std::filesystem::path& base, const std::string& name);
 
-// Replaces a small file that is read while it is written anew. Not flushed to disk: it is worth
-// less than the time that takes.
-void replace_file(const std::filesystem::path& file, std::string_view text);
-
 }  // namespace nibble

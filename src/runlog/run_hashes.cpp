@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "core/progress.h"
 #include "core/sha256.h"
 
@@ -22,13 +23,24 @@ BackgroundHashes::~BackgroundHashes() {
 }
 
 void BackgroundHashes::add(const fs::path& file) {
-  std::error_code ec;
-  const uint64_t bytes = fs::file_size(file, ec);
+  std::shared_ptr<const InputFile> open;
+  try {
+    open = std::make_shared<const InputFile>(file);
+  } catch (const Error&) {  // it is gone, or cannot be read: there is no hash
+  }
+  add({file.string(), std::move(open)});
+}
+
+void BackgroundHashes::add(const fs::path& name, const InputFile& file) {
+  add({name.string(), std::make_shared<const InputFile>(file.again())});
+}
+
+void BackgroundHashes::add(Task task) {
   const std::lock_guard lock(mutex_);
   if (give_up_) return;
-  if (!ec) bytes_asked_ += bytes;
-  done_.erase(file.string());
-  queue_.push_back(file.string());
+  if (task.file) bytes_asked_ += task.file->size();
+  done_.erase(task.name);
+  queue_.push_back(std::move(task));
   if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
   changed_.notify_all();
 }
@@ -44,22 +56,28 @@ void BackgroundHashes::work() {
   while (true) {
     changed_.wait(lock, [&] { return closing_ || !queue_.empty(); });
     if (closing_) return;
-    const std::string file = std::move(queue_.front());
+    const Task task = std::move(queue_.front());
     queue_.pop_front();
     busy_ = true;
     lock.unlock();
     std::string hash;
     uint64_t last = 0;
     try {
-      hash = sha256_file(file, [&](uint64_t done) {
-        bytes_done_ += done - last;
-        last = done;
-        return !give_up_;
-      });
-    } catch (const std::exception&) {  // it is gone, or cannot be read: there is no hash
+      if (task.file) {
+        hash = sha256_file(*task.file, [&](uint64_t done) {
+          bytes_done_ += done - last;
+          last = done;
+          return !give_up_;
+        });
+      }
+      if (task.file && task.file->changed()) {
+        log_warning("{} was written to while this run read it", task.name);
+        hash.clear();
+      }
+    } catch (const std::exception&) {  // it cannot be read: there is no hash
     }
     lock.lock();
-    done_[file] = hash;
+    done_[task.name] = hash;
     busy_ = false;
     changed_.notify_all();
   }
@@ -74,6 +92,17 @@ bool BackgroundHashes::idle_within(double seconds) {
 void BackgroundHashes::wait() {
   Progress progress("hashing the files of this run", bytes_asked_);
   while (!idle_within(0.2)) progress.update(bytes_done_);
+}
+
+std::string BackgroundHashes::wait_for(const fs::path& file) {
+  Progress progress("hashing " + file.string(), bytes_asked_);
+  while (true) {
+    if (const auto hash = result(file)) return *hash;
+    if (give_up_) return "";
+    progress.update(bytes_done_);
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::milliseconds(200));
+  }
 }
 
 void BackgroundHashes::wait_at_most(double seconds) {

@@ -8,10 +8,10 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 
 namespace nibble {
 namespace {
@@ -29,23 +29,28 @@ int64_t count(const nlohmann::json& j, const char* key) {
 }  // namespace
 
 std::string metrics_line(const StepRecord& r) {
-  const nlohmann::ordered_json j = {{"step", r.step},
-                                    {"loss", r.loss},
-                                    {"smoothed_loss", r.smoothed_loss},
-                                    {"lr", r.lr},
-                                    {"grad_norm", r.grad_norm},
-                                    {"tokens", r.tokens},
-                                    {"response_tokens", r.response_tokens},
-                                    {"seconds", r.seconds},
-                                    {"tokens_per_second", r.tokens_per_second},
-                                    {"skipped", r.skipped},
-                                    {"rss_mib", double(r.rss_bytes) / (1 << 20)},
-                                    {"loss_scale", r.loss_scale}};
+  nlohmann::ordered_json j = {{"step", r.step},
+                              {"loss", r.loss},
+                              {"smoothed_loss", r.smoothed_loss},
+                              {"lr", r.lr},
+                              {"grad_norm", r.grad_norm},
+                              {"tokens", r.tokens},
+                              {"response_tokens", r.response_tokens},
+                              {"seconds", r.seconds},
+                              {"tokens_per_second", r.tokens_per_second},
+                              {"skipped", r.skipped},
+                              {"rss_mib", double(r.rss_bytes) / (1 << 20)},
+                              {"loss_scale", r.loss_scale}};
+  if (r.kept_tokens > 0 || !std::isnan(r.taught_loss)) {
+    j["taught_loss"] = r.taught_loss;
+    j["kept_loss"] = r.kept_loss;
+    j["kept_tokens"] = r.kept_tokens;
+  }
   return j.dump();
 }
 
 std::optional<StepRecord> parse_metrics_line(const std::string& line) {
-  const auto j = nlohmann::json::parse(line, nullptr, false);
+  const auto j = parse_json_or_discard<nlohmann::json>(line);
   const bool step = j.is_object() && j.contains("loss") && number(j, "step", 0) > 0;
   if (!step) return std::nullopt;
   StepRecord r;
@@ -62,11 +67,14 @@ std::optional<StepRecord> parse_metrics_line(const std::string& line) {
   const double rss_mib = number(j, "rss_mib", 0);
   r.rss_bytes = rss_mib > 0 && rss_mib < 1e12 ? uint64_t(rss_mib * (1 << 20)) : 0;
   r.loss_scale = number(j, "loss_scale", 1);
+  r.taught_loss = number(j, "taught_loss", kNoValue);
+  r.kept_loss = number(j, "kept_loss", kNoValue);
+  r.kept_tokens = count(j, "kept_tokens");
   return r;
 }
 
 std::optional<HeldOutRecord> parse_held_out_line(const std::string& line) {
-  const auto j = nlohmann::json::parse(line, nullptr, false);
+  const auto j = parse_json_or_discard<nlohmann::json>(line);
   if (!j.is_object() || !j.contains("held_out_loss")) return std::nullopt;
   return HeldOutRecord{count(j, "step"), number(j, "held_out_loss", kNoValue)};
 }
@@ -82,6 +90,12 @@ void MetricsWriter::append(const StepRecord& record) { append_line(metrics_line(
 
 void MetricsWriter::append_held_out(int64_t step, double loss) {
   append_line(nlohmann::ordered_json{{"step", step}, {"held_out_loss", loss}}.dump());
+}
+
+void MetricsWriter::flush() {
+  if (::fsync(fd_) != 0) {
+    throw_format("cannot flush {}: {}", path_.string(), std::strerror(errno));
+  }
 }
 
 void MetricsWriter::append_line(std::string line) {

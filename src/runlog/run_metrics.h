@@ -23,6 +23,9 @@ struct StepRecord {
   bool skipped = false;    // the weights did not change: the loss or a gradient was not finite
   uint64_t rss_bytes = 0;  // 0: the recorder asks
   double loss_scale = 1;   // of fp16 training
+  // Of a run that keeps rows: the parts of the loss, and how many tokens were kept.
+  double taught_loss = kNoValue, kept_loss = kNoValue;
+  int64_t kept_tokens = 0;
 };
 
 std::string metrics_line(const StepRecord& record);  // JSON without a line end
@@ -43,6 +46,7 @@ class MetricsWriter {
   MetricsWriter& operator=(const MetricsWriter&) = delete;
   void append(const StepRecord& record);  // throws FormatError when the disk is full
   void append_held_out(int64_t step, double loss);
+  void flush();  // to disk; throws FormatError
 
  private:
   void append_line(std::string line);

@@ -64,7 +64,15 @@ std::vector<NamedPlot> run_plots(const RunSeries& s, const std::vector<GateScore
   if (!s.held_out.empty()) {
     loss.series.push_back(curve("held out", s.held_out, LineStyle::strong, 1));
   }
+  if (!s.kept.empty() && !s.taught.empty()) {
+    loss.series.push_back(curve("taught rows", s.taught, LineStyle::faint, 2));
+  }
   add("loss.svg", std::move(loss));
+  if (!s.kept.empty()) {
+    Plot kept{.title = "Divergence of kept rows", .y_label = "nats a token", .y_from_zero = true};
+    kept.series = {curve("", s.kept, LineStyle::strong, 2)};
+    add("kept.svg", std::move(kept));
+  }
   if (!gates.empty()) add("gates.svg", gates_plot(gates));
   const auto single = [&](const char* file, Plot plot, const ThinnedSeries& series, int colour) {
     plot.y_from_zero = true;

@@ -2,9 +2,9 @@
 #include "runlog/run_prune.h"
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "core/durable/directories.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/utc_time.h"
@@ -64,7 +64,7 @@ std::vector<std::string> chains_without_runs(const fs::path& base,
       continue;  // a run, or something else
     }
     const bool running = chain.process.state == RunState::running &&
-                         process_state(chain.process) != ProcessState::gone;
+                         process_state(entry.path(), chain.process) != ProcessState::gone;
     if (running) continue;
     bool had_runs = false, loses = false, keeps = false;
     for (const StageRecord& stage : chain.stages) {
@@ -87,16 +87,14 @@ fs::path move_to_trash(const fs::path& base, const std::vector<std::string>& nam
   const fs::path trash = create_run_folder(base / ".trash", utc_stamp(now));
   const auto move = [&](const char* what, const std::string& name) {
     const fs::path from = base / name, to = trash / name;
-    std::error_code ec;
-    fs::rename(from, to, ec);
-    if (ec) throw_format("cannot move {} to {}: {}", from.string(), to.string(), ec.message());
+    rename_durably(from, to, Existing::keep);
+    sync_directory(base);
     const nlohmann::ordered_json line = {{"time_utc", utc_text(now)},
                                          {what, name},
                                          {"to", fs::absolute(to).lexically_normal().string()},
                                          {"reason", reason}};
-    std::ofstream log(base / "prune.jsonl", std::ios::app);
-    log << line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
-    if (!log) throw_format("cannot write {}", (base / "prune.jsonl").string());
+    append_file(base / "prune.jsonl",
+                line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
   };
   for (const std::string& name : names) move("run", name);
   for (const std::string& name : chains) move("chain", name);

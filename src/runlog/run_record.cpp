@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include "runlog/run_record.h"
 
-#include <toml++/toml.h>
-
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "core/toml.h"
 #include "core/utc_time.h"
 #include "runlog/run_folder.h"
 #include "runlog/run_series.h"
@@ -25,10 +25,10 @@ ordered_json config_json(const std::vector<std::pair<std::string, std::string>>&
   std::string text;
   for (const auto& [key, value] : config) text += fmt::format("\"{}\" = {}\n", key, value);
   try {
-    const toml::table table = toml::parse(text);
+    const toml::table table = parse_toml(text, "config.toml");
     std::ostringstream out;
     out << toml::json_formatter(table);
-    const ordered_json parsed = ordered_json::parse(out.str());
+    const ordered_json parsed = parse_json<ordered_json>(out.str());
     ordered_json j = ordered_json::object();  // in the order of the options
     for (const auto& [key, value] : config) j[key] = parsed.at(key);
     return j;
@@ -93,6 +93,7 @@ void read_into(RunRecord& record, const json& j) {
   record.command_line = r.text("command_line");
   record.directory = r.text("directory");
   record.version = r.text("version");
+  record.commit = r.text("commit");
   record.device = r.text("device");
   record.ended_utc = r.text("ended_utc");
   if (r.at("exit_code").is_number_integer()) record.exit_code = r.at("exit_code").get<int>();
@@ -109,7 +110,11 @@ void read_into(RunRecord& record, const json& j) {
                    m.count("response_tokens"),
                    m.count("skipped"),
                    m.step_loss("first_held_out"),
-                   m.step_loss("best_held_out")};
+                   m.step_loss("best_held_out"),
+                   m.number("taught_loss"),
+                   m.number("kept_loss"),
+                   m.number("largest_kept_loss"),
+                   m.count("kept_tokens")};
   const Reader memory{r.at("memory")};
   record.memory.peak_rss_bytes = uint64_t(std::max<int64_t>(0, memory.count("peak_rss_bytes")));
   record.memory.peak_gpu_mib = memory.count("peak_gpu_mib");
@@ -141,11 +146,21 @@ void RunTotals::add(const StepRecord& r) {
   tokens += r.tokens;
   response_tokens += r.response_tokens;
   skipped += r.skipped ? 1 : 0;
+  kept_tokens += r.kept_tokens;
+  if (std::isfinite(r.taught_loss)) taught_loss = r.taught_loss;
+  if (!std::isfinite(r.kept_loss)) return;
+  kept_loss = r.kept_loss;
+  if (!(largest_kept >= r.kept_loss)) largest_kept = r.kept_loss;
 }
 
 void RunTotals::add_held_out(int64_t step, double loss) {
   if (first_held_out.step == 0) first_held_out = {step, loss};
   if (std::isfinite(loss) && !(best_held_out.loss <= loss)) best_held_out = {step, loss};
+}
+
+std::string RunRecord::made_by() const {
+  return fmt::format("nibble {}{}{}", version, commit.empty() ? "" : " (commit " + commit + ")",
+                     device.empty() ? "" : " on " + device);
 }
 
 std::string RunRecord::state_name() const {
@@ -186,7 +201,7 @@ std::vector<std::pair<std::string, std::string>> config_lines(const std::string&
 
 std::string unquoted(const std::string& value) {
   if (value.size() < 2 || value.front() != '"' || value.back() != '"') return value;
-  const json j = json::parse(value, nullptr, false);  // what we write is a JSON string, too
+  const json j = parse_json_or_discard<json>(value);  // what we write is a JSON string, too
   return j.is_string() ? j.get<std::string>() : value.substr(1, value.size() - 2);
 }
 
@@ -201,6 +216,7 @@ std::string record_json(const RunRecord& r) {
                     {"command_line", r.command_line},
                     {"directory", r.directory},
                     {"version", r.version},
+                    {"commit", r.commit},
                     {"device", r.device},
                     {"seed", nullptr},
                     {"host", s.host},
@@ -228,6 +244,12 @@ std::string record_json(const RunRecord& r) {
                   {"seconds", t.seconds},
                   {"tokens_per_second", t.seconds > 0 ? double(t.tokens) / t.seconds : 0.0},
                   {"skipped", t.skipped}};
+  if (t.kept_tokens > 0) {
+    j["metrics"]["taught_loss"] = t.taught_loss;
+    j["metrics"]["kept_loss"] = t.kept_loss;
+    j["metrics"]["largest_kept_loss"] = t.largest_kept;
+    j["metrics"]["kept_tokens"] = t.kept_tokens;
+  }
   j["memory"] = {{"peak_rss_bytes", r.memory.peak_rss_bytes},
                  {"peak_gpu_mib", r.memory.peak_gpu_mib},
                  {"arenas", ordered_json::array()}};
@@ -253,12 +275,17 @@ RunRecord read_record(const fs::path& folder) {
   const fs::path plain = fs::absolute(folder).lexically_normal();
   record.name = (plain.has_filename() ? plain : plain.parent_path()).filename().string();
   // First the process, then what it wrote: a run that ends between the two is not taken for dead.
-  const ProcessState process = process_state(read_status(folder));
+  const ProcessState process = process_state(folder, read_status(folder));
   record.status = read_status(folder);
   record.gone = record.status.state == RunState::running && process == ProcessState::gone;
   record.config = config_lines(text_or_empty(folder / "config.toml"));
-  const json j = json::parse(text_or_empty(folder / "run.json"), nullptr, false);
-  if (j.is_object()) read_into(record, j);
+  const json j = parse_json_or_discard<json>(text_or_empty(folder / "run.json"));
+  if (j.is_object()) {
+    read_into(record, j);
+  } else if (std::error_code none; fs::exists(folder / "run.json", none)) {
+    log_warning("{} is damaged: what the other files of the run say is shown",
+                (folder / "run.json").string());
+  }
   if (record.command_line.empty()) {  // of a version without run.json
     const std::string text = text_or_empty(folder / "command.txt");
     record.command_line = text.substr(0, text.find('\n'));
@@ -276,8 +303,8 @@ std::vector<RunRecord> read_records(const fs::path& base) {
   for (const fs::path& folder : list_runs(base)) {
     try {
       records.push_back(read_record(folder));
-    } catch (const Error&) {
-      continue;
+    } catch (const Error& e) {
+      log_warning("left out: {}", e.what());
     }
   }
   return records;

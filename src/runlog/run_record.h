@@ -39,6 +39,9 @@ struct RunTotals {
   double seconds = 0;                                    // of the steps themselves
   int64_t tokens = 0, response_tokens = 0, skipped = 0;
   StepLoss first_held_out, best_held_out;
+  // Of a run that keeps rows: the last of each part of the loss, and the largest divergence.
+  double taught_loss = kNoValue, kept_loss = kNoValue, largest_kept = kNoValue;
+  int64_t kept_tokens = 0;
 
   void add(const StepRecord& r);
   void add_held_out(int64_t step, double loss);
@@ -62,7 +65,7 @@ struct RunMemory {
 
 struct RunRecord {
   std::string name;  // of its folder
-  std::string command_line, directory, version, device;
+  std::string command_line, directory, version, commit, device;
   RunStatus status;
   bool gone = false;  // it says it is running, and its process is not there
   std::optional<int> exit_code;
@@ -76,6 +79,8 @@ struct RunRecord {
   std::optional<ChainPlace> chain;
   bool pinned = false;
 
+  // "nibble 0.1.0 (commit abc1234) on cpu"; without what is not known
+  std::string made_by() const;
   std::string state_name() const;  // as run_state_name, or "gone"
   bool ended_well() const { return status.state == RunState::finished; }
   double seconds() const;                           // from start to end; NaN: not known

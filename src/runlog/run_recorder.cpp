@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: MIT
 #include "runlog/run_recorder.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "core/command_line.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "core/memory_info.h"
+#include "core/sha256.h"
 #include "core/utc_time.h"
+#include "core/version.h"
 #include "runlog/run_folder.h"
 #include "runlog/run_plots.h"
 #include "runlog/run_report.h"
@@ -22,6 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kStatusInterval{500};
+constexpr int kStatusShare = 100;  // of the time that writing it may take
 constexpr std::chrono::seconds kPlotInterval{30};
 constexpr double kHashSecondsAfterAnError = 1;
 
@@ -42,10 +48,19 @@ std::vector<fs::path> weight_files(const fs::path& path) {
   return files;
 }
 
+FileLock take_lock(const fs::path& folder) {
+  auto lock = FileLock::take(lock_in(folder));
+  if (!lock) {
+    throw_format("{} is the folder of a run that goes on ({})", folder.string(),
+                 lock_holder(lock_in(folder)));
+  }
+  return std::move(*lock);
+}
+
 std::string command_text() {
   std::error_code ec;
-  return fmt::format("{}\n# in {}\n# nibble {}, started {}\n", own_command_line(),
-                     std::filesystem::current_path(ec).string(), NIBBLE_VERSION, utc_now_text());
+  return fmt::format("{}\n# in {}\n# {}, started {}\n", own_command_line(),
+                     std::filesystem::current_path(ec).string(), version_line(), utc_now_text());
 }
 
 }  // namespace
@@ -53,6 +68,8 @@ std::string command_text() {
 RunRecorder::RunRecorder(fs::path folder, std::string command, const std::string& config,
                          int64_t steps, MemorySource memory)
     : folder_(std::move(folder)),
+      lock_(take_lock(folder_)),
+      last_words_(folder_ / "status.json"),
       memory_(std::move(memory)),
       last_step_(Clock::now()),
       last_plots_(last_step_) {
@@ -60,15 +77,16 @@ RunRecorder::RunRecorder(fs::path folder, std::string command, const std::string
   record_.name = fs::absolute(folder_).lexically_normal().filename().string();
   record_.command_line = own_command_line();
   record_.directory = fs::current_path(ec).string();
-  record_.version = NIBBLE_VERSION;
+  record_.version = kVersion;
+  record_.commit = kCommit;
   record_.config = config_lines(config);
   record_.chain = chain_place;
   status_.command = std::move(command);
   status_.steps = steps;
   status_.started_utc = utc_now_text();
   set_own_process(status_);
-  write_text_file_atomic(folder_ / "config.toml", config);
-  write_text_file_atomic(folder_ / "command.txt", command_text());
+  replace_file(folder_ / "config.toml", config);
+  replace_file(folder_ / "command.txt", command_text());
   metrics_ = std::make_unique<MetricsWriter>(folder_ / "metrics.jsonl");
   write_status();
   write_record();
@@ -94,9 +112,37 @@ void RunRecorder::attempt(const std::function<void()>& write) {
 }
 
 void RunRecorder::write_status() {
+  const auto start = Clock::now();
   status_.updated_utc = utc_now_text();
-  replace_file(folder_ / "status.json", status_json(status_));
-  last_status_ = Clock::now();
+  if (status_.state == RunState::running) {
+    RunStatus ended = status_;
+    ended.state = RunState::interrupted;
+    ended.message = "a signal ended it";
+    last_words_.set(status_json(ended));
+  } else {
+    last_words_.clear();
+  }
+  next_status_ = start + kStatusInterval;
+  const std::string text = status_json(status_);
+  try {
+    replace_file(folder_ / "status.json", text);
+  } catch (const FormatError&) {
+    // No room for a second file: that the run has ended is said in the place of the first.
+    if (status_.state == RunState::running) throw;
+    write_in_place(text);
+  }
+  const auto end = Clock::now();
+  next_status_ = std::max(next_status_, end + kStatusShare * (end - start));
+}
+
+void RunRecorder::write_in_place(const std::string& status) {
+  const fs::path file = folder_ / "status.json";
+  std::error_code ec;
+  const uint64_t room = fs::file_size(file, ec);
+  std::fstream out(file, std::ios::binary | std::ios::in | std::ios::out);
+  out << status;
+  if (!ec && status.size() < room) out << std::string(size_t(room - status.size()), ' ');
+  if (!out.flush()) throw_format("cannot write {}", file.string());
 }
 
 void RunRecorder::write_record() {
@@ -123,15 +169,41 @@ void RunRecorder::device(std::string name) {
   attempt([&] { write_record(); });
 }
 
+RunFile& RunRecorder::add_file(std::string_view role, const fs::path& file) {
+  std::error_code ec;
+  RunFile f{std::string(role), fs::absolute(file).lexically_normal().string(), 0, ""};
+  if (const auto bytes = fs::file_size(file, ec); !ec) f.bytes = bytes;
+  return record_.files.emplace_back(std::move(f));
+}
+
 void RunRecorder::add_files(std::string_view role, const fs::path& path) {
-  for (const fs::path& file : weight_files(path)) {
-    std::error_code ec;
-    RunFile f{std::string(role), fs::absolute(file).lexically_normal().string(), 0, ""};
-    if (const auto bytes = fs::file_size(file, ec); !ec) f.bytes = bytes;
-    hashes_.add(f.path);
-    record_.files.push_back(std::move(f));
-  }
+  for (const fs::path& file : weight_files(path)) hashes_.add(add_file(role, file).path);
   attempt([&] { write_record(); });
+}
+
+void RunRecorder::input(std::string_view role, const InputFile& file) {
+  RunFile& f = add_file(role, file.path());
+  f.bytes = file.size();
+  hashes_.add(f.path, file);
+  attempt([&] { write_record(); });
+}
+
+void RunRecorder::input(std::string_view role, const fs::path& path, std::string sha256) {
+  if (path.empty()) return;
+  add_file(role, path).sha256 = std::move(sha256);
+  attempt([&] { write_record(); });
+}
+
+std::string RunRecorder::hash_of(std::string_view role) {
+  std::vector<std::string> hashes;
+  for (RunFile& f : record_.files) {
+    if (f.role != role) continue;
+    if (f.sha256.empty()) f.sha256 = hashes_.wait_for(f.path);
+    if (f.sha256.empty()) return "";
+    hashes.push_back(f.sha256);
+  }
+  return hashes.size() == 1 ? hashes.front()
+                            : sha256_hex(fmt::format("{}", fmt::join(hashes, " ")));
 }
 
 void RunRecorder::input(std::string_view role, const fs::path& path) {
@@ -157,9 +229,10 @@ void RunRecorder::step(const StepRecord& record) {
   status_.last = r;
   status_.eta_seconds = step_seconds_ * double(std::max<int64_t>(0, status_.steps - r.step));
   attempt([&] { metrics_->append(r); });
-  if (first || now - last_status_ >= kStatusInterval) attempt([&] { write_status(); });
+  if (first || now >= next_status_) attempt([&] { write_status(); });
   if (now - last_plots_ >= kPlotInterval) {
     last_plots_ = now;
+    attempt([&] { metrics_->flush(); });
     attempt([&] { write_plots_and_memory(); });
     attempt([&] { write_record(); });
   }
@@ -186,8 +259,14 @@ void RunRecorder::phase(std::string_view name, int64_t step) {
 void RunRecorder::checkpoint(const fs::path& path, const fs::path& model) {
   status_.checkpoint = fs::absolute(path).string();
   status_.checkpoint_model = model.empty() ? "" : fs::absolute(model).string();
+  attempt([&] { metrics_->flush(); });
   attempt([&] { write_status(); });
   attempt([&] { write_record(); });
+}
+
+void RunRecorder::checkpoints_removed() {
+  status_.checkpoint.clear();
+  status_.checkpoint_model.clear();
 }
 
 void RunRecorder::exported(const fs::path& model) {
@@ -224,6 +303,7 @@ void RunRecorder::finish(RunState state, std::string_view message, ExitCode exit
   record_.ended_utc = utc_now_text();
   if (state != RunState::interrupted)
     status_.eta_seconds = state == RunState::finished ? 0 : kNoValue;
+  attempt([&] { metrics_->flush(); });
   attempt([&] { write_status(); });
   attempt([&] { write_record(); });  // before the hashes: whoever has no patience has a record
   attempt([&] { write_plots_and_memory(); });
@@ -248,7 +328,7 @@ void explain_failed_run(ExitCode code, const std::string& message) {
     RunStatus status = read_status(folder);
     status.message = message;
     replace_file(folder / "status.json", status_json(status));
-    auto j = nlohmann::ordered_json::parse(read_text_file(folder / "run.json", 64 << 20));
+    auto j = parse_json<nlohmann::ordered_json>(read_text_file(folder / "run.json", 64 << 20));
     j["message"] = message;
     j["exit_code"] = int(code);
     replace_file(folder / "run.json",

@@ -3,7 +3,8 @@
 //   config.toml    the effective configuration; --run-config takes it
 //   command.txt    the command line
 //   metrics.jsonl  one line a step
-//   status.json    how far it is (run_status.h), anew at most twice a second
+//   status.json    how far it is (run_status.h), anew at most twice a second, and as rarely as
+//                  it takes to cost no more than a hundredth of the time
 //   run.json       the record (run_record.h)
 //   memory.json    memory by phase, arenas
 //   loss.svg, lr.svg, speed.svg, memory.svg, gates.svg
@@ -19,6 +20,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/durable/file_lock.h"
+#include "core/durable/last_words.h"
 #include "core/error.h"
 #include "runlog/memory_report.h"
 #include "runlog/run_hashes.h"
@@ -47,6 +50,12 @@ class RunRecorder {
   // A file the run reads, hashed while it goes on (roles: run_record.h). An empty path is none; of
   // a directory, the weights in it.
   void input(std::string_view role, const std::filesystem::path& path);
+  // One that is open: what is hashed is what is read, whatever has its name by then.
+  void input(std::string_view role, const InputFile& file);
+  // One that was read, and whose hash is known from that.
+  void input(std::string_view role, const std::filesystem::path& path, std::string sha256);
+  // Of all files of a role together; waits for it. Empty where one cannot be known.
+  std::string hash_of(std::string_view role);
 
   void step(const StepRecord& record);
   void held_out(int64_t step, double loss);
@@ -54,6 +63,7 @@ class RunRecorder {
   void arenas(const std::vector<Arena*>& arenas) { memory_.set_arenas(arenas); }
   // The newest checkpoint; `model`: what --model takes to try it, when it can be tried.
   void checkpoint(const std::filesystem::path& path, const std::filesystem::path& model = {});
+  void checkpoints_removed();
   void exported(const std::filesystem::path& model);
   // `exit_code`: of the process; by default 1 for a run that failed, 0 otherwise.
   void finish(RunState state, std::string_view message = {},
@@ -62,12 +72,16 @@ class RunRecorder {
  private:
   void attempt(const std::function<void()>& write);
   void add_files(std::string_view role, const std::filesystem::path& path);
+  RunFile& add_file(std::string_view role, const std::filesystem::path& file);
   void write_status();
+  void write_in_place(const std::string& status);
   void write_record();
   void write_plots_and_memory();
   void finish(RunState state, std::string_view message, ExitCode exit_code, double hash_seconds);
 
   std::filesystem::path folder_, extra_report_;
+  FileLock lock_;  // says that the run goes on
+  LastWords last_words_;
   int64_t steps_per_epoch_ = 0;
   RunRecord record_;
   RunStatus& status_ = record_.status;
@@ -76,7 +90,7 @@ class RunRecorder {
   RunSeries series_;
   BackgroundHashes hashes_;
   double step_seconds_ = 0;  // of late, everything between two steps included
-  std::chrono::steady_clock::time_point last_step_, last_status_{}, last_plots_;
+  std::chrono::steady_clock::time_point last_step_, next_status_{}, last_plots_;
   bool finished_ = false, warned_ = false;
 };
 

@@ -64,6 +64,10 @@ std::string cards(const RunRecord& r) {
               t.skipped > 0 ? fmt::format("steps ({} skipped)", t.skipped) : "steps");
   out += card(number(last.smoothed_loss, "{:.4f}"),
               "smoothed loss, first step " + number(t.first_loss, "{:.4f}"));
+  if (t.kept_tokens > 0) {
+    out += card(number(t.kept_loss, "{:.5f}"),
+                "nats a token on kept rows, taught rows " + number(t.taught_loss, "{:.4f}"));
+  }
   if (r.status.held_out_step > 0) {
     out += card(number(r.status.held_out_loss, "{:.4f}"),
                 "held-out loss, best " + number(t.best_held_out.loss, "{:.4f}"));

@@ -7,9 +7,9 @@
 #include <fstream>
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "core/file.h"
+#include "core/json.h"
 
 namespace nibble {
 namespace {
@@ -18,11 +18,17 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using nlohmann::ordered_json;
 
+// A pipe under the name of a record would keep us waiting: it counts as absent.
+std::ifstream open_lines(const fs::path& file) {
+  std::error_code ec;
+  return fs::is_regular_file(file, ec) ? std::ifstream(file, std::ios::binary) : std::ifstream();
+}
+
 template <class Json>
 void for_each_line(const fs::path& file, const std::function<void(const Json&)>& visit) {
-  std::ifstream in(file, std::ios::binary);
+  std::ifstream in = open_lines(file);
   for (std::string line; std::getline(in, line);) {
-    const Json j = Json::parse(line, nullptr, false);
+    const Json j = parse_json_or_discard<Json>(line);
     if (j.is_object()) visit(j);
   }
 }
@@ -42,7 +48,7 @@ void read_gpu_memory_of(const fs::path& folder, RunSeries& series) {
   std::error_code ec;
   const fs::path file = folder / "memory.json";
   if (!fs::is_regular_file(file, ec)) return;
-  const json j = json::parse(read_text_file(file, 64 << 20), nullptr, false);
+  const json j = parse_json_or_discard<json>(read_text_file(file, 64 << 20));
   if (!j.is_object() || text(j, "Source") != "gpu" || !j.contains("Samples")) return;
   for (const json& s : j["Samples"]) {
     if (!s.is_object() || count(s, "GlobalStep") <= 0) continue;
@@ -75,6 +81,8 @@ void RunSeries::add(const StepRecord& r) {
   add(lr, r.lr);
   add(speed, r.tokens_per_second);
   add(rss_mib, double(r.rss_bytes) / (1 << 20));
+  if (std::isfinite(r.taught_loss)) add(taught, r.taught_loss);
+  if (std::isfinite(r.kept_loss)) add(kept, r.kept_loss);
   last_step_ = r.step;
 }
 
@@ -86,7 +94,7 @@ void RunSeries::add_held_out(int64_t step, double value) {
 
 RunSeries read_series(const fs::path& folder) {
   RunSeries series;
-  std::ifstream in(folder / "metrics.jsonl", std::ios::binary);
+  std::ifstream in = open_lines(folder / "metrics.jsonl");
   for (std::string line; std::getline(in, line);) {
     if (const auto step = parse_metrics_line(line)) {
       series.add(*step);

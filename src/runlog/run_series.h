@@ -15,6 +15,7 @@ namespace nibble {
 
 struct RunSeries {
   ThinnedSeries loss, smoothed, held_out, lr, speed, rss_mib, gpu_mib;
+  ThinnedSeries taught, kept;  // parts of the loss, of a run that keeps rows
 
   void add(const StepRecord& record);
   void add_held_out(int64_t step, double loss);

@@ -3,10 +3,10 @@
 
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
-
+#include "core/durable/file_lock.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "guard/process_tree.h"
 
 namespace nibble {
@@ -57,7 +57,7 @@ std::string status_json(const RunStatus& s) {
                               {"checkpoint", s.checkpoint},
                               {"checkpoint_model", s.checkpoint_model},
                               {"output", s.output}};
-  j["last"] = nlohmann::ordered_json::parse(metrics_line(s.last));
+  j["last"] = parse_json<nlohmann::ordered_json>(metrics_line(s.last));
   return j.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
@@ -67,7 +67,7 @@ RunStatus read_status(const std::filesystem::path& run_folder) {
   if (!std::filesystem::exists(file, ec)) {
     throw_format("{} is not a run: it has no status.json", run_folder.string());
   }
-  const auto j = nlohmann::json::parse(read_text_file(file, 1 << 20), nullptr, false);
+  const auto j = parse_json_or_discard<nlohmann::json>(read_text_file(file, 1 << 20));
   RunStatus s;
   try {
     const std::string state = j.at("state").get<std::string>();
@@ -105,7 +105,13 @@ void set_own_process(RunStatus& status) {
   status.host = own_host();
 }
 
-ProcessState process_state(const RunStatus& status) {
+ProcessState process_state(const std::filesystem::path& folder, const RunStatus& status) {
+  switch (lock_state(lock_in(folder))) {
+    case LockState::held: return ProcessState::alive;
+    case LockState::free: return ProcessState::gone;
+    case LockState::unknown: return ProcessState::on_another_host;  // it cannot be told from here
+    case LockState::absent: break;
+  }
   if (status.host != own_host()) return ProcessState::on_another_host;
   const auto p = read_process(status.pid);
   const bool same = p && p->alive() && p->start_ticks == status.pid_start;

@@ -40,6 +40,8 @@ RunStatus read_status(const std::filesystem::path& run_folder);  // throws Forma
 void set_own_process(RunStatus& status);
 
 enum class ProcessState { alive, gone, on_another_host };
-ProcessState process_state(const RunStatus& status);
+// Of the run or chain in `folder`, by the lock its process holds there; by the number of the
+// process only where an older version wrote the folder, which knew no locks.
+ProcessState process_state(const std::filesystem::path& folder, const RunStatus& status);
 
 }  // namespace nibble

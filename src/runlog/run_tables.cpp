@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/memory_info.h"
+#include "core/text/visible.h"
 #include "core/utc_time.h"
 
 namespace nibble {
@@ -34,9 +35,11 @@ std::string padded(const std::string& s, size_t width, Align align) {
   return align == Align::left ? s + fill : fill + s;
 }
 
-std::string table(const std::vector<std::vector<std::string>>& rows,
-                  const std::vector<Align>& align) {
+std::string table(std::vector<std::vector<std::string>> rows, const std::vector<Align>& align) {
   std::vector<size_t> widths(align.size(), 0);
+  for (auto& row : rows) {
+    for (std::string& cell : row) cell = visible_line(cell);  // records are files like any other
+  }
   for (const auto& row : rows) {
     for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], columns_of(row[i]));
   }
@@ -141,13 +144,13 @@ std::string run_text(const RunRecord& r, const Lineage& lineage,
                      const std::vector<ReplyHistory>& replies) {
   std::string out;
   const auto row = [&](const char* name, const std::string& value) {
-    out += fmt::format("{:<11} {}\n", name, value);
+    out += fmt::format("{:<11} {}\n", name, visible_line(value));
   };
   row("run", r.name);
   row("state", state_text(r));
   row("command", r.command_line);
   if (!r.directory.empty()) row("in", r.directory);
-  row("version", fmt::format("nibble {}{}", r.version, r.device.empty() ? "" : " on " + r.device));
+  row("version", r.made_by());
   if (r.chain) {
     row("chain", fmt::format("{}, stage {} of {} ({})", r.chain->chain, r.chain->stage,
                              r.chain->stages, r.chain->stage_name));
@@ -160,6 +163,12 @@ std::string run_text(const RunRecord& r, const Lineage& lineage,
                           number_or_dash(r.totals.first_loss, "{:.4f}"),
                           number_or_dash(r.status.last.smoothed_loss, "{:.4f}"),
                           number_or_dash(r.totals.lowest_loss, "{:.4f}")));
+  if (r.totals.kept_tokens > 0) {
+    row("kept", fmt::format("KL {} at the end, {} at most, over {} tokens; taught rows {}",
+                            number_or_dash(r.totals.kept_loss, "{:.5f}"),
+                            number_or_dash(r.totals.largest_kept, "{:.5f}"), r.totals.kept_tokens,
+                            number_or_dash(r.totals.taught_loss, "{:.4f}")));
+  }
   row("held out", held_out_text(r));
   row("speed", fmt::format("{} tokens/s, {} tokens", number_or_dash(speed_of(r), "{:.1f}"),
                            r.totals.tokens));
@@ -300,22 +309,25 @@ std::string comparison_json(const Comparison& c) {
 
 namespace {
 
+std::string blanks_for_line_ends(std::string text) {
+  std::ranges::replace_if(
+      text, [](char c) { return c == '\n' || c == '\r' || c == '\t'; }, ' ');
+  return text;
+}
+
 // Text inside a table cell or a line of Markdown.
 std::string markdown(const std::string& text) {
   std::string out;
-  for (const char c : text) {
-    if (c == '\n' || c == '\r' || c == '\t') {
-      out += ' ';
-    } else {
-      if (std::string_view("\\`*_[]<>|#").find(c) != std::string_view::npos) out += '\\';
-      out += c;
-    }
+  for (const char c : visible_line(blanks_for_line_ends(text))) {
+    if (std::string_view("\\`*_[]<>|#&~").find(c) != std::string_view::npos) out += '\\';
+    out += c;
   }
   return out;
 }
 
 // Code whatever it holds: more backticks around it than in it.
-std::string code(const std::string& text) {
+std::string code(const std::string& any) {
+  const std::string text = visible_line(blanks_for_line_ends(any));
   size_t longest = 0, run = 0;
   for (const char c : text) {
     run = c == '`' ? run + 1 : 0;
@@ -329,14 +341,14 @@ std::string code(const std::string& text) {
 
 std::string run_markdown(const RunRecord& r, const Lineage& lineage,
                          const std::vector<ReplyHistory>& replies, size_t most_replies) {
-  std::string out = fmt::format("## {} {}\n\n", minute(r.status.started_utc), markdown(r.name));
-  const auto row = [&](const char* name, const std::string& value) {
-    out += fmt::format("- **{}**: {}\n", name, value);
+  std::string out =
+      fmt::format("## {} {}\n\n", markdown(minute(r.status.started_utc)), markdown(r.name));
+  const auto row = [&](const std::string& name, const std::string& value) {
+    out += fmt::format("- **{}**: {}\n", markdown(name), value);
   };
   row("State", markdown(state_text(r)));
   row("Command", code(r.command_line));
-  row("Version",
-      markdown(fmt::format("nibble {}{}", r.version, r.device.empty() ? "" : " on " + r.device)));
+  row("Version", markdown(r.made_by()));
   if (r.chain) {
     row("Chain", markdown(fmt::format("{}, stage {} of {} ({})", r.chain->chain, r.chain->stage,
                                       r.chain->stages, r.chain->stage_name)));
@@ -357,7 +369,7 @@ std::string run_markdown(const RunRecord& r, const Lineage& lineage,
   for (const std::string& c : r.collapses) row("Collapse", markdown(c));
   row("Lineage", markdown(lineage_text(r, lineage)));
   for (const RunFile& f : r.files) {
-    row(f.role.c_str(), code(f.path) + (f.sha256.empty() ? "" : " sha256 " + code(f.sha256)));
+    row(f.role, code(f.path) + (f.sha256.empty() ? "" : " sha256 " + code(f.sha256)));
   }
   if (r.gates.size() > 0) {
     const GateScores &first = r.gates.front(), &last = r.gates.back();

@@ -8,6 +8,7 @@
 
 #include "core/command_line.h"
 #include "core/memory_info.h"
+#include "core/text/visible.h"
 #include "core/utc_time.h"
 #include "runlog/run_folder.h"
 
@@ -26,9 +27,13 @@ double seconds_between(const std::string& from_utc, const std::string& to_utc) {
   return from && to ? std::chrono::duration<double>(*to - *from).count() : kNoValue;
 }
 
+std::string kept_text(const StepRecord& r) {
+  return r.kept_tokens > 0 ? "  kept " + value_text(r.kept_loss, "{:.5f}") : "";
+}
+
 std::string step_text(const StepRecord& r) {
-  return fmt::format("step {:>6}  loss {}  lr {}  |g| {}  {:.1f} tokens/s  {:.2f} s{}", r.step,
-                     value_text(r.loss, "{:.4f}"), value_text(r.lr, "{:.3g}"),
+  return fmt::format("step {:>6}  loss {}{}  lr {}  |g| {}  {:.1f} tokens/s  {:.2f} s{}", r.step,
+                     value_text(r.loss, "{:.4f}"), kept_text(r), value_text(r.lr, "{:.3g}"),
                      value_text(r.grad_norm, "{:.3g}"), r.tokens_per_second, r.seconds,
                      r.skipped ? "  skipped" : "");
 }
@@ -78,7 +83,7 @@ RunView::RunView(std::filesystem::path folder)
 
 void RunView::refresh() {
   // First the process, then what it wrote: a run that ends between the two is not taken for dead.
-  process_ = process_state(read_status(folder_));
+  process_ = process_state(folder_, read_status(folder_));
   status_ = read_status(folder_);
   for (const StepRecord& r : metrics_.read_new()) {
     loss_.add(double(r.step), r.loss);
@@ -129,7 +134,7 @@ std::vector<std::string> RunView::lines() const {
   const RunStatus& s = status_;
   const StepRecord& r = s.last;
   const auto row = [](const char* name, const std::string& text) {
-    return fmt::format("{:<9} {}", name, text);
+    return fmt::format("{:<9} {}", name, visible_line(text));
   };
   std::vector<std::string> lines;
   lines.push_back(row("run", folder_.string()));
@@ -168,9 +173,10 @@ std::string RunView::line() const {
   const StepRecord& r = status_.last;
   std::string text = status_.steps > 0 ? fmt::format("step {}/{}", r.step, status_.steps)
                                        : fmt::format("step {}", r.step);
-  text += fmt::format("  loss {}  smoothed {}  lr {}  {:.1f} tokens/s  {}",
-                      value_text(r.loss, "{:.4f}"), value_text(r.smoothed_loss, "{:.4f}"),
-                      value_text(r.lr, "{:.3g}"), r.tokens_per_second, format_bytes(r.rss_bytes));
+  text +=
+      fmt::format("  loss {}  smoothed {}{}  lr {}  {:.1f} tokens/s  {}",
+                  value_text(r.loss, "{:.4f}"), value_text(r.smoothed_loss, "{:.4f}"), kept_text(r),
+                  value_text(r.lr, "{:.3g}"), r.tokens_per_second, format_bytes(r.rss_bytes));
   if (std::isfinite(status_.eta_seconds)) {
     text += "  " + duration_text(status_.eta_seconds) + " left";
   }

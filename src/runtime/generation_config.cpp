@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "runtime/model_texts.h"
 
@@ -73,7 +73,7 @@ std::string GenerationConfig::describe() const {
 GenerationConfig parse_generation_config(std::string_view text, const std::string& where) {
   json j;
   try {
-    j = json::parse(text);
+    j = parse_json<json>(text);
   } catch (const json::exception& e) {
     throw_format("{}: not valid JSON: {}", where, e.what());
   }

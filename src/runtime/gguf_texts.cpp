@@ -49,7 +49,7 @@ Splitting splitting_of(const GgufMetadata& m) {
   if (name == "gpt-2") return {byte_level(true), nullptr};
   throw_format(
       "{}: the tokenizer's splitting rule '{}' is not supported, only qwen2, smollm, llama-bpe and "
-      "gpt-2 are; --tokenizer FILE gives a tokenizer.OrderedJson instead",
+      "gpt-2 are; --tokenizer FILE gives a tokenizer.json instead",
       m.where(), name);
 }
 
@@ -69,7 +69,7 @@ GgufIntegers types_of(const GgufMetadata& m, size_t tokens) {
   const GgufIntegers* types = m.find_integers("tokenizer.ggml.token_type");
   if (!types) return GgufIntegers(tokens, kNormalToken);
   if (types->size() != tokens) {
-    throw_format("{}: {} tokens have {} types", m.where(), tokens, types->size());
+    m.refuse("tokenizer.ggml.token_type", fmt::format("a type of each of the {} tokens", tokens));
   }
   return *types;
 }
@@ -78,13 +78,9 @@ bool is_added_type(int64_t type) { return type == kControlToken || type == kUser
 
 // The text of a token that the metadata names by its id; nullopt where it names none.
 std::optional<std::string> token_named(const GgufMetadata& m, std::string_view key) {
-  const auto id = m.find_integer(key);
-  if (!id) return std::nullopt;
+  if (!m.has(key)) return std::nullopt;
   const GgufStrings& tokens = m.texts("tokenizer.ggml.tokens");
-  if (*id < 0 || *id >= int64_t(tokens.size())) {
-    throw_format("{}: '{}' is {}, but there are {} tokens", m.where(), key, *id, tokens.size());
-  }
-  return tokens[size_t(*id)];
+  return tokens[size_t(m.integer(key, 0, int64_t(tokens.size()) - 1))];
 }
 
 }  // namespace

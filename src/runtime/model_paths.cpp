@@ -57,10 +57,17 @@ fs::path weights_in(const fs::path& directory) {
       directory.string());
 }
 
+// What calls itself a GGUF and is none is told so by the reader, before a config.json is missed.
+bool is_gguf(const fs::path& file) {
+  if (looks_like_gguf(file)) return true;
+  if (file.extension() == ".gguf" && !fs::is_directory(file)) open_gguf(file);
+  return false;
+}
+
 Located locate_one(const fs::path& named) {
   const auto in_directory = [](const fs::path& d) {
     const fs::path weights = weights_in(d);
-    return Located{weights, looks_like_gguf(weights) ? weights : d};
+    return Located{weights, is_gguf(weights) ? weights : d};
   };
   if (fs::is_directory(named)) return in_directory(named);
   if (!fs::exists(named)) {
@@ -69,7 +76,7 @@ Located locate_one(const fs::path& named) {
     throw_format("{}: no such file or directory (the model){}", named.string(),
                  named == named.filename() ? ", nor a model that comes with nibble" : "");
   }
-  return {named, place_of(named)};
+  return {named, is_gguf(named) ? named : place_of(named)};
 }
 
 Located locate(const ModelOptions& o) {
@@ -89,7 +96,7 @@ Located locate(const ModelOptions& o) {
   }
   for (const fs::path& candidate : {o.model_dir / o.weight, o.weight}) {
     if (!fs::exists(candidate)) continue;
-    return {candidate, looks_like_gguf(candidate) ? candidate : o.model_dir};
+    return {candidate, is_gguf(candidate) ? candidate : o.model_dir};
   }
   throw_format("--weight {}: no such file; looked for {} and {}", o.weight.string(),
                (o.model_dir / o.weight).string(), o.weight.string());

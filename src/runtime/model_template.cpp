@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "runtime/model_template.h"
 
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "runtime/model_texts.h"
 
@@ -30,8 +30,8 @@ std::string template_text(const Json& j, const std::string& where) {
   if (j.is_null()) return {};
   if (j.is_array()) {
     for (const Json& one : j) {
-      if (one.is_object() && one.value("name", "") == "default" && one.contains("template") &&
-          one.at("template").is_string()) {
+      const auto text = [&](const char* key) { return one.contains(key) && one[key].is_string(); };
+      if (one.is_object() && text("name") && one["name"] == "default" && text("template")) {
         return one.at("template").get<std::string>();
       }
     }
@@ -42,6 +42,19 @@ std::string template_text(const Json& j, const std::string& where) {
 
 }  // namespace
 
+void read_tokenizer_config(std::string_view text, const std::string& where, ModelTemplate& out) {
+  const Json j = parse_json_or_discard<Json>(text);
+  if (!j.is_object()) throw_format("{}: not a JSON object", where);
+  for (const auto& [name, value] : j.items()) {
+    if (!std::string_view(name).ends_with("_token")) continue;
+    if (const auto token = token_text(value)) out.token_strings.emplace_back(name, *token);
+  }
+  if (j.contains("chat_template")) {
+    out.source = template_text(j.at("chat_template"), where);
+    out.from = where;
+  }
+}
+
 ModelTemplate find_model_template(const fs::path& tokenizer) {
   ModelTemplate out;
   constexpr const char* kConfig = "tokenizer_config.json";
@@ -51,17 +64,7 @@ ModelTemplate find_model_template(const fs::path& tokenizer) {
     return fs::is_directory(place) ? place / name : place;
   };
   if (const auto text = companion_text(place, kConfig)) {
-    const std::string where = file(kConfig).string();
-    const Json j = Json::parse(*text, nullptr, false);
-    if (!j.is_object()) throw_format("{}: not a JSON object", where);
-    for (const auto& [name, value] : j.items()) {
-      if (!std::string_view(name).ends_with("_token")) continue;
-      if (const auto token = token_text(value)) out.token_strings.emplace_back(name, *token);
-    }
-    if (j.contains("chat_template")) {
-      out.source = template_text(j.at("chat_template"), where);
-      out.from = where;
-    }
+    read_tokenizer_config(*text, file(kConfig).string(), out);
   }
   if (const auto text = companion_text(place, "chat_template.jinja")) {
     out.source = *text;

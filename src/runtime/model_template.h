@@ -3,6 +3,7 @@
 #pragma once
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,9 @@ struct ModelTemplate {
   // bos_token, eos_token and what else tokenizer_config.json names, as templates know them.
   std::vector<std::pair<std::string, std::string>> token_strings;
 };
+
+// What tokenizer_config.json says of them; `where` names it. Throws FormatError.
+void read_tokenizer_config(std::string_view text, const std::string& where, ModelTemplate& out);
 
 // Looks where the model's tokenizer.json is: chat_template.jinja wins over tokenizer_config.json.
 // Throws FormatError for files that are not what they should be.

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: MIT
 #include "runtime/output_files.h"
 
-#include <nlohmann/json.hpp>
+#include <algorithm>
+#include <iterator>
 #include <set>
 
+#include "core/durable/directories.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "formats/gguf/gguf.h"
 #include "model/config.h"
 #include "model/params.h"
 #include "runtime/model_texts.h"
+#include "runtime/staged_output.h"
 
 namespace nibble {
 namespace {
@@ -28,20 +32,14 @@ constexpr const char* kCompanions[] = {"generation_config.json",
 
 bool is_empty_directory(const fs::path& p) { return fs::is_directory(p) && fs::is_empty(p); }
 
-constexpr const char* kIndex = "model.safetensors.index.json";
-
 // Whether `file`, which lies in the model directory, belongs to its weights.
 bool is_weights_name(const fs::path& directory, const std::string& name) {
-  if (name == kIndex || name.ends_with(".dat")) return true;
+  if (name == kShardIndex || name.ends_with(".dat")) return true;
   if (!name.ends_with(".safetensors")) return false;
   if (name.starts_with("model")) return true;
   // Shards may have any name: the index has it.
-  return fs::is_regular_file(directory / kIndex) &&
-         read_text_file(directory / kIndex).find("\"" + name + "\"") != std::string::npos;
-}
-
-fs::path parent_of(const fs::path& file) {
-  return file.has_parent_path() ? file.parent_path() : fs::path(".");
+  return fs::is_regular_file(directory / kShardIndex) &&
+         read_text_file(directory / kShardIndex).find("\"" + name + "\"") != std::string::npos;
 }
 
 // Every file the model may be read from, whether this command reads it or not.
@@ -49,7 +47,7 @@ std::vector<fs::path> files_of(const ModelPaths& model) {
   std::vector<fs::path> files = {model.weights, model.config, model.tokenizer};
   std::set<fs::path> directories;
   for (const fs::path& f : files) {
-    if (!f.empty()) directories.insert(fs::is_directory(f) ? f : parent_of(f));
+    if (!f.empty()) directories.insert(fs::is_directory(f) ? f : parent_directory(f));
   }
   for (const fs::path& d : directories) {
     files.push_back(d / "config.json");
@@ -63,7 +61,7 @@ std::vector<fs::path> files_of(const ModelPaths& model) {
   const bool sharded = model.weights.string().ends_with(".index.json");
   if (!sharded && !fs::is_directory(model.weights)) return files;
   // Shards may have any name: all that lie beside their index are taken for them.
-  const fs::path directory = sharded ? parent_of(model.weights) : model.weights;
+  const fs::path directory = sharded ? parent_directory(model.weights) : model.weights;
   for (const auto& entry : fs::directory_iterator(directory)) {
     const std::string name = entry.path().filename().string();
     if (is_weights_name(directory, name) || (sharded && name.ends_with(".safetensors"))) {
@@ -80,7 +78,7 @@ void refuse_replacing_weights(const TensorSource& source, const fs::path& out,
   refuse_overwrite_of_input(source, out);
   if (container != Container::directory || !fs::exists(out)) return;
   for (const InputFile& f : source.files()) {
-    if (f.path().extension() == ".safetensors" && fs::equivalent(parent_of(f.path()), out)) {
+    if (f.path().extension() == ".safetensors" && fs::equivalent(parent_directory(f.path()), out)) {
       throw_usage("the output directory {} holds the input {}: choose another name", out.string(),
                   f.path().string());
     }
@@ -98,6 +96,18 @@ void refuse_replacing_input(const fs::path& output, const ModelPaths& model,
                   input.string());
     }
   }
+}
+
+void check_output_file(const fs::path& output, Overwrite overwrite, const ModelPaths& model,
+                       const std::vector<fs::path>& inputs) {
+  refuse_replacing_input(output, model, inputs);
+  if (overwrite == Overwrite::refuse && fs::is_regular_file(output)) {
+    throw_usage("{} exists: choose another name, or use --force", output.string());
+  }
+}
+
+bool is_companion_name(const std::string& name) {
+  return name == "config.json" || std::ranges::find(kCompanions, name) != std::end(kCompanions);
 }
 
 void refuse_same_output(const std::vector<std::pair<std::string, fs::path>>& outputs) {
@@ -141,29 +151,17 @@ void check_writable(const fs::path& directory) {
   const AtomicFile probe(existing / ".nibble-can-write");
 }
 
-void write_companion(const std::string& text, const fs::path& target, Overwrite overwrite) {
-  if (fs::exists(target)) {
-    if (read_text_file(target) == text) return;
-    if (overwrite == Overwrite::refuse) {
-      log_warning("{} exists, differs from what the output needs and is kept; --force replaces it",
-                  target.string());
-      return;
-    }
-  }
-  write_text_file_atomic(target, text);
-}
-
-void write_model_config(const fs::path& config, const fs::path& directory, bool untied,
+void write_model_config(const fs::path& config, StagedOutput& output, bool untied,
                         Overwrite overwrite) {
-  const fs::path target = directory / "config.json";
+  const fs::path target = output.directory() / "config.json";
   std::string text = config_text(config);
   if (untied) {
-    auto json = nlohmann::ordered_json::parse(text);
+    auto json = parse_json<nlohmann::ordered_json>(text);
     json["tie_word_embeddings"] = false;
     text = json.dump(2) + "\n";
   }
   if (!same_file(target, config)) {
-    write_companion(text, target, overwrite);
+    output.companion("config.json", text, overwrite);
   } else if (untied) {
     log_warning("{} is the input's and is kept: set tie_word_embeddings to false for the output",
                 target.string());
@@ -185,40 +183,37 @@ void refuse_other_model(const fs::path& config, const fs::path& directory, Overw
       there.string(), config.string());
 }
 
-void copy_companions(const fs::path& from, const fs::path& to, Overwrite overwrite,
-                     const std::set<std::string>& except) {
-  for (const char* name : kCompanions) {
-    if (except.contains(name) || same_file(from / name, to / name)) continue;
-    if (const auto text = companion_text(from, name)) write_companion(*text, to / name, overwrite);
+void refuse_companions_from_elsewhere(const fs::path& directory) {
+  std::error_code ec;
+  const fs::path home = fs::canonical(directory, ec);
+  if (ec || !fs::is_directory(home)) return;  // a GGUF has them in itself
+  // models--x/snapshots/revision/config.json -> ../../blobs/hash
+  const fs::path blobs = home.parent_path().filename() == "snapshots"
+                             ? home.parent_path().parent_path() / "blobs"
+                             : fs::path();
+  std::vector<std::string> names = {"config.json"};
+  names.insert(names.end(), std::begin(kCompanions), std::end(kCompanions));
+  for (const std::string& name : names) {
+    const fs::path file = home / name;
+    if (!fs::is_symlink(file, ec)) continue;
+    const fs::path target = fs::canonical(file, ec);
+    if (ec) continue;  // it leads nowhere: not there
+    const fs::path parent = target.parent_path();
+    const bool inside =
+        std::mismatch(home.begin(), home.end(), target.begin(), target.end()).first == home.end();
+    if (inside || (!blobs.empty() && parent == blobs)) continue;
+    throw_format(
+        "{} is a link to {}, outside of the model's directory, and would be copied into the "
+        "output: put the file itself there",
+        (directory / name).string(), target.string());
   }
 }
 
-void remove_stale_weights(const fs::path& directory) {
-  // The writer has just made either model.safetensors or the index with its shards: the younger
-  // of the two is the one that counts.
-  const fs::path single = directory / "model.safetensors";
-  const fs::path index = directory / "model.safetensors.index.json";
-  std::set<std::string> keep;
-  const bool is_single =
-      fs::exists(single) &&
-      (!fs::exists(index) || fs::last_write_time(single) >= fs::last_write_time(index));
-  if (is_single) {
-    keep.insert(single.filename().string());
-  } else {
-    keep.insert(index.filename().string());
-    const auto json = nlohmann::json::parse(read_text_file(index));
-    for (const auto& [name, shard] : json.at("weight_map").items()) {
-      keep.insert(shard.get<std::string>());
-    }
-  }
-  for (const auto& entry : fs::directory_iterator(directory)) {
-    const std::string name = entry.path().filename().string();
-    const bool weights = name == "model.safetensors.index.json" ||
-                         (name.starts_with("model") && name.ends_with(".safetensors"));
-    if (weights && !keep.contains(name)) {
-      log_info("removing {} of an earlier model", entry.path().string());
-      fs::remove(entry.path());
-    }
+void copy_companions(const fs::path& from, StagedOutput& output, Overwrite overwrite,
+                     const std::set<std::string>& except) {
+  for (const char* name : kCompanions) {
+    if (except.contains(name) || same_file(from / name, output.directory() / name)) continue;
+    if (const auto text = companion_text(from, name)) output.companion(name, *text, overwrite);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/file.h"
 #include "formats/container.h"
 #include "formats/tensor_source.h"
 #include "runtime/model_paths.h"
@@ -43,11 +44,28 @@ void refuse_same_output(const std::vector<std::pair<std::string, std::filesystem
 // before hours of work, not after them. Leaves nothing behind.
 void check_writable(const std::filesystem::path& directory);
 
-// config.json (that of a GGUF, too) into `directory`; `untied`: it says that the head is not the
+// The one rule for every file a command writes: never one of `inputs` or of the model's, never an
+// existing file unless it may be replaced. Devices and pipes may. Throws UsageError; an empty path
+// is none.
+void check_output_file(const std::filesystem::path& output, Overwrite overwrite,
+                       const ModelPaths& model = {},
+                       const std::vector<std::filesystem::path>& inputs = {});
+// How such a file is then written (core/file.h).
+inline Existing existing_file(Overwrite overwrite) {
+  return overwrite == Overwrite::allow ? Existing::replace : Existing::keep;
+}
+
+constexpr const char* kShardIndex = "model.safetensors.index.json";
+// config.json and the files of a tokenizer.
+bool is_companion_name(const std::string& name);
+
+class StagedOutput;  // runtime/staged_output.h
+
+// config.json (that of a GGUF, too) beside the weights; `untied`: it says that the head is not the
 // embedding, whatever `config` says. Where it is the input's own it is kept, and a warning says
 // what to change.
-void write_model_config(const std::filesystem::path& config, const std::filesystem::path& directory,
-                        bool untied, Overwrite overwrite);
+void write_model_config(const std::filesystem::path& config, StagedOutput& output, bool untied,
+                        Overwrite overwrite);
 
 // Throws UsageError when `directory` already holds the config.json of a model with other parameters
 // than those of `config`: kept, it would be read with the new weights. With Overwrite::allow it
@@ -55,16 +73,13 @@ void write_model_config(const std::filesystem::path& config, const std::filesyst
 void refuse_other_model(const std::filesystem::path& config, const std::filesystem::path& directory,
                         Overwrite overwrite);
 
-// A file beside the weights. One that is there already is replaced with Overwrite::allow and
-// otherwise kept, which a warning says when it differs.
-void write_companion(const std::string& text, const std::filesystem::path& target,
-                     Overwrite overwrite);
+// A file that is copied into an output must lie in the model's directory: a link out of it would
+// bring any file of this machine along. Links into the `blobs` of a Hugging Face cache, which is
+// how such a cache holds its files, are its own. FormatError names the link.
+void refuse_companions_from_elsewhere(const std::filesystem::path& directory);
 // Copies what `from`, a directory or a GGUF (runtime/model_texts.h), has of the tokenizer's files
 // and generation_config.json, `except` some.
-void copy_companions(const std::filesystem::path& from, const std::filesystem::path& to,
-                     Overwrite overwrite, const std::set<std::string>& except = {});
-
-// Weight files of an earlier model in `directory` that the one just written does not have.
-void remove_stale_weights(const std::filesystem::path& directory);
+void copy_companions(const std::filesystem::path& from, StagedOutput& output, Overwrite overwrite,
+                     const std::set<std::string>& except = {});
 
 }  // namespace nibble

@@ -128,7 +128,8 @@ Runtime open_runtime(const RuntimeOptions& o, ModelPaths paths,
   check_quant_hint(o.quant, *r.source);
   r.device = choose_device(o.device);
   r.compute = float_type(o.compute, r.device.kind == Device::cuda ? DType::bf16 : DType::f32);
-  r.load = {recipe_of(o.recipe), recipe_of(o.head_recipe), o.scale_rule, std::nullopt, r.compute};
+  r.load = {recipe_of(o.recipe), recipe_of(o.head_recipe), o.scale_rule, std::nullopt, r.compute,
+            o.not_finite};
   const bool packed = loads_packed(r.model.config, *r.source, r.load);
   r.activations = choose_activations(o.activations, r.device.kind, packed);
   std::optional<EngineOptions> engine;

@@ -31,6 +31,7 @@ struct RuntimeOptions {
   RecipeChoice recipe = RecipeChoice::automatic, head_recipe = RecipeChoice::automatic;
   ScaleRule scale_rule = ScaleRule::four_over_six;
   QuantHint quant = QuantHint::none;
+  NotFinite not_finite = NotFinite::refuse;  // check loads what is broken, to say how
 };
 
 // How much is remembered, and how prompts are fed.

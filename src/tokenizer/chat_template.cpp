@@ -2,9 +2,9 @@
 #include "tokenizer/chat_template.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "tokenizer/jinja/builtins/json.h"
 #include "tokenizer/python_json.h"
 #include "tokenizer/unicode.h"
@@ -39,7 +39,7 @@ Value outside_text(const std::string& s, Origin origin) {
 // Arguments are handed to the template as the object they are; as text only where reading and
 // writing them again would not give the same text.
 Value arguments_of(const ToolCall& call, Origin origin, jinja::Budget& budget) {
-  const Json j = Json::parse(call.arguments, nullptr, false);
+  const Json j = parse_json_or_discard<Json>(call.arguments);
   if (!j.is_discarded() && python_json(j) == call.arguments) {
     return jinja::from_json(j, origin, budget);
   }
@@ -48,19 +48,19 @@ Value arguments_of(const ToolCall& call, Origin origin, jinja::Budget& budget) {
 
 Value tool_call(const ToolCall& call, Origin origin, jinja::Budget& budget) {
   const Words& w = words();
-  jinja::DictBuilder function, out;
+  jinja::DictBuilder function(budget), out(budget);
   function.set(w.name, outside_text(call.name, origin));
   function.set(w.arguments, arguments_of(call, origin, budget));
   out.set(w.type, w.function);
-  out.set(w.function, function.take(budget));
-  return out.take(budget);
+  out.set(w.function, function.take());
+  return out.take();
 }
 
 Value message_value(const Message& m, size_t index, jinja::Budget& budget) {
   const Words& w = words();
   Origin origin = Origin::outside;
   if (m.role == Role::assistant) origin.source = ChatTemplate::kFirstMessage + uint32_t(index);
-  jinja::DictBuilder out;
+  jinja::DictBuilder out(budget);
   out.set(w.role, w.roles[size_t(m.role)]);
   out.set(w.content, outside_text(m.content, origin));
   if (!m.reasoning.empty()) out.set(w.reasoning, outside_text(m.reasoning, origin));
@@ -69,13 +69,13 @@ Value message_value(const Message& m, size_t index, jinja::Budget& budget) {
     for (const ToolCall& call : m.tool_calls) calls.push_back(tool_call(call, origin, budget));
     out.set(w.calls, jinja::make_list(std::move(calls), budget));
   }
-  return out.take(budget);
+  return out.take();
 }
 
 Value tools_value(std::span<const std::string> tools, jinja::Budget& budget) {
   std::vector<Value> out;
   for (const std::string& tool : tools) {
-    const Json j = Json::parse(tool, nullptr, false);
+    const Json j = parse_json_or_discard<Json>(tool);
     if (!j.is_object()) throw_usage("a tool is not described by a JSON object: {}", tool);
     out.push_back(jinja::from_json(j, Origin::outside, budget));
   }

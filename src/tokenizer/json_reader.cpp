@@ -5,12 +5,11 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/text/nesting.h"
 #include "tokenizer/unicode.h"
 
 namespace nibble {
 namespace {
-
-constexpr size_t kMaxDepth = 64;
 
 // Bytes that end the plain part of a string: the quote, the backslash, control characters.
 constexpr std::array<bool, 256> kStringStop = [] {
@@ -149,7 +148,7 @@ std::string_view JsonReader::skip_value() {
     if (c == '"') {
       skip_string();
     } else if (c == '{' || c == '[') {
-      if (closers.size() == kMaxDepth) fail(fmt::format("nested deeper than {}", kMaxDepth));
+      if (closers.size() == kMaxNesting) fail(fmt::format("nested deeper than {}", kMaxNesting));
       closers.push_back(c == '{' ? '}' : ']');
       ++at_;
     } else if (c == '}' || c == ']') {

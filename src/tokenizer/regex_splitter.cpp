@@ -3,6 +3,8 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <ctime>
+
 #include "core/error.h"
 #include "tokenizer/pretokenize.h"
 #include "tokenizer/unicode.h"
@@ -10,9 +12,30 @@
 namespace nibble {
 namespace {
 
-// Steps PCRE2 may take for one match: a pattern that needs more is refused, not waited for.
-constexpr uint32_t kMatchLimit = 1'000'000;
 constexpr size_t kMaxPattern = 4096;
+
+// A pattern comes with the model, and one that needs a time that grows with the square of the text
+// (or worse) is refused, not waited for: all matches of a text together may take no more processor
+// time than this, some thirty times what the patterns of known models take. PCRE2 cannot be stopped
+// within a match, so that one gets a small window of the text first, and more only where it wants
+// to look past its end; and few steps, and more only where those took so little time that more of
+// them are within what is allowed.
+constexpr size_t kFirstWindow = 256;
+constexpr uint32_t kFirstSteps = 4096, kMostSteps = 1 << 24, kMoreSteps = 16;
+constexpr double kSecondsAtAll = 2, kSecondsPerByte = 2e-6;
+
+class ProcessorTime {
+ public:
+  double seconds() const { return now() - start_; }
+
+ private:
+  static double now() {
+    timespec t{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
+  }
+  double start_ = now();
+};
 
 template <auto Free>
 struct Deleter {
@@ -78,7 +101,8 @@ RegexSplitter::RegexSplitter(std::string_view pattern) : code_(std::make_unique<
       pcre2_compile(reinterpret_cast<PCRE2_SPTR>(p.data()), p.size(),
                     PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
   if (!code_->code) throw_usage("the pattern does not compile: {}", message_of(error));
-  pcre2_jit_compile(code_->code, PCRE2_JIT_COMPLETE);  // where it fails, the interpreter runs
+  // Where it fails, the interpreter runs.
+  pcre2_jit_compile(code_->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
 }
 RegexSplitter::~RegexSplitter() = default;
 RegexSplitter::RegexSplitter(RegexSplitter&&) noexcept = default;
@@ -88,17 +112,47 @@ void RegexSplitter::split(std::string_view text, std::vector<uint32_t>& ends) co
   const MatchContext context(pcre2_match_context_create(nullptr));
   const MatchData data(pcre2_match_data_create(1, nullptr));
   if (!context || !data) throw std::bad_alloc();
-  pcre2_set_match_limit(context.get(), kMatchLimit);
   pcre2_set_heap_limit(context.get(), 64 * 1024);  // KiB
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
+  const ProcessorTime time;
+  const double allowed = kSecondsAtAll + kSecondsPerByte * double(text.size());
+  // `end`: of the window. A match that touches it is told apart from one that does not.
+  const auto match = [&](size_t from, size_t end) {
+    uint32_t options = PCRE2_NO_UTF_CHECK;
+    if (end < text.size()) options |= PCRE2_PARTIAL_HARD;
+    for (uint32_t steps = kFirstSteps;; steps *= kMoreSteps) {
+      const double begin = steps > kFirstSteps ? time.seconds() : 0;
+      pcre2_set_match_limit(context.get(), steps);
+      int n = pcre2_match(code_->code, subject, end, from, options, data.get(), context.get());
+      if (n == PCRE2_ERROR_JIT_STACKLIMIT) {
+        n = pcre2_match(code_->code, subject, end, from, options | PCRE2_NO_JIT, data.get(),
+                        context.get());
+      }
+      if (n != PCRE2_ERROR_MATCHLIMIT || steps >= kMostSteps) return n;
+      const double now = time.seconds();
+      if (begin > 0 && (now - begin) * kMoreSteps > allowed - now) return n;
+    }
+  };
+  const auto window_end = [&](size_t from, size_t window) {
+    size_t end = window < text.size() - from ? from + window : text.size();
+    while (end < text.size() && (uint8_t(text[end]) & 0xc0) == 0x80) ++end;  // whole characters
+    return end;
+  };
+  constexpr size_t kMatchesBetweenLooks = 256;
   size_t last = 0;  // end of the last piece
-  for (size_t from = 0; from < text.size();) {
-    constexpr uint32_t options = PCRE2_NO_UTF_CHECK;
-    int n =
-        pcre2_match(code_->code, subject, text.size(), from, options, data.get(), context.get());
-    if (n == PCRE2_ERROR_JIT_STACKLIMIT) {
-      n = pcre2_match(code_->code, subject, text.size(), from, options | PCRE2_NO_JIT, data.get(),
-                      context.get());
+  for (size_t from = 0, matches = 0; from < text.size();) {
+    int n = 0;
+    for (size_t window = kFirstWindow;; window *= 4) {
+      const size_t end = window_end(from, window);
+      n = match(from, end);
+      const bool more = end < text.size() && (n == PCRE2_ERROR_PARTIAL || n == PCRE2_ERROR_NOMATCH);
+      if ((more || ++matches % kMatchesBetweenLooks == 0) && time.seconds() > allowed) {
+        throw_format(
+            "the tokenizer's split pattern has taken {:.0f} s for {} of {} bytes: its time grows "
+            "faster than the text, which no pattern of a usable tokenizer does",
+            time.seconds(), from, text.size());
+      }
+      if (!more) break;
     }
     if (n == PCRE2_ERROR_NOMATCH) break;
     if (n < 0) {

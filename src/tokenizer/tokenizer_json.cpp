@@ -8,11 +8,11 @@
 
 #include <algorithm>
 #include <initializer_list>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "core/json.h"
 #include "tokenizer/json_reader.h"
 #include "tokenizer/tokenizer_data.h"
 #include "tokenizer/unicode.h"
@@ -75,7 +75,7 @@ json Loader::small_section(std::string_view what, std::string_view text) const {
     fail("{} has {} bytes, more than {}", what, text.size(), kMaxSmallSection);
   }
   try {
-    return json::parse(text);
+    return parse_json<json>(text);
   } catch (const json::exception& e) {
     fail("{}: {}", what, e.what());
   }

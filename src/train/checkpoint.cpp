@@ -5,9 +5,12 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
-#include <nlohmann/json.hpp>
+#include <limits>
 
+#include "core/durable/directories.h"
+#include "core/durable/temporary.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "core/progress.h"
 #include "formats/safetensors.h"
@@ -20,7 +23,7 @@ namespace {
 constexpr const char* kPrefix = "checkpoint-";
 constexpr const char* kSuffix = ".safetensors";
 constexpr const char* kKey = "nibble_run";
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;  // 1 had no checksum
 
 // One tensor of the file and where it lives. NVFP4 weights pass through host memory in the
 // canonical layout, so a checkpoint does not depend on the backend.
@@ -167,19 +170,40 @@ double hex_double(const std::string& text) {
   return v;
 }
 
+// Values of the description, none of them outside of what a run can come to.
+struct PositionReader {
+  const Json& j;
+  int64_t count(const char* key, int64_t most) const {
+    const Json& v = j.at(key);
+    const bool fits = v.is_number_unsigned() && v.get<uint64_t>() <= uint64_t(most);
+    if (!fits) throw_format("{} is {}, expected a count of at most {}", key, v.dump(), most);
+    return v.get<int64_t>();
+  }
+  double number(const char* key, double least, double most) const {
+    const std::string text = j.at(key);
+    const double v = hex_double(text);
+    if (!(v >= least && v <= most)) {
+      throw_format("{} is {}, expected a number from {:g} to {:g}", key, text, least, most);
+    }
+    return v;
+  }
+};
+
 RunPosition position_from(const Json& j) {
+  constexpr int64_t kMost = int64_t(1) << 53;
+  constexpr double kLargest = std::numeric_limits<double>::max();
+  const PositionReader r{j};
   RunPosition p;
-  p.trainer.step = j.at("step");
-  p.trainer.updates = j.at("updates");
-  p.trainer.skipped = j.at("skipped");
-  p.trainer.micro_batches = j.at("micro_batches");
-  p.trainer.previous_norm = hex_double(j.at("previous_norm"));
-  p.trainer.loss_scale = hex_double(j.at("loss_scale"));
-  p.trainer.good_steps = j.at("good_steps");
-  p.data_position = j.at("data_position");
-  // Absent in checkpoints of the first version.
-  if (j.contains("lr_factor")) p.trainer.lr_factor = hex_double(j["lr_factor"]);
-  if (j.contains("note")) p.note = j["note"];
+  p.trainer.step = r.count("step", kMost);
+  p.trainer.updates = r.count("updates", p.trainer.step);
+  p.trainer.skipped = r.count("skipped", p.trainer.step);
+  p.trainer.micro_batches = r.count("micro_batches", kMost);
+  p.trainer.previous_norm = r.number("previous_norm", 0, kLargest);
+  p.trainer.loss_scale = r.number("loss_scale", std::numeric_limits<double>::min(), kLargest);
+  p.trainer.good_steps = r.count("good_steps", p.trainer.step);
+  p.trainer.lr_factor = r.number("lr_factor", std::numeric_limits<double>::min(), 1);
+  p.data_position = uint64_t(r.count("data_position", std::numeric_limits<int64_t>::max()));
+  p.note = j.at("note");
   return p;
 }
 
@@ -204,17 +228,6 @@ void check_identity(const fs::path& file, const RunIdentity& saved, const RunIde
       "{} belongs to another run:{}\nResume with the same settings, or start anew without "
       "--resume and in another --checkpoint-dir",
       file.string(), differences);
-}
-
-// What a killed save left: the temporary names of AtomicFile.
-void remove_leftovers(const fs::path& directory) {
-  std::error_code ec;
-  for (const auto& entry : fs::directory_iterator(directory, ec)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(kPrefix) && name.find(std::string(kSuffix) + ".tmp.") != name.npos) {
-      fs::remove(entry.path(), ec);
-    }
-  }
 }
 
 }  // namespace
@@ -248,23 +261,41 @@ void remove_checkpoints_after(const fs::path& directory, int64_t step) {
 
 fs::path save_checkpoint(const fs::path& directory, const TrainState& state,
                          const RunPosition& position, const RunIdentity& identity, int64_t keep) {
-  std::error_code ec;
-  fs::create_directories(directory, ec);
-  if (ec) throw_format("cannot create {}: {}", directory.string(), ec.message());
+  make_directories(directory);
   const std::vector<Item> items = items_of(state);
   std::vector<TensorInfo> infos;
   for (const Item& i : items) infos.push_back(info_of(i));
   const Json meta = {
       {"version", kVersion}, {"position", to_json(position)}, {"identity", identity}};
   const fs::path path = directory / checkpoint_name(position.trainer.step);
-  SafetensorsWriter writer(path, std::move(infos), {{kKey, meta.dump()}});
+  SafetensorsWriter writer(path, std::move(infos), {{kKey, meta.dump()}}, Checksum::quick);
   Progress progress("saving checkpoint", writer.payload_bytes());
   for (const Item& i : items) write_item(state.backend(), i, writer, progress);
   writer.finish();
   remove_leftovers(directory);
   const std::vector<CheckpointFile> all = list_checkpoints(directory);
+  std::error_code ec;
   for (size_t i = 0; keep > 0 && i + size_t(keep) < all.size(); ++i) fs::remove(all[i].path, ec);
   return path;
+}
+
+uint64_t checkpoint_bytes(const TrainState& state) {
+  constexpr uint64_t kHeaderOfOne = 200, kRest = 1 << 20;
+  uint64_t bytes = kRest;
+  for (const Item& i : items_of(state)) {
+    const TensorInfo info = info_of(i);
+    bytes += uint64_t(info.numel()) * dtype_bytes(info.dtype) + kHeaderOfOne;
+  }
+  return bytes;
+}
+
+void set_aside(const fs::path& file) noexcept {
+  try {
+    fs::path aside = file;
+    aside += ".damaged";
+    rename_durably(file, aside, Existing::replace);
+  } catch (...) {  // it stays where it is, and is told as damaged once more
+  }
 }
 
 RunPosition load_checkpoint(const fs::path& file, TrainState& state, const RunIdentity& identity) {
@@ -275,7 +306,16 @@ RunPosition load_checkpoint(const fs::path& file, TrainState& state, const RunId
   }
   RunPosition position;
   try {
-    const Json j = Json::parse(meta->second);
+    const Json j = parse_json<Json>(meta->second);
+    if (j.at("version") == 1) {
+      throw_usage(
+          "{} is of an earlier version of nibble, which wrote no checksums: finish the run with "
+          "that one, or start anew in another --checkpoint-dir",
+          file.string());
+    }
+    if (const std::string damage = find_damage(file); !damage.empty()) {
+      throw_format("{} is damaged: {}", file.string(), damage);
+    }
     if (j.at("version") != kVersion) {
       throw_format("{}: checkpoint version {}, this program reads {}", file.string(),
                    j.at("version").dump(), kVersion);

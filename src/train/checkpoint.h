@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A run on disk: masters, NVFP4 weights, moments, counters, and what the run was told. One
-// safetensors file, which appears whole or not at all.
+// safetensors file with a checksum, which appears whole or not at all.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -14,9 +14,15 @@ namespace nibble {
 // What must be the same for a run to go on: model, data and every setting that changes results.
 // Keys are the flags' names.
 using RunIdentity = std::map<std::string, std::string>;
-// Of the settings and the input file; data and sampling are added by who reads them.
-RunIdentity run_identity(const Config& config, const TensorSource& source,
-                         const TrainSettings& settings);
+// Of the settings; data and sampling are added by who reads them, and the weights the run began
+// with, a hash of all their bytes, under this key.
+constexpr const char* kInputFileKey = "input file";
+constexpr const char* kTeacherKey = "teacher";  // likewise, where one is asked
+RunIdentity run_identity(const Config& config, const TrainSettings& settings);
+
+// Of names, types, shapes and the first bytes of every tensor: tells files apart without reading
+// gigabytes.
+std::string source_fingerprint(const TensorSource& source);
 
 // Where the run stands; weights and moments are in the state.
 struct RunPosition {
@@ -39,9 +45,14 @@ void remove_checkpoints_after(const std::filesystem::path& directory, int64_t st
 
 // Writes directory/checkpoint_name(step), then removes all but the newest `keep` (0: keeps all) and
 // what an interrupted save left behind. Throws FormatError; the older ones then are still there.
+// Bytes that save_checkpoint() will write.
+uint64_t checkpoint_bytes(const TrainState& state);
 std::filesystem::path save_checkpoint(const std::filesystem::path& directory,
                                       const TrainState& state, const RunPosition& position,
                                       const RunIdentity& identity, int64_t keep);
+
+// Gives a damaged one another name, so that it is in nobody's way. Never throws.
+void set_aside(const std::filesystem::path& file) noexcept;
 
 // Reads one into `state`. Throws UsageError that lists every difference when it belongs to another
 // run, FormatError when the file is damaged; the state is then not to be used.

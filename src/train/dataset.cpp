@@ -10,6 +10,7 @@
 #include "core/hash.h"
 #include "core/log.h"
 #include "core/progress.h"
+#include "core/sha256.h"
 #include "core/thread_pool.h"
 #include "train/dataset_parts.h"
 
@@ -229,8 +230,10 @@ Dataset parse_dataset(std::string_view text, const std::string& name, const Toke
 Dataset load_dataset(const std::filesystem::path& path, const Tokenizer& tokenizer,
                      const DatasetOptions& options) {
   settle(options, path.string(), tokenizer);  // wrong options, before a large file is read
-  return parse_dataset(read_text_file(path, std::numeric_limits<uint64_t>::max()), path.string(),
-                       tokenizer, options);
+  const std::string text = read_text_file(path, std::numeric_limits<uint64_t>::max());
+  Dataset data = parse_dataset(text, path.string(), tokenizer, options);
+  data.file_sha256_ = sha256_hex(text);
+  return data;
 }
 
 }  // namespace nibble

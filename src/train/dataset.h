@@ -77,6 +77,8 @@ class Dataset {
   // Of every sample's tokens and flags in order: equal data, template and window give an equal
   // hash, whatever the file looks like.
   uint64_t content_hash() const { return hash_; }
+  // SHA-256 of the bytes that were read, hexadecimal.
+  const std::string& file_sha256() const { return file_sha256_; }
   // The most of each that any one sample has.
   int64_t most_rows() const { return most_rows_; }
   int64_t most_scored() const { return most_scored_; }
@@ -86,6 +88,8 @@ class Dataset {
 
  private:
   friend class DatasetBuilder;
+  friend Dataset load_dataset(const std::filesystem::path& path, const Tokenizer& tokenizer,
+                              const DatasetOptions& options);
   struct Entry {
     uint64_t begin, length;  // windows of pretraining overlap by one token
   };
@@ -94,6 +98,7 @@ class Dataset {
   std::vector<Entry> table_;
   DatasetCounts counts_;
   uint64_t hash_ = 0;
+  std::string file_sha256_;
   int64_t most_rows_ = 0, most_scored_ = 0, most_segments_ = 0;
 };
 

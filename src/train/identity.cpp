@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <algorithm>
-
 #include "train/checkpoint.h"
 
 namespace nibble {
@@ -19,9 +17,12 @@ class Fingerprint {
   uint64_t hash_ = 0xcbf29ce484222325u;
 };
 
-// Names, types, shapes, and the first bytes of every tensor: tells files apart without reading
-// gigabytes.
-std::string fingerprint(const TensorSource& source) {
+std::string number(double v) { return fmt::format("{}", v); }
+std::string number(int64_t v) { return fmt::format("{}", v); }
+
+}  // namespace
+
+std::string source_fingerprint(const TensorSource& source) {
   constexpr uint64_t kSampleBytes = 4096;
   Fingerprint f;
   std::vector<std::byte> bytes;
@@ -35,23 +36,21 @@ std::string fingerprint(const TensorSource& source) {
   return f.text();
 }
 
-std::string number(double v) { return fmt::format("{}", v); }
-std::string number(int64_t v) { return fmt::format("{}", v); }
-
-}  // namespace
-
-RunIdentity run_identity(const Config& c, const TensorSource& source, const TrainSettings& s) {
+RunIdentity run_identity(const Config& c, const TrainSettings& s) {
   RunIdentity id;
   id["model"] =
       fmt::format("{} layers, width {}, heads {}/{} of {}, feed-forward {}, vocabulary {}", c.L,
                   c.C, c.Hq, c.Hkv, c.D, c.F, c.V);
   id["rope-theta"] = number(c.rope.theta);
   if (c.rope.kind != RopeKind::standard) {
-    id["rope"] = fmt::format("{} by {}", rope_kind_name(c.rope.kind), c.rope.factor);
+    const RopeSpec& r = c.rope;
+    id["rope"] = fmt::format("{} by {} beyond {} positions, {} to {}, {} to {}{}, times {}",
+                             rope_kind_name(r.kind), r.factor, r.original_positions,
+                             r.low_freq_factor, r.high_freq_factor, r.beta_slow, r.beta_fast,
+                             r.truncate ? " in whole pairs" : "", r.attention_factor);
   }
   if (!c.qk_norm) id["heads"] = c.qkv_bias ? "with biases" : "as projected";
   id["rms-norm-eps"] = number(c.rms_eps);
-  id["input file"] = fingerprint(source);
   id["loss"] = s.loss == LossKind::ce ? "ce" : "scalar";
   id["recipe"] = recipe_name(s.recipe);
   id["head-recipe"] = recipe_name(s.head());
@@ -85,6 +84,7 @@ RunIdentity run_identity(const Config& c, const TensorSource& source, const Trai
     id["steps"] = number(s.schedule.steps);
     id["final-lr-share"] = number(s.schedule.final_share);
   }
+  if (s.keep.used()) id["keep-weight"] = number(s.keep.weight);
   std::string scales;
   for (const LrScale& r : s.lr_scale) {
     scales += fmt::format("{}{}={}", scales.empty() ? "" : ",", r.pattern, r.scale);

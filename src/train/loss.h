@@ -13,6 +13,15 @@ using HeadRows = std::function<LinearWeight(int64_t begin, int64_t count)>;
 
 enum class WantGradient { no, yes };
 
+// Outputs that have a teacher instead of a target: the last n_out.dim(0) of the batch's.
+struct KeptRows {
+  HeadRows head{};   // the teacher's
+  Tensor n_out{};    // [K, its C] act; empty: none are kept
+  double scale = 0;  // of their gradients
+
+  int64_t rows() const { return n_out ? n_out.dim(0) : 0; }
+};
+
 struct LossInputs {
   const Config& config;
   HeadRows head;
@@ -22,10 +31,13 @@ struct LossInputs {
   WantGradient gradient = WantGradient::yes;
   Tensor d_head;  // [V, C] gradient of the head, or empty: frozen
   GradWrite head_write;
+  KeptRows kept{};
 };
 
-// Fills t.loss (per row, unscaled) and, when wanted, t.d_out and d_head. t.targets must be set.
-void cross_entropy_loss(Backend& backend, const LossInputs& in, const LossTensors& t);
+// Cross entropy of the rows with a target, KL(teacher || model) of those that are kept. Fills
+// t.loss (per row, unscaled) and, when wanted, t.d_out and d_head. t.targets must be set, -1 for
+// rows that are kept.
+void vocabulary_loss(Backend& backend, const LossInputs& in, const LossTensors& t);
 // The same with mean |n_out - embedding of the target|; the head is not involved.
 void scalar_loss(Backend& backend, const LossInputs& in, const LossTensors& t);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "train/teacher.h"
 
 namespace nibble {
 namespace {
@@ -13,14 +14,6 @@ bool small_slot(const ParamGroups& g, ParamSlot slot, int64_t layer) {
   return std::ranges::any_of(g.table, [&](const ParamSpec& p) {
     return p.slot == slot && p.layer == layer && p.numel() < kSmallTensor;
   });
-}
-
-// Whether nothing of a slot is trained: what its forward reads never changes then.
-bool frozen_slot(const ParamGroups& g, ParamSlot slot, int64_t layer) {
-  for (size_t i = 0; i < g.table.size(); ++i) {
-    if (g.table[i].slot == slot && g.table[i].layer == layer && g.trained[i]) return false;
-  }
-  return true;
 }
 
 DType master_type(const ParamGroups& g, const TrainSettings& s, ParamSlot slot, int64_t layer) {
@@ -48,7 +41,20 @@ WeightLayout master_layout(const Config& c, const ParamGroups& g, const TrainSet
   return layout;
 }
 
-// A packed weight of the shape of `like`.
+// The moments of a parameter; small ones stay exact.
+MomentFormat format_of(const ParamSpec& p, const TrainSettings& s) {
+  return p.numel() < kSmallTensor ? MomentFormat::f32 : s.optimizer.moments;
+}
+
+}  // namespace
+
+bool frozen_slot(const ParamGroups& g, ParamSlot slot, int64_t layer) {
+  for (size_t i = 0; i < g.table.size(); ++i) {
+    if (g.table[i].slot == slot && g.table[i].layer == layer && g.trained[i]) return false;
+  }
+  return true;
+}
+
 LinearWeight packed_like(Arena& a, const Backend& be, const LinearWeight& like, int64_t rows) {
   LinearWeight w;
   w.out = rows;
@@ -56,13 +62,6 @@ LinearWeight packed_like(Arena& a, const Backend& be, const LinearWeight& like, 
   w.packed = a.take(DType::u8, {int64_t(be.packed_bytes(rows, like.in))});
   return w;
 }
-
-// The moments of a parameter; small ones stay exact.
-MomentFormat format_of(const ParamSpec& p, const TrainSettings& s) {
-  return p.numel() < kSmallTensor ? MomentFormat::f32 : s.optimizer.moments;
-}
-
-}  // namespace
 
 std::string_view memory_mode_name(MemoryMode mode) {
   switch (mode) {
@@ -83,8 +82,20 @@ std::string_view recompute_name(Recompute recompute) {
   return "?";
 }
 
+std::vector<Arena*> TrainArenas::all() {
+  std::vector<Arena*> used = every();
+  std::erase_if(used, [&](const Arena* a) {
+    return (a == &teacher || a == &teacher_embedding) && a->peak() == 0;
+  });
+  return used;
+}
+
+StepShape largest_step(const TrainSettings& s) {
+  return {s.max_tokens, s.max_outputs, s.max_sequences, s.keep.max_tokens, s.keep.max_sequences};
+}
+
 Place TrainArenas::place_of(const Arena& arena, MemoryMode mode) const {
-  const bool away = &arena == &master || &arena == &moments;
+  const bool away = &arena == &master || &arena == &moments || &arena == &teacher_embedding;
   return mode == MemoryMode::host && away ? Place::host : Place::device;
 }
 
@@ -131,6 +142,7 @@ TrainTensors make_train_tensors(TrainArenas& arenas, const Backend& be, const Co
       row_scale(t.forward.head, c.V);
     }
   }
+  t.teacher = make_teacher(arenas, be, c, g, s, t);
   for (size_t i = 0; i < g.table.size(); ++i) {
     Moments m;
     m.format = format_of(g.table[i], s);
@@ -161,7 +173,8 @@ TrainTensors make_train_tensors(TrainArenas& arenas, const Backend& be, const Co
 int64_t vocabulary_piece(const Config& c, const TrainSettings& s, int64_t outputs) {
   const int64_t bytes_per_row =
       std::max<int64_t>(1, outputs) *
-      int64_t(dtype_bytes(s.stat) + (s.compute == s.stat ? 0 : dtype_bytes(s.compute)));
+          int64_t(dtype_bytes(s.stat) + (s.compute == s.stat ? 0 : dtype_bytes(s.compute))) +
+      s.keep.max_tokens * int64_t(dtype_bytes(s.stat));  // the teacher's
   const int64_t bytes =
       s.logits_bytes.value_or(std::max(kLogitsBytes, kLogitsColumns * bytes_per_row));
   const int64_t fit = bytes / bytes_per_row / kRowPanel * kRowPanel;
@@ -178,13 +191,14 @@ StepTensors make_step_tensors(Arena& a, const Config& c, const TrainSettings& s,
   t.batch.order = a.take(DType::i32, {n});
   t.batch.sequences = a.take(DType::i32, {shape.sequences, 4});
   t.batch.out_rows = a.take(DType::i32, {r});
+  t.loss.targets = a.take(DType::i32, {r});
+  if (shape.kept_tokens > 0) t.teacher = make_teacher_tensors(a, c, s, shape, t.batch);
   const Keep keep = s.recompute == Recompute::none  ? Keep::all
                     : s.recompute == Recompute::mlp ? Keep::attention
                                                     : Keep::inputs;
   const ActsShape acts{n, r, s.compute, s.stat, keep};
   t.acts = make_acts(a, c, acts);
   t.back = make_back_acts(a, c, acts);
-  t.loss.targets = a.take(DType::i32, {r});
   t.loss.loss = a.take(s.stat, {r});
   t.loss.d_out = a.take(s.stat, {r, c.C});
   if (s.loss == LossKind::ce) {
@@ -193,6 +207,10 @@ StepTensors make_step_tensors(Arena& a, const Config& c, const TrainSettings& s,
     t.loss.stats = a.take(s.stat, {r, 3});
     t.loss.logits = a.take(s.stat, {r, piece});
     t.loss.dlogits = s.compute == s.stat ? t.loss.logits : a.take(s.compute, {r, piece});
+    if (shape.kept_tokens > 0) {
+      t.loss.teacher_stats = a.take(s.stat, {shape.kept_tokens, 3});
+      t.loss.teacher_logits = a.take(s.stat, {shape.kept_tokens, piece});
+    }
   }
   return t;
 }
@@ -201,7 +219,7 @@ std::vector<ArenaBytes> plan_arenas(const Backend& be, const Config& c, const Pa
                                     const TrainSettings& s, bool global_scales) {
   TrainArenas arenas;
   make_train_tensors(arenas, be, c, g, s, global_scales);
-  make_step_tensors(arenas.step, c, s, {s.max_tokens, s.max_outputs, s.max_sequences});
+  make_step_tensors(arenas.step, c, s, largest_step(s));
   std::vector<ArenaBytes> bytes;
   for (const Arena* a : arenas.all()) {
     bytes.push_back({a->name(), a->peak(), arenas.place_of(*a, s.memory)});

@@ -30,6 +30,9 @@ struct TrainTensors {
   LinearWeight head_piece;       // remake: rows of the head made on demand
   std::vector<Moments> moments;  // per parameter of the table
   Grads grads;
+  // What kept rows are compared with: another file's weights, or the forward's as they were at the
+  // start, where what is frozen is the forward's own. No blocks: nothing is kept.
+  Weights teacher;
   Tensor squares;       // f64 [parameters]: sums of squared gradients
   Tensor square_parts;  // see GradSquares; only where all gradients are resident
 };
@@ -42,22 +45,40 @@ struct LossTensors {
   Tensor d_out;    // [R, C] stat: gradient of the normalised rows
   Tensor logits;   // [R, piece of V] stat; empty with the scalar loss
   Tensor dlogits;  // act; is `logits` where the types agree
+  // Of the last K outputs, which are kept; empty without.
+  Tensor teacher_stats;   // [K, 3]
+  Tensor teacher_logits;  // [K, piece of V] stat
+};
+// The teacher's pass over the kept rows, before the forward: only n_out is there afterwards, the
+// slots lie where the forward's activations come.
+struct TeacherTensors {
+  Batch batch;  // views of the step's, and sequences of its own
+  Acts acts;
 };
 struct StepTensors {
   Batch batch;
   Acts acts;
   BackActs back;
   LossTensors loss;
+  TeacherTensors teacher;
 };
 
 struct StepShape {
   int64_t tokens = 1, outputs = 1, sequences = 1;
+  int64_t kept_tokens = 0, kept_sequences = 0;
 };
+StepShape largest_step(const TrainSettings& settings);
 
 struct TrainArenas {
   Arena master{"master weights"}, nvfp4{"NVFP4 weights"}, moments{"optimizer state"},
       gradients{"gradients"}, step{"activations"};
-  std::vector<Arena*> all() { return {&master, &nvfp4, &moments, &gradients, &step}; }
+  // The embedding apart: it is read like the master's, and lies where masters lie.
+  Arena teacher{"teacher"}, teacher_embedding{"teacher embedding"};
+  std::vector<Arena*> every() {
+    return {&master, &nvfp4, &moments, &gradients, &step, &teacher, &teacher_embedding};
+  }
+  // Those of this run: a teacher's only where there is one.
+  std::vector<Arena*> all();
   Place place_of(const Arena& arena, MemoryMode mode) const;
 };
 
@@ -67,6 +88,12 @@ TrainTensors make_train_tensors(TrainArenas& arenas, const Backend& backend, con
                                 bool global_scales);
 StepTensors make_step_tensors(Arena& arena, const Config& config, const TrainSettings& settings,
                               const StepShape& shape);
+
+// Whether nothing of a slot is trained: what its forward reads never changes then.
+bool frozen_slot(const ParamGroups& groups, ParamSlot slot, int64_t layer);
+// A packed weight of `rows` rows as wide as `like`.
+LinearWeight packed_like(Arena& arena, const Backend& backend, const LinearWeight& like,
+                         int64_t rows);
 
 // Rows of the head whose logits are made at a time: all of them, or a multiple of kRowPanel. Unless
 // the settings say how many bytes: 96 MiB, which hold all of them for some hundred tokens, but at

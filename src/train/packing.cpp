@@ -12,7 +12,9 @@ namespace {
 
 constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max();  // row numbers are i32
 
-void append(PackedBatch& b, const Sample& s) {
+enum class RowUse { taught, kept };
+
+void append(PackedBatch& b, const Sample& s, RowUse use = RowUse::taught) {
   const int64_t base = b.tokens(), n = s.rows();
   if (n < 1) throw_internal("a sample of {} tokens has nothing to predict", s.ids.size());
   if (n > kMostRows - base) {
@@ -30,9 +32,9 @@ void append(PackedBatch& b, const Sample& s) {
     b.positions.push_back(position++);
     b.slots.push_back(row);
     b.sequences.back().q_len = b.sequences.back().kv_len = position;
-    if (s.row_scored(r)) {
+    if (use == RowUse::kept || s.row_scored(r)) {
       b.out_rows.push_back(row);
-      b.targets.push_back(s.ids[size_t(r) + 1]);
+      b.targets.push_back(use == RowUse::kept ? -1 : s.ids[size_t(r) + 1]);
     }
   }
   ++b.samples;
@@ -60,7 +62,7 @@ int64_t bound(int64_t most_a_sample, const PackLimits& limits, int64_t most_rows
 void PackedBatch::clear() {
   for (auto* v : {&ids, &positions, &slots, &out_rows, &targets, &order}) v->clear();
   sequences.clear();
-  samples = 0;
+  samples = kept_tokens = kept_sequences = 0;
 }
 
 PackBounds pack_bounds(const Dataset& data, const PackLimits& limits) {
@@ -91,9 +93,13 @@ void reserve(PackedBatch& batch, const PackBounds& bounds) {
   batch.sequences.reserve(size_t(bounds.sequences));
 }
 
-void pack(PackedBatch& batch, std::span<const Sample> samples) {
+void pack(PackedBatch& batch, std::span<const Sample> samples, std::span<const Sample> kept) {
   batch.clear();
   for (const Sample& s : samples) append(batch, s);
+  const int64_t tokens = batch.tokens(), sequences = int64_t(batch.sequences.size());
+  for (const Sample& s : kept) append(batch, s, RowUse::kept);
+  batch.kept_tokens = batch.tokens() - tokens;
+  batch.kept_sequences = int64_t(batch.sequences.size()) - sequences;
   finish(batch);
 }
 

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "model/config.h"
+#include "model/weights.h"
 #include "optim/adamw.h"
 #include "quant/nvfp4.h"
 #include "quant/recipe.h"
@@ -56,6 +58,21 @@ struct LrScale {
   double scale = 1;  // 0: frozen
 };
 
+// Rows that are kept: what the model says of them stays what its teacher says (docs/training.md).
+struct KeepSettings {
+  double weight = 1;  // of the divergence beside the cross entropy
+  // Of the largest micro-batch; 0: nothing is kept, and there is no teacher.
+  int64_t max_tokens = 0, max_sequences = 0;
+  // A teacher that is another file, and how its weights are held; none: the run's own start.
+  struct Teacher {
+    Config config;
+    WeightLayout layout;
+  };
+  std::optional<Teacher> teacher;
+
+  bool used() const { return max_tokens > 0; }
+};
+
 struct TrainSettings {
   LossKind loss = LossKind::ce;
   Recipe recipe = Recipe::nvfp4;
@@ -74,7 +91,8 @@ struct TrainSettings {
   std::vector<LrScale> lr_scale;
   int64_t train_last_layers = 0;  // only the projections of the last N blocks; 0: everything
   uint64_t seed = 0;
-  // The largest micro-batch.
+  KeepSettings keep;
+  // The largest micro-batch, kept rows included.
   int64_t max_tokens = 1, max_outputs = 1, max_sequences = 1;
   // Bytes of logits that may exist at once; the vocabulary is cut into pieces accordingly. Nothing:
   // see vocabulary_piece.

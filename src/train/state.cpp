@@ -5,7 +5,9 @@
 #include "core/log.h"
 #include "core/memory_info.h"
 #include "core/progress.h"
+#include "model/load.h"
 #include "model/param_reader.h"
+#include "train/teacher.h"
 
 namespace nibble {
 namespace {
@@ -45,7 +47,8 @@ bool has_global_scales(const TensorSource& source) {
 }
 
 TrainState::TrainState(Backend& backend, const Config& config, const TensorSource& source,
-                       const TrainSettings& settings, const Config& trained)
+                       const TrainSettings& settings, const Config& trained,
+                       const TensorSource* teacher)
     : be_(backend),
       config_(trained),
       settings_(settings),
@@ -58,13 +61,13 @@ TrainState::TrainState(Backend& backend, const Config& config, const TensorSourc
   {
     TrainArenas measured;
     make_train_tensors(measured, be_, config_, groups_, settings_, global);
-    make_step_tensors(measured.step, config_, settings_,
-                      {settings_.max_tokens, settings_.max_outputs, settings_.max_sequences});
-    const auto from = measured.all(), to = arenas_.all();
+    make_step_tensors(measured.step, config_, settings_, largest_step(settings_));
+    const auto from = measured.every(), to = arenas_.every();
     std::string report;
-    for (const Arena* a : from)
+    for (const Arena* a : measured.all())
       report += fmt::format("\n  {:<18}{:>12}", a->name(), format_bytes(a->peak()));
     for (size_t i = 0; i < to.size(); ++i) {
+      if (from[i]->peak() == 0) continue;  // nothing is kept, or nothing is trained
       try {
         allocate(be_, *from[i], measured.place_of(*from[i], settings_.memory));
       } catch (const DeviceError& e) {
@@ -78,6 +81,16 @@ TrainState::TrainState(Backend& backend, const Config& config, const TensorSourc
   }
   tensors_ = make_train_tensors(arenas_, be_, config_, groups_, settings_, global);
   read(source);
+  if (!settings_.keep.used()) return;
+  if (settings_.keep.teacher) {
+    const KeepSettings::Teacher& t = *settings_.keep.teacher;
+    if (!teacher) throw_internal("a teacher without its weights");
+    LoadOptions how;
+    how.scale_rule = settings_.rule;
+    read_weights(be_, tensors_.teacher, t.config, *teacher, t.layout, how);
+  } else {
+    fill_own_teacher(be_, tensors_, settings_);
+  }
 }
 
 Tensor TrainState::master_of(const ParamSpec& p) const {
@@ -104,7 +117,9 @@ void TrainState::read(const TensorSource& source) {
   ParameterReader reader(be_, index, settings_.rule);
   Config stored = config_;
   stored.tied = true;  // a missing head is read from the embedding, also when trained apart
-  Progress progress("loading", source.payload_bytes());
+  uint64_t total = 0;
+  for (const ParamSpec& p : groups_.table) total += source_of(index, stored, p)->payload_bytes();
+  Progress progress("loading", total);
   for (const ParamSpec& p : groups_.table) {
     const LogicalTensor& t = *source_of(index, stored, p);
     const SlotRef slot = slot_of(tensors_.master, p);
@@ -128,7 +143,7 @@ void TrainState::read(const TensorSource& source) {
         }
       }
     }
-    progress.advance(t.packed() ? t.codes->n_bytes + t.scales->n_bytes : t.raw->n_bytes);
+    progress.advance(t.payload_bytes());
   }
   be_.sync();
 }

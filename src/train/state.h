@@ -19,13 +19,15 @@ class TrainState {
   // Takes memory and reads the weights. Whatever is NVFP4 in the file is used as stored, until an
   // update changes its master. Throws FormatError, UsageError, DeviceError.
   // `trained` is what training_config said of `config`; asking reads the whole head, so that
-  // whoever has asked already passes the answer on.
+  // whoever has asked already passes the answer on. `teacher`: the weights of
+  // settings.keep.teacher.
   TrainState(Backend& backend, const Config& config, const TensorSource& source,
-             const TrainSettings& settings, const Config& trained);
+             const TrainSettings& settings, const Config& trained,
+             const TensorSource* teacher = nullptr);
   TrainState(Backend& backend, const Config& config, const TensorSource& source,
-             const TrainSettings& settings)
+             const TrainSettings& settings, const TensorSource* teacher = nullptr)
       : TrainState(backend, config, source, settings,
-                   training_config(config, source, settings.untie)) {}
+                   training_config(config, source, settings.untie), teacher) {}
 
   Backend& backend() const { return be_; }
   // `tied` says how the model is trained, which need not be how the file declares it.
@@ -45,6 +47,13 @@ class TrainState {
   // MemoryMode::remake: makes the NVFP4 weights of one block; nothing to do otherwise.
   void need_weights(int64_t layer);
   LinearWeight head_rows(int64_t begin, int64_t count);
+  // What kept rows are compared with is this model's.
+  const Config& teacher_config() const {
+    return settings_.keep.teacher ? settings_.keep.teacher->config : config_;
+  }
+  LinearWeight teacher_head_rows(int64_t begin, int64_t count) const {
+    return be_.rows_of(tensors_.teacher.head, begin, count);
+  }
   // Makes the NVFP4 rows of a parameter anew from its master.
   void requantize(const ParamSpec& param);
 

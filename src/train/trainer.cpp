@@ -42,10 +42,15 @@ StepTensors Trainer::load(const PackedBatch& b) {
                    b.tokens(), b.outputs(), sequences, s.max_tokens, s.max_outputs,
                    s.max_sequences);
   }
+  if (b.kept_tokens > s.keep.max_tokens || b.kept_sequences > s.keep.max_sequences) {
+    throw_internal("a batch keeps {} tokens, {} sequences; planned were {}, {}", b.kept_tokens,
+                   b.kept_sequences, s.keep.max_tokens, s.keep.max_sequences);
+  }
   Arena& arena = state_.arenas().step;
   arena.release(0);
   StepTensors t =
-      make_step_tensors(arena, state_.config(), s, {b.tokens(), b.outputs(), sequences});
+      make_step_tensors(arena, state_.config(), s,
+                        {b.tokens(), b.outputs(), sequences, b.kept_tokens, b.kept_sequences});
   be_.upload(t.batch.ids, b.ids.data());
   be_.upload(t.batch.positions, b.positions.data());
   be_.upload(t.batch.slots, b.slots.data());
@@ -53,6 +58,13 @@ StepTensors Trainer::load(const PackedBatch& b) {
   be_.upload(t.batch.sequences, b.sequences.data());
   be_.upload(t.batch.out_rows, b.out_rows.data());
   be_.upload(t.loss.targets, b.targets.data());
+  if (b.kept_tokens > 0) {
+    // The teacher sees the kept rows alone: the same sequences, counted from the first of them.
+    const int32_t first = int32_t(b.tokens() - b.kept_tokens);
+    teacher_sequences_.assign(b.sequences.end() - b.kept_sequences, b.sequences.end());
+    for (Sequence& q : teacher_sequences_) q.q_begin -= first, q.kv_begin -= first;
+    be_.upload(t.teacher.batch.sequences, teacher_sequences_.data());
+  }
   return t;
 }
 
@@ -65,10 +77,55 @@ GradStream Trainer::grad_stream(bool first) {
   return g;
 }
 
-Trainer::PassResult Trainer::forward_loss(StepTensors& t, double scale, WantGradient gradient,
-                                          const GradStream& stream) {
+bool Trainer::LossSums::finite() const { return std::isfinite(taught) && std::isfinite(kept); }
+
+Trainer::LossSums Trainer::tokens_of(std::span<const PackedBatch> micro_batches) {
+  LossSums sums;
+  for (const PackedBatch& b : micro_batches) {
+    sums.taught_tokens += b.taught(), sums.kept_tokens += b.kept_tokens;
+  }
+  return sums;
+}
+
+double Trainer::objective(const LossSums& sums) const {
+  double loss = 0;
+  if (sums.taught_tokens > 0) loss += sums.taught / double(sums.taught_tokens);
+  if (sums.kept_tokens > 0) {
+    loss += state_.settings().keep.weight * (sums.kept / double(sums.kept_tokens));
+  }
+  return loss;
+}
+
+void Trainer::report(StepResult& r, const LossSums& sums) const {
+  r.loss = objective(sums);
+  if (sums.taught_tokens > 0) r.taught_loss = sums.taught / double(sums.taught_tokens);
+  if (sums.kept_tokens > 0) r.kept_loss = sums.kept / double(sums.kept_tokens);
+}
+
+// The teacher's forward over the kept rows, before the slots it works in are the forward's.
+void Trainer::teach(StepTensors& t) {
+  const Config& c = state_.teacher_config();
+  Acts& acts = t.teacher.acts;
+  forward_hidden(be_, c, state_.tensors().teacher, t.teacher.batch, acts, kv_of_acts(acts, c),
+                 Activations::none);
+  say_part("teacher_done");
+}
+
+void Trainer::forward_loss(StepTensors& t, LossSums& sums, WantGradient gradient,
+                           const GradStream& stream) {
   const Config& c = state_.config();
   TrainTensors& w = state_.tensors();
+  const KeepSettings& keep = state_.settings().keep;
+  const auto mean = [&](int64_t tokens) {
+    return tokens > 0 ? progress.loss_scale / double(tokens) : 0.0;
+  };
+  KeptRows kept;
+  if (t.teacher.batch.ids) {
+    teach(t);
+    kept.head = [this](int64_t b, int64_t n) { return state_.teacher_head_rows(b, n); };
+    kept.n_out = t.teacher.acts.n_out;
+    kept.scale = keep.weight * mean(sums.kept_tokens);
+  }
   PassHooks hooks;
   hooks.weights_needed = [this](int64_t layer) { state_.need_weights(layer); };
   forward_hidden(be_, c, w.forward, t.batch, t.acts, kv_of_acts(t.acts, c), Activations::none,
@@ -78,10 +135,11 @@ Trainer::PassResult Trainer::forward_loss(StepTensors& t, double scale, WantGrad
                 .head = [this](int64_t b, int64_t n) { return state_.head_rows(b, n); },
                 .embed = w.forward.embed,
                 .n_out = t.acts.n_out,
-                .scale = scale,
+                .scale = mean(sums.taught_tokens),
                 .gradient = gradient,
                 .d_head = {},
-                .head_write = {}};
+                .head_write = {},
+                .kept = kept};
   if (c.tied) {
     in.d_head = w.grads.embed;
     in.head_write = stream.of(ParamSlot::head, -1);
@@ -90,15 +148,16 @@ Trainer::PassResult Trainer::forward_loss(StepTensors& t, double scale, WantGrad
     in.head_write = stream.of(ParamSlot::head, -1);
   }
   if (state_.settings().loss == LossKind::ce) {
-    cross_entropy_loss(be_, in, t.loss);
+    vocabulary_loss(be_, in, t.loss);
   } else {
     scalar_loss(be_, in, t.loss);
   }
   say_part("head_done");
-  PassResult r;
-  for (const float loss : download_floats(be_, t.loss.loss)) r.loss_sum += double(loss);
-  r.finite = std::isfinite(r.loss_sum);
-  return r;
+  const std::vector<float> losses = download_floats(be_, t.loss.loss);
+  const size_t taught = losses.size() - size_t(kept.rows());
+  double taught_sum = 0, kept_sum = 0;
+  for (size_t i = 0; i < losses.size(); ++i) (i < taught ? taught_sum : kept_sum) += losses[i];
+  sums.taught += taught_sum, sums.kept += kept_sum;
 }
 
 void Trainer::run_backward(StepTensors& t, const GradStream& stream, const PassHooks& more) {
@@ -110,25 +169,30 @@ void Trainer::run_backward(StepTensors& t, const GradStream& stream, const PassH
 
 double Trainer::evaluate(const PackedBatch& batch) {
   StepTensors t = load(batch);
-  return forward_loss(t, 0, WantGradient::no, {}).loss_sum / double(batch.outputs());
+  LossSums sums = tokens_of(std::span(&batch, 1));
+  forward_loss(t, sums, WantGradient::no, {});
+  return objective(sums);
 }
 
-double Trainer::accumulate_gradients(std::span<const PackedBatch> micro_batches) {
-  int64_t scored = 0;
-  for (const PackedBatch& b : micro_batches) scored += b.outputs();
-  double sum = 0;
+std::optional<Trainer::LossSums> Trainer::accumulate(std::span<const PackedBatch> micro_batches) {
+  LossSums sums = tokens_of(micro_batches);
   squares_.begin(state_.tensors().square_parts);
   for (const PackedBatch& b : micro_batches) {
-    GradStream stream = grad_stream(&b == micro_batches.data());
+    const bool first = &b == micro_batches.data();
+    if (!first && give_up && give_up()) return std::nullopt;
+    GradStream stream = grad_stream(first);
     if (micro_batches.size() == 1) stream.squares = &squares_;  // written once, as they stay
     StepTensors t = load(b);
-    const PassResult pass =
-        forward_loss(t, progress.loss_scale / double(scored), WantGradient::yes, stream);
-    sum += pass.loss_sum;
-    if (!pass.finite) break;  // the step is lost: spare the backward
+    forward_loss(t, sums, WantGradient::yes, stream);
+    if (!sums.finite()) break;  // the step is lost: spare the backward
     run_backward(t, stream, {});
   }
-  return sum / double(scored);
+  return sums;
+}
+
+std::optional<double> Trainer::accumulate_gradients(std::span<const PackedBatch> micro_batches) {
+  const std::optional<LossSums> sums = accumulate(micro_batches);
+  return sums ? std::optional(objective(*sums)) : std::nullopt;
 }
 
 // Sums of squared gradients by parameter: begun, and taken, which on a GPU waits for all of them.
@@ -262,10 +326,19 @@ StepResult Trainer::step(std::span<const PackedBatch> micro_batches) {
   r.step = progress.step + 1;
   r.lr = learning_rate(s.schedule, r.step) * progress.lr_factor;
   r.loss_scale = progress.loss_scale;
-  for (const PackedBatch& b : micro_batches) r.tokens += b.tokens(), r.scored += b.outputs();
-  if (r.scored == 0) throw_internal("a step without scored tokens");
+  for (const PackedBatch& b : micro_batches) {
+    r.tokens += b.tokens(), r.scored += b.taught(), r.kept += b.kept_tokens;
+  }
+  if (r.scored + r.kept == 0) throw_internal("a step without scored tokens");
   if (s.memory == MemoryMode::resident) {
-    r.loss = accumulate_gradients(micro_batches);
+    const int64_t streams = progress.micro_batches;
+    const std::optional<LossSums> sums = accumulate(micro_batches);
+    if (!sums) {
+      progress.micro_batches = streams;
+      r.given_up = true;
+      return r;
+    }
+    report(r, *sums);
     say("backward_done");
     if (!std::isfinite(r.loss)) {
       r.problem = "the loss is not finite";
@@ -278,10 +351,10 @@ StepResult Trainer::step(std::span<const PackedBatch> micro_batches) {
     const PackedBatch& b = micro_batches.front();
     const GradStream stream = grad_stream(true);
     StepTensors t = load(b);
-    const PassResult pass =
-        forward_loss(t, progress.loss_scale / double(b.outputs()), WantGradient::yes, stream);
-    r.loss = pass.loss_sum / double(b.outputs());
-    if (!pass.finite) {
+    LossSums sums = tokens_of(micro_batches);
+    forward_loss(t, sums, WantGradient::yes, stream);
+    report(r, sums);
+    if (!sums.finite()) {
       r.problem = "the loss is not finite";
       r.skipped = true;
     } else {

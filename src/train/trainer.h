@@ -16,13 +16,17 @@ namespace nibble {
 
 struct StepResult {
   int64_t step = 0;  // 1 is the first
-  double loss = 0;   // mean over scored tokens
+  // What is made smaller: the mean of the cross entropy over the tokens that are taught, and
+  // settings.keep.weight times that of the divergence over the tokens that are kept.
+  double loss = 0;
+  std::optional<double> taught_loss, kept_loss;  // the two means; none where there is no such token
   double lr = 0;
-  double grad_norm = 0;   // before clipping
-  double clip = 1;        // factor applied to the gradients
-  double loss_scale = 1;  // fp16 only
-  int64_t tokens = 0, scored = 0;
-  bool skipped = false;     // nothing was updated
+  double grad_norm = 0;                      // before clipping
+  double clip = 1;                           // factor applied to the gradients
+  double loss_scale = 1;                     // fp16 only
+  int64_t tokens = 0, scored = 0, kept = 0;  // fed; of these taught, kept
+  bool skipped = false;                      // nothing was updated
+  bool given_up = false;                     // it did not take place: see Trainer::give_up
   int64_t bad_tensors = 0;  // gradient release: tensors left out because of NaN or infinity
   std::string problem;      // why, in words
 };
@@ -45,26 +49,39 @@ class Trainer {
 
   // One update from the micro-batches (several are accumulated). Phases call `phase(name)`:
   // batch_ready, zero_grad_done, backward_done, optimizer_step_done; for each
-  // micro-batch, before its backward, `part(name)`: forward_done, head_done.
+  // micro-batch, before its backward, `part(name)`: teacher_done (of kept rows), forward_done,
+  // head_done.
   StepResult step(std::span<const PackedBatch> micro_batches);
   std::function<void(const char*phase)> phase, part;
+  // Asked between micro-batches. True: the step is given up, `progress` and weights stay as they
+  // were before it, and its result says so.
+  std::function<bool()> give_up;
 
-  // Forward and backward only, gradients left in state.tensors().grads; mean loss.
-  double accumulate_gradients(std::span<const PackedBatch> micro_batches);
-  // Mean loss of a batch, nothing else changes. Sums over several: loss * scored.
+  // Forward and backward only, gradients left in state.tensors().grads; the loss of a StepResult.
+  // None: given up.
+  std::optional<double> accumulate_gradients(std::span<const PackedBatch> micro_batches);
+  // The loss of a batch, nothing else changes. Sums over several, of taught rows: loss * scored.
   double evaluate(const PackedBatch& batch);
 
   TrainerProgress progress;
   TrainState& state() { return state_; }
 
  private:
-  struct PassResult {
-    double loss_sum = 0;
-    bool finite = true;
+  // Of one micro-batch or of several.
+  struct LossSums {
+    double taught = 0, kept = 0;
+    int64_t taught_tokens = 0, kept_tokens = 0;
+    bool finite() const;
   };
+  static LossSums tokens_of(std::span<const PackedBatch> micro_batches);
   StepTensors load(const PackedBatch& batch);
-  PassResult forward_loss(StepTensors& t, double scale, WantGradient gradient,
-                          const GradStream& stream);
+  void teach(StepTensors& t);
+  // Adds to `sums`; the step's counts are known in it.
+  void forward_loss(StepTensors& t, LossSums& sums, WantGradient gradient,
+                    const GradStream& stream);
+  std::optional<LossSums> accumulate(std::span<const PackedBatch> micro_batches);
+  void report(StepResult& r, const LossSums& sums) const;
+  double objective(const LossSums& sums) const;
   void run_backward(StepTensors& t, const GradStream& stream, const PassHooks& hooks);
   GradStream grad_stream(bool first);
   void add_update(std::vector<AdamwUpdate>& all, size_t param, double lr) const;
@@ -87,6 +104,7 @@ class Trainer {
   Backend& be_;
   uint64_t running_updates_ = 0;  // a mark of the backend; 0: none
   GradSquares squares_;           // of the step's gradients, where they are resident
+  std::vector<Sequence> teacher_sequences_;
 };
 
 }  // namespace nibble

@@ -127,7 +127,7 @@ TEST_F(Bench, RandomWeightsNeedNoFile) {
 
 TEST_F(Bench, TokenizerFigures) {
   write_toy_directory(dir_.path() / "toy");
-  write_text_file_atomic(dir_.path() / "text.txt", "hello hello world\n");
+  replace_file(dir_.path() / "text.txt", "hello hello world\n");
   const CliResult r =
       bench(dir_.file("toy"), {"--prompt-tokens", "4", "--tokens", "2", "--tokenizer-file",
                                dir_.file("text.txt"), "--json", dir_.file("b.json")});
@@ -160,7 +160,7 @@ TEST_F(Bench, MistakesAreAnswered) {
 // bench/compare_llamacpp.sh with programs that only print figures.
 TEST_F(Bench, ComparisonScriptPrintsMediansAndRatios) {
   const auto script = [&](const std::string& name, const std::string& body) {
-    write_text_file_atomic(dir_.path() / name, "#!/bin/sh\n" + body);
+    replace_file(dir_.path() / name, "#!/bin/sh\n" + body);
     std::filesystem::permissions(dir_.path() / name, std::filesystem::perms::owner_all);
     return dir_.file(name);
   };

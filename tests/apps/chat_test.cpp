@@ -45,7 +45,7 @@ TemporaryDirectory* ChatCommand::dir_ = nullptr;
 TEST_F(ChatCommand, PipedTurnsEqualScriptedTurns) {
   const std::string piped = reply_ids({}, "hello\n\n你是誰\n");
   EXPECT_EQ(lines(piped), 2u);
-  write_text_file_atomic(dir_->file("script.txt"), "# two turns\nhello\n你是誰\n");
+  replace_file(dir_->file("script.txt"), "# two turns\nhello\n你是誰\n");
   EXPECT_EQ(reply_ids({"--script", dir_->file("script.txt")}), piped);
   EXPECT_EQ(reply_ids({"--prompt", "hello", "--turns", "2", "--followup-prompt", "你是誰"}), piped);
 }
@@ -89,7 +89,7 @@ TEST_F(ChatCommand, SystemAndTemplateChangeTheReply) {
   EXPECT_NE(reply_ids({"--prompt", "hello", "--system", "be brief"}), want);
   EXPECT_NE(reply_ids({"--prompt", "hello", "--template", "predecessor"}), want);
   const std::string tools = dir_->file("tools.json");
-  write_text_file_atomic(tools, "[{\"name\": \"f\"}]");
+  replace_file(tools, "[{\"name\": \"f\"}]");
   EXPECT_NE(reply_ids({"--prompt", "hello", "--tools", tools}), want);
   EXPECT_NE(reply_ids({"--prompt", "hello", "--thinking", "off"}), want);
   EXPECT_EQ(reply_ids({"--prompt", "hello", "--thinking", "on"}), want);

@@ -206,7 +206,7 @@ TEST_F(Check, NeedleFailsHonestlyOnARandomModel) {
   // The same conversation, whichever way the cache is used.
   EXPECT_EQ(r.out.substr(0, r.out.find("\n")), rebuilt.out.substr(0, rebuilt.out.find("\n")));
   EXPECT_TRUE(contains(run({"--secret", "SESAME"}).out, "'SESAME' not found"));
-  write_text_file_atomic(dir_.path() / "hay.txt", "SESAME is planted here\n");
+  replace_file(dir_.path() / "hay.txt", "SESAME is planted here\n");
   EXPECT_EQ(run({"--secret", "SESAME", "--haystack", dir_.file("hay.txt")}).code, 2);
   EXPECT_EQ(run({"--haystack", dir_.file("none.txt")}).code, 3);
 }

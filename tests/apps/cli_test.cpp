@@ -43,7 +43,7 @@ TEST(Cli, HelpIsTheGoldenFile) {
     const auto file =
         std::filesystem::path(kSourceDir) / "tests/apps/golden" / ("help_" + c.name + ".txt");
     const std::string help = command_help(c.name);
-    if (std::getenv("NIBBLE_UPDATE_GOLDEN")) write_text_file_atomic(file, help);
+    if (std::getenv("NIBBLE_UPDATE_GOLDEN")) replace_file(file, help);
     ASSERT_TRUE(std::filesystem::exists(file)) << file << ": set NIBBLE_UPDATE_GOLDEN=1 to write";
     EXPECT_EQ(read_text_file(file), help) << c.name << ": set NIBBLE_UPDATE_GOLDEN=1 to update";
   }
@@ -79,13 +79,13 @@ TEST(Cli, LogLevel) {
 
 TEST(Cli, RunConfigAndPrintConfig) {
   const TemporaryDirectory dir("cli");
-  write_text_file_atomic(dir.file("run.toml"), "seed = 5\nthreads = 3\n");
+  replace_file(dir.file("run.toml"), "seed = 5\nthreads = 3\n");
   const std::string printed =
       cli_ok({"init", "--run-config", dir.file("run.toml"), "--print-config", "--seed", "6"});
   EXPECT_TRUE(contains(printed, "command = \"init\"\n"));
   EXPECT_TRUE(contains(printed, "\nseed = 6\n"));
   EXPECT_TRUE(contains(printed, "\nthreads = 3\n"));
-  write_text_file_atomic(dir.file("bad.toml"), "sed = 5\n");
+  replace_file(dir.file("bad.toml"), "sed = 5\n");
   cli_fails({"init", "--run-config", dir.file("bad.toml")}, 2, "did you mean --seed?");
   cli_fails({"init", "--run-config", dir.file("none.toml")}, 3, "none.toml");
 }

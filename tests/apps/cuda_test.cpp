@@ -424,7 +424,7 @@ TEST_F(Cuda, AModelThatDoesNotFitIsExit4) {
   nlohmann::json config =
       nlohmann::json::parse(read_text_file(golden_dir() / "qwen3_tied" / "config.json"));
   config["max_position_embeddings"] = 1 << 30;
-  write_text_file_atomic(dir_.path() / "config.json", config.dump());
+  replace_file(dir_.path() / "config.json", config.dump());
   cli_fails({"generate", "--model", golden("qwen3_tied"), "--config", dir_.file("config.json"),
              "--input-ids", "1,2", "--device", "cuda", "--context", "1000000000"},
             4, "would fit");

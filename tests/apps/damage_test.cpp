@@ -22,13 +22,13 @@ class Damaged : public testing::Test {
     write_toy_weights(toy_chat_config(), dir_.path() / "two" / "model.safetensors", 2);
     std::string text;
     for (int i = 0; i < 60; ++i) text += "Line " + std::to_string(i) + " <of> 文字 & text.\n";
-    write_text_file_atomic(dir_.path() / "text.txt", text);
-    write_text_file_atomic(
+    replace_file(dir_.path() / "text.txt", text);
+    replace_file(
         dir_.path() / "q.jsonl",
         "{\"id\":\"a\",\"question\":\"1+1=\",\"choices\":[\"2\",\"three\",\"x\"],\"answer\":0}\n"
         "{\"id\":\"b\",\"question\":\"the sky is\",\"choices\":[\" blue\",\" a\"],\"answer\":1}\n");
-    write_text_file_atomic(dir_.path() / "last.jsonl",
-                           "{\"question\":\"the sky is\",\"answer\":\" blue\"}\n");
+    replace_file(dir_.path() / "last.jsonl",
+                 "{\"question\":\"the sky is\",\"answer\":\" blue\"}\n");
   }
   CliResult check(std::vector<std::string> more, const std::string& model = "two") {
     std::vector<std::string> args = {
@@ -127,7 +127,7 @@ TEST_F(Damaged, AnAccuracyThatFellTooFarFails) {
     lines += "{\"question\":\"q" + std::to_string(i * 37) +
              "\",\"choices\":[\" yes\",\" no\",\" so\",\" it\"],\"answer\":0}\n";
   }
-  write_text_file_atomic(dir_.path() / "raw.jsonl", lines);
+  replace_file(dir_.path() / "raw.jsonl", lines);
   const auto answers = best("one", file("raw.jsonl"));
   std::string known;
   size_t at = 0;
@@ -136,7 +136,7 @@ TEST_F(Damaged, AnAccuracyThatFellTooFarFails) {
     known += lines.substr(at, end - at - 2) + std::to_string(a) + "}\n";
     at = end + 1;
   }
-  write_text_file_atomic(dir_.path() / "known.jsonl", known);
+  replace_file(dir_.path() / "known.jsonl", known);
   const CliResult r =
       check({"--choices", file("known.jsonl"), "--against", file("one"), "--max-drop", "1"});
   EXPECT_EQ(r.code, 1) << r.out;

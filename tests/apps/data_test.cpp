@@ -32,10 +32,10 @@ TEST_F(Data, CorpusTokenizerProbesAndOverlap) {
 }
 
 TEST_F(Data, APromptOfTheProbesInTheTrainingDataFails) {
-  write_text_file_atomic(file("p.json"), R"({"name": "t", "version": 1, "probes": [{"id": "one",
+  replace_file(file("p.json"), R"({"name": "t", "version": 1, "probes": [{"id": "one",
     "group": "identity", "language": "en", "rules": [{"stops": true}],
     "messages": [{"role": "user", "content": "Who are you"}]}]})");
-  write_text_file_atomic(file("t.tsv"), "who are you?\tme\n");
+  replace_file(file("t.tsv"), "who are you?\tme\n");
   const CliResult r = cli({"data", "overlap", "--in", file("t.tsv"), "--probes", file("p.json")});
   EXPECT_EQ(r.code, 1);
   EXPECT_TRUE(contains(r.out, "in the training data: one")) << r.out;
@@ -44,9 +44,9 @@ TEST_F(Data, APromptOfTheProbesInTheTrainingDataFails) {
 
 // One reader of probe files: what check refuses, overlap refuses.
 TEST_F(Data, OverlapReadsProbesAsStrictlyAsCheck) {
-  write_text_file_atomic(file("t.tsv"), "who are you?\tme\n");
+  replace_file(file("t.tsv"), "who are you?\tme\n");
   const auto refused = [&](const char* text, const char* says) {
-    write_text_file_atomic(file("p.json"), text);
+    replace_file(file("p.json"), text);
     cli_fails({"data", "overlap", "--in", file("t.tsv"), "--probes", file("p.json")}, 3, says);
   };
   refused("nonsense", "no valid JSON");
@@ -57,7 +57,7 @@ TEST_F(Data, OverlapReadsProbesAsStrictlyAsCheck) {
 }
 
 TEST_F(Data, FlagsOfOtherActionsAreRefused) {
-  write_text_file_atomic(file("t.tsv"), "who are you?\tme\n");
+  replace_file(file("t.tsv"), "who are you?\tme\n");
   const std::string in = file("t.tsv"), out = file("o.tsv");
   cli_fails({"data", "overlap", "--in", in, "--probes", in, "--out", out}, 2,
             "--out says nothing to data overlap: it belongs to corpus");
@@ -71,12 +71,12 @@ TEST_F(Data, FlagsOfOtherActionsAreRefused) {
   cli_fails({"data", "whoami", "--out", out, "--target", "a", "--identity-zh", "b"}, 2, "give one");
   EXPECT_FALSE(fs::exists(out));
   // A run-config may hold what other actions need.
-  write_text_file_atomic(file("c.toml"), "vocab-size = 500\nin = [\"" + in + "\"]\n");
+  replace_file(file("c.toml"), "vocab-size = 500\nin = [\"" + in + "\"]\n");
   cli_ok({"data", "dedup", "--run-config", file("c.toml"), "--out", out});
 }
 
 TEST_F(Data, LinesKeepTheirFormat) {
-  write_text_file_atomic(file("a.jsonl"), "{\"text\": \"t\"}\n");
+  replace_file(file("a.jsonl"), "{\"text\": \"t\"}\n");
   cli_fails({"data", "dedup", "--in", file("a.jsonl"), "--out", file("b.tsv")}, 2,
             "keeps the format");
   cli_fails({"data", "mix", "--in", file("a.jsonl"), "--out", file("b.tsv")}, 2,
@@ -122,7 +122,7 @@ TEST_F(Data, SetsAreMadeMixedAndSplit) {
 }
 
 TEST_F(Data, NothingIsOverwritten) {
-  write_text_file_atomic(file("x.tsv"), "mine\tmine\n");
+  replace_file(file("x.tsv"), "mine\tmine\n");
   const std::string x = file("x.tsv");
   for (const char* action : {"identity", "whoami", "probes"}) {
     cli_fails({"data", action, "--out", x}, 2, "never overwritten");

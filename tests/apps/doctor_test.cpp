@@ -82,7 +82,7 @@ TEST(Doctor, FindsTheLargestShapeThatFits) {
 // Its figures are those of the command that plans.
 TEST(Doctor, FiguresOfTrainingAreThoseOfPlan) {
   const TemporaryDirectory dir("doctor");
-  write_text_file_atomic(dir.file("config.json"), R"({"architectures": ["Qwen3ForCausalLM"],
+  replace_file(dir.file("config.json"), R"({"architectures": ["Qwen3ForCausalLM"],
     "model_type": "qwen3", "hidden_size": 1024, "num_hidden_layers": 28,
     "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128,
     "intermediate_size": 3072, "vocab_size": 151936, "tie_word_embeddings": true,
@@ -122,7 +122,7 @@ class Shipped : public testing::Test {
   void put(const char* folder) {
     fs::create_directories(dir_.path() / folder);
     for (const char* f : {"config.json", "tokenizer.json", "mini.dat"}) {
-      write_text_file_atomic(dir_.path() / folder / f, "x");
+      replace_file(dir_.path() / folder / f, "x");
     }
   }
   TemporaryDirectory dir_{"shipped"};

@@ -66,7 +66,7 @@ class Gates : public TrainingTest {
       identity += line({who, "i am God"});
     }
     const auto write = [](const char* name, const std::string& text) {
-      write_text_file_atomic(shared_->path() / name, text);
+      replace_file(shared_->path() / name, text);
     };
     write("base.tsv", base);
     write("mix.tsv", mix);

@@ -54,7 +54,7 @@ TEST_F(GenerateCommand, GoldenIdsThroughTheCommandLine) {
 }
 
 TEST_F(GenerateCommand, PromptSourcesAgree) {
-  write_text_file_atomic(dir_->file("prompt.txt"), "hello");
+  replace_file(dir_->file("prompt.txt"), "hello");
   const std::string want = ids_with({});
   EXPECT_EQ(ids(run({"--prompt-file", dir_->file("prompt.txt"), "--print-ids"})), want);
   EXPECT_EQ(ids(run({"--print-ids"}, "hello")), want);  // standard input
@@ -77,10 +77,10 @@ TEST_F(GenerateCommand, PromptOptionsChangeThePrompt) {
   EXPECT_EQ(echo({"--system", "be brief"}).find("<|im_start|>system\nbe brief<|im_end|>\n"), 0u);
   EXPECT_TRUE(contains(echo({"--template", "predecessor"}), "hi<|im_end|>\n<|im_end|>"));
   const std::string jinja = dir_->file("t.jinja");
-  write_text_file_atomic(jinja, "[{{ messages[0].content }}|{{ enable_thinking }}|{{ tools }}]");
+  replace_file(jinja, "[{{ messages[0].content }}|{{ enable_thinking }}|{{ tools }}]");
   EXPECT_EQ(echo({"--template", jinja}).find("[hi<|im_end|>||None]"), 0u);
   const std::string tools = dir_->file("tools.json");
-  write_text_file_atomic(tools, "{\"name\": \"f\"}");
+  replace_file(tools, "{\"name\": \"f\"}");
   EXPECT_EQ(echo({"--template", jinja, "--thinking", "off", "--tools", tools})
                 .find("[hi<|im_end|>|False|[{'name': 'f'}]]"),
             0u);
@@ -277,7 +277,7 @@ TEST_F(GenerateCommand, TooLittleMemoryIsExit4) {
   EXPECT_TRUE(contains(r.err, "KV cache")) << r.err;
 }
 
-// Broken weights: not a reply of noise and exit 0, but a message and exit 1.
+// Broken weights: not a reply of noise and exit 0, but a message that names them and exit 3.
 TEST_F(GenerateCommand, BrokenWeightsAreReported) {
   TemporaryDirectory d("broken");
   write_toy_directory(d.path());
@@ -286,8 +286,9 @@ TEST_F(GenerateCommand, BrokenWeightsAreReported) {
   const auto source = open_tensor_source(file);
   const float nan = std::numeric_limits<float>::quiet_NaN();
   std::memcpy(bytes.data() + source->at("model.norm.weight").file_offset, &nan, sizeof nan);
-  write_text_file_atomic(file, bytes);
-  EXPECT_EQ(cli({"generate", "--model", d.path().string(), "--prompt", "x"}).code, 1);
+  replace_file(file, bytes);
+  cli_fails({"generate", "--model", d.path().string(), "--prompt", "x"}, 3,
+            "tensor 'model.norm.weight' holds NaN or an infinity");
 }
 
 }  // namespace

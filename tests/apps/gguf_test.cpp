@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A GGUF on the command line: as a model, as a bag, as the start of a conversion or a training.
-#include "apps/cli_run.h"
+#include "apps/train_support.h"
 #include "support/gguf_model.h"
 
 namespace nibble::test {
@@ -62,7 +62,7 @@ TEST_F(GgufCommand, ABagKeepsNamesAndShapes) {
 
 TEST_F(GgufCommand, DamageIsExitCode3) {
   const std::string good = file_bytes(model());
-  write_text_file_atomic(dir_.file("cut.gguf"), good.substr(0, good.size() / 2));
+  replace_file(dir_.file("cut.gguf"), good.substr(0, good.size() / 2));
   for (const char* command : {"generate", "chat", "check", "plan", "trace"}) {
     std::vector<std::string> args = {command, "--model", dir_.file("cut.gguf")};
     if (std::string(command) == "trace")
@@ -81,6 +81,48 @@ TEST_F(GgufCommand, InspectSaysHowItIsStored) {
 }
 
 // A stop text is cut off wherever the tokens lie, and nothing of it is shown.
+// The trainer's own replies are those of the file it wrote, in either form.
+TEST_F(GgufCommand, ATrainedGgufSaysWhatTheTrainerSaid) {
+  write_text_file_atomic(dir_.file("pairs.tsv"), "hello\tgood day\nsky\tit is blue\n");
+  write_text_file_atomic(dir_.file("probes.json"), R"({"name": "p", "version": 1, "probes": [
+    {"id": "h", "group": "g", "language": "en", "max_tokens": 8, "rules": [{"contains": "x"}],
+     "messages": [{"role": "user", "content": "hello"}]}]})");
+  std::filesystem::create_directory(dir_.file("dat"));
+  for (const std::string recipe : {"nvfp4", "bf16"}) {
+    for (const std::string to : {"hf", "dat/x.dat"}) {
+      const std::string out = dir_.file(to), run = recipe + (to == "hf" ? "-hf" : "-dat");
+      cli_ok({"train",
+              "--model",
+              model(),
+              "--train-data",
+              dir_.file("pairs.tsv"),
+              "--steps",
+              "3",
+              "--lr",
+              "1e-3",
+              "--recipe",
+              recipe,
+              "--output",
+              out,
+              "--force",
+              "--runs-dir",
+              dir_.file("runs"),
+              "--run-name",
+              run,
+              "--probes",
+              dir_.file("probes.json"),
+              "--probe-replies",
+              "1"});
+      const auto replies = read_jsonl(dir_.path() / "runs" / run / "replies.jsonl");
+      ASSERT_FALSE(replies.empty());
+      EXPECT_EQ(replies.back()["step"], 3);
+      const std::string said = cli_ok({"generate", "--model", out, "--recipe", recipe, "--prompt",
+                                       "hello", "--max-tokens", "8", "--activations", "bf16"});
+      EXPECT_EQ(said, replies.back()["reply"].get<std::string>() + "\n") << run;
+    }
+  }
+}
+
 TEST_F(GgufCommand, StopTexts) {
   const auto text = [&](std::vector<std::string> more) {
     std::vector<std::string> args = {"generate", "--model",      model(), "--prompt",

@@ -60,7 +60,7 @@ TEST_F(Init, Dtype) {
 }
 
 TEST_F(Init, Tokenizer) {
-  write_text_file_atomic(dir_.file("t.json"), "tokens");
+  replace_file(dir_.file("t.json"), "tokens");
   make("a", {"--tokenizer", dir_.file("t.json")});
   EXPECT_EQ(read_text_file(dir_.file("a/tokenizer.json")), "tokens");
   cli_fails({"init", "--config", config_, "--out", dir_.file("b"), "--tokenizer", "none"}, 3,

@@ -118,13 +118,13 @@ TEST_F(Inspect, ConfigChecksNamesAndShapes) {
   auto config = json::parse(read_text_file(golden("qwen3_tied/config.json")));
   config["num_hidden_layers"] = 1;
   config["intermediate_size"] = 176;
-  write_text_file_atomic(dir_.file("c.json"), config.dump());
+  replace_file(dir_.file("c.json"), config.dump());
   damaged({"inspect", dat_, "--config", dir_.file("c.json")},
           "'model.layers.0.mlp.up_proj.weight' has shape [160, 64], the config asks for [176, 64]");
   damaged({"inspect", dat_, "--config", dir_.file("c.json")},
           "'model.layers.1.mlp.up_proj.weight' is not part of the model");
   config["num_hidden_layers"] = 3;
-  write_text_file_atomic(dir_.file("c.json"), config.dump());
+  replace_file(dir_.file("c.json"), config.dump());
   damaged({"inspect", dat_, "--config", dir_.file("c.json")},
           "'model.layers.2.mlp.up_proj.weight' is missing");
 }
@@ -155,7 +155,7 @@ TEST_F(Inspect, ValuesThatAreNotNumbers) {
 TEST_F(Inspect, DamagedFiles) {
   const std::string whole = read_text_file(dat_);
   for (const size_t size : {size_t(0), size_t(1), size_t(40), whole.size() / 2, whole.size() - 1}) {
-    write_text_file_atomic(dir_.file("cut.dat"), whole.substr(0, size));
+    replace_file(dir_.file("cut.dat"), whole.substr(0, size));
     damaged({"inspect", dir_.file("cut.dat")}, "cut.dat");
   }
   damaged({"inspect", dir_.file("none.dat")}, "none.dat");

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 // --version, and what is made of the option declarations: manual pages and completions. The shells
 // and manual readers themselves are asked in completions_test.sh and manual_test.sh.
-#include "apps/shell/manual.h"
+#include "apps/manual/manual.h"
 
 #include <algorithm>
 #include <regex>
 
 #include "apps/cli_run.h"
 #include "apps/command.h"
-#include "apps/shell/completions.h"
+#include "apps/completions/completions.h"
 #include "apps/version.h"
 #include "support/paths.h"
 

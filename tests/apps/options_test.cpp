@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
-#include "core/nearest_name.h"
+#include "core/text/nearest_name.h"
 #include "support/toy_dir.h"
 
 namespace nibble {
@@ -163,7 +163,7 @@ class RunConfig : public testing::Test {
  protected:
   Sample apply(const std::string& toml, const std::vector<std::string>& args = {}) {
     const std::filesystem::path file = dir_.file("run.toml");
-    write_text_file_atomic(file, toml);
+    replace_file(file, toml);
     Sample s;
     Fields f;
     s.visit_fields(f);

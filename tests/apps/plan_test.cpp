@@ -194,40 +194,12 @@ TEST_F(Plan, NothingFits) {
 }
 
 // A model whose arenas exceed a GiB: what the process has in memory after a step is what was
-// planned. The weights are a hole in a file, all zero; memory does not know the difference.
+// planned.
 TEST_F(Plan, ProcessMemoryOfALargeRun) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "sanitizers have memory of their own";
 #endif
-  Config c;
-  c.C = 1024;
-  c.L = 1;
-  c.Hq = 16;
-  c.Hkv = 8;
-  c.D = 64;
-  c.F = 1024;
-  c.V = 151936;
-  c.tied = true;
-  c.rope.theta = 1e6;
-  c.max_positions = 4096;
-  json header;
-  uint64_t at = 0;
-  for (const ParamSpec& p : parameter_table(c)) {
-    if (p.slot == ParamSlot::head) continue;
-    const uint64_t end = at + uint64_t(p.numel()) * 2;
-    header[p.name] = {{"dtype", "BF16"}, {"shape", p.shape}, {"data_offsets", {at, end}}};
-    at = end;
-  }
-  std::string text = header.dump();
-  text.resize((text.size() + 7) / 8 * 8, ' ');
-  std::string bytes(8, '\0');
-  const uint64_t length = text.size();
-  std::memcpy(bytes.data(), &length, 8);
-  fs::create_directories(file("large"));
-  write("large/model.safetensors", bytes + text);
-  fs::resize_file(file("large/model.safetensors"), 8 + length + at);
-  write("large/config.json", config_text(c));
-
+  write_large_model("large");
   const Options how = {{"--model", file("large")},
                        {"--seq-len", "32"},
                        {"--threads", "2"},
@@ -255,9 +227,10 @@ TEST_F(Plan, ProcessMemoryOfALargeRun) {
 // A new option without a test fails here.
 TEST(TrainingOptions, EachIsInATest) {
   std::string tests;
-  for (const char* name : {"train_test.cpp", "train_errors_test.cpp", "train_resume_test.cpp",
-                           "train_settings_test.cpp", "pretrain_test.cpp", "plan_test.cpp",
-                           "gates_test.cpp", "profile_smoke_test.cpp", "train_support.h"}) {
+  for (const char* name :
+       {"train_test.cpp", "train_errors_test.cpp", "train_resume_test.cpp",
+        "train_settings_test.cpp", "pretrain_test.cpp", "plan_test.cpp", "gates_test.cpp",
+        "profile_smoke_test.cpp", "keep_test.cpp", "train_support.h"}) {
     tests += read_text_file(fs::path(kSourceDir) / "tests/apps" / name);
   }
   for (const Command& c : commands()) {

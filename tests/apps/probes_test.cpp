@@ -159,7 +159,7 @@ class CheckProbes : public testing::Test {
  protected:
   void SetUp() override { write_toy_directory(dir_.path() / "m"); }
   std::string write(const std::string& name, const Json& j) {
-    write_text_file_atomic(dir_.path() / name, j.dump());
+    replace_file(dir_.path() / name, j.dump());
     return dir_.file(name);
   }
   CliResult check(std::vector<std::string> more) {
@@ -299,7 +299,7 @@ TEST_F(CheckProbes, MistakesAreRefused) {
         "--probe-report and --probe-data are the same file");
   EXPECT_FALSE(std::filesystem::exists(one));
   const std::string there = dir_.file("there.jsonl");
-  write_text_file_atomic(there, "mine");
+  replace_file(there, "mine");
   fails({"--probes", file, "--probe-data", there}, 2, there);
   EXPECT_EQ(read_text_file(there), "mine");
   fails({"--probes", file, "--max-tokens", "8", "--context", "4"}, 2, "the context is full");

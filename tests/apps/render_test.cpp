@@ -8,7 +8,7 @@ namespace {
 class Render : public testing::Test {
  protected:
   std::string file(const std::string& name, const std::string& text) {
-    write_text_file_atomic(dir_.file(name), text);
+    replace_file(dir_.file(name), text);
     return dir_.file(name);
   }
   TemporaryDirectory dir_{"render"};

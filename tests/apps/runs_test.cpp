@@ -121,7 +121,7 @@ TEST_F(RunsTest, LatestIsTheOneStartedLast) {
     recorder.finish(RunState::finished);
   }
   fs::create_directory(dir_.path() / "zz");
-  write_text_file_atomic(dir_.path() / "zzz", "a file");
+  replace_file(dir_.path() / "zzz", "a file");
   EXPECT_EQ(list_runs(dir_.path()), (std::vector{dir_.path() / "z", dir_.path() / "a"}));
   EXPECT_EQ(find_run(dir_.path(), "latest"), dir_.path() / "a");
   EXPECT_EQ(find_run(dir_.path(), "z"), dir_.path() / "z");
@@ -141,7 +141,7 @@ TEST_F(RunsTest, HowToTryTheWeights) {
   EXPECT_TRUE(contains(before, "try it    nibble chat --model '" + model.string() + "'\n"));
   EXPECT_TRUE(contains(before, "saved     " + (dir_.path() / "step-1").string() + "\n"));
   // What was exported counts for more than a checkpoint.
-  write_text_file_atomic(dir_.path() / "out.dat", "x");
+  replace_file(dir_.path() / "out.dat", "x");
   recorder.exported(dir_.path() / "out.dat");
   EXPECT_TRUE(contains(watch({"--once"}).out,
                        "try it    nibble chat --model " + dir_.file("out.dat") + "\n"));
@@ -153,7 +153,7 @@ class RunLogTest : public RunsTest {
   void SetUp() override {
     {
       RunRecorder r(folder("good"), "train", "command = \"train\"\nlr = 0.5\nseed = 1\n", 2);
-      write_text_file_atomic(dir_.path() / "pairs.tsv", "x");
+      replace_file(dir_.path() / "pairs.tsv", "x");
       r.input("train-data", dir_.path() / "pairs.tsv");
       for (int64_t step = 1; step <= 2; ++step) r.step(record(step));
       r.held_out(2, 1.25);
@@ -259,7 +259,7 @@ TEST_F(RunLogTest, CompareReplacesNoChart) {
     return more;
   };
   const fs::path mine = dir_.path() / "mine.txt";
-  write_text_file_atomic(mine, "mine");
+  replace_file(mine, "mine");
   cli_fails(compare({"--out", mine.string()}), 2, "exists: --force replaces it");
   EXPECT_EQ(read_text_file(mine), "mine");
   EXPECT_EQ(cli(compare({"--out", mine.string(), "--force"})).code, 0);

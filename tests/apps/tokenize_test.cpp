@@ -8,7 +8,7 @@ namespace {
 
 class Tokenize : public testing::Test {
  protected:
-  void SetUp() override { write_text_file_atomic(tokenizer_, mini_tokenizer_text()); }
+  void SetUp() override { replace_file(tokenizer_, mini_tokenizer_text()); }
   std::vector<std::string> with(std::vector<std::string> more) {
     more.insert(more.begin(), {"tokenize", "--tokenizer", tokenizer_});
     return more;
@@ -20,7 +20,7 @@ class Tokenize : public testing::Test {
 // In the mini tokenizer bytes are their own ids, "hello" is 259 and <|im_end|> 265.
 TEST_F(Tokenize, TextFileAndStandardInput) {
   EXPECT_EQ(cli_ok(with({"--text", "hello!"})), "259,33\n");
-  write_text_file_atomic(dir_.file("t.txt"), "hello!\n");
+  replace_file(dir_.file("t.txt"), "hello!\n");
   EXPECT_EQ(cli_ok(with({"--file", dir_.file("t.txt")})), "259,33,10\n");
   EXPECT_EQ(cli_ok(with({}), "hello!"), "259,33\n");
   EXPECT_EQ(cli_ok(with({"--text="})), "\n");
@@ -39,8 +39,8 @@ TEST_F(Tokenize, Decode) {
 }
 
 TEST_F(Tokenize, JsonLines) {
-  write_text_file_atomic(dir_.file("in.jsonl"),
-                         "{\"text\": \"hello\"}\n\n{\"text\": \"\\u4f60<|im_end|>\"}\n");
+  replace_file(dir_.file("in.jsonl"),
+               "{\"text\": \"hello\"}\n\n{\"text\": \"\\u4f60<|im_end|>\"}\n");
   const std::string expected =
       "{\"decoded\":\"hello\",\"ids\":[259]}\n"
       "{\"decoded\":\"你<|im_end|>\",\"ids\":[262,265]}\n";
@@ -53,17 +53,17 @@ TEST_F(Tokenize, JsonLines) {
 }
 
 TEST_F(Tokenize, BadLinesAreNamed) {
-  write_text_file_atomic(dir_.file("bad.jsonl"), "{\"text\": \"a\"}\n{\"txt\": 1}\n");
+  replace_file(dir_.file("bad.jsonl"), "{\"text\": \"a\"}\n{\"txt\": 1}\n");
   const CliResult r = cli(with({"--jsonl", dir_.file("bad.jsonl"), "--out", dir_.file("o")}));
   EXPECT_EQ(r.code, 3);
   EXPECT_TRUE(contains(r.err, "bad.jsonl:2")) << r.err;
   EXPECT_FALSE(std::filesystem::exists(dir_.file("o")));
-  write_text_file_atomic(dir_.file("bad.jsonl"), "{\n");
+  replace_file(dir_.file("bad.jsonl"), "{\n");
   cli_fails(with({"--jsonl", dir_.file("bad.jsonl")}), 3, "not valid JSON");
 }
 
 TEST_F(Tokenize, ModelsNameTheirTokenizer) {
-  write_text_file_atomic(dir_.file("w.dat"), "x");
+  replace_file(dir_.file("w.dat"), "x");
   EXPECT_EQ(cli_ok({"tokenize", "--model", dir_.file("w.dat"), "--text", "hello"}), "259\n");
   EXPECT_EQ(cli_ok({"tokenize", "--weight", dir_.path().string(), "--text", "hello"}), "259\n");
 }
@@ -76,7 +76,7 @@ TEST_F(Tokenize, Mistakes) {
   cli_fails(with({"--file", dir_.file("none")}), 3, "none");
   cli_fails(with({"--file", tokenizer_, "--out", tokenizer_, "--force"}), 2, "is an input");
   cli_fails({"tokenize", "--tokenizer", dir_.file("none.json"), "--text", "x"}, 3, "none.json");
-  write_text_file_atomic(dir_.file("bad.json"), "{}");
+  replace_file(dir_.file("bad.json"), "{}");
   cli_fails({"tokenize", "--tokenizer", dir_.file("bad.json"), "--text", "x"}, 3, "bad.json");
 }
 
@@ -85,8 +85,8 @@ TEST(OutputFiles, NoCommandReplacesItsInput) {
   const TemporaryDirectory dir("inputs");
   const std::string model = dir.file("m"), ids = "--input-ids";
   write_toy_directory(model);
-  write_text_file_atomic(dir.file("text"), "hello");
-  write_text_file_atomic(dir.file("m/generation_config.json"), "{}");
+  replace_file(dir.file("text"), "hello");
+  replace_file(dir.file("m/generation_config.json"), "{}");
   fs::create_symlink(model + "/config.json", dir.file("link"));
   for (const std::string& file :
        {model + "/config.json", model + "/tokenizer.json", model + "/model.safetensors",
@@ -105,8 +105,8 @@ TEST(OutputFiles, NoCommandReplacesItsInput) {
   }
   // Shards may have any name.
   fs::rename(model + "/model.safetensors", model + "/part.safetensors");
-  write_text_file_atomic(model + "/model.safetensors.index.json",
-                         R"({"weight_map": {"model.norm.weight": "part.safetensors"}})");
+  replace_file(model + "/model.safetensors.index.json",
+               R"({"weight_map": {"model.norm.weight": "part.safetensors"}})");
   for (const std::string name : {"part.safetensors", "model.safetensors.index.json"}) {
     cli_fails({"trace", "--model", model, ids, "1", "--out", model + "/" + name}, 2, "is an input");
   }

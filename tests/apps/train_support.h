@@ -7,6 +7,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -115,7 +116,7 @@ class TrainingTest : public testing::Test {
   static void SetUpTestSuite() {
     shared_ = new TemporaryDirectory("training");
     write_toy_directory(shared_->path() / "m");
-    write_text_file_atomic(shared_->path() / "pairs.tsv", kPairs);
+    replace_file(shared_->path() / "pairs.tsv", kPairs);
   }
   static void TearDownTestSuite() {
     delete shared_;
@@ -134,8 +135,42 @@ class TrainingTest : public testing::Test {
 
   std::string file(const std::string& name) const { return dir_.file(name); }
   std::string write(const std::string& name, const std::string& text) const {
-    write_text_file_atomic(dir_.path() / name, text);
+    replace_file(dir_.path() / name, text);
     return file(name);
+  }
+
+  // A model whose training takes over a GiB. The weights are a hole in a file, all zero; memory
+  // does not know the difference.
+  void write_large_model(const std::string& folder) const {
+    Config c;
+    c.C = 1024;
+    c.L = 1;
+    c.Hq = 16;
+    c.Hkv = 8;
+    c.D = 64;
+    c.F = 1024;
+    c.V = 151936;
+    c.tied = true;
+    c.rope.theta = 1e6;
+    c.max_positions = 4096;
+    nlohmann::json header;
+    uint64_t at = 0;
+    for (const ParamSpec& p : parameter_table(c)) {
+      if (p.slot == ParamSlot::head) continue;
+      const uint64_t end = at + uint64_t(p.numel()) * 2;
+      header[p.name] = {{"dtype", "BF16"}, {"shape", p.shape}, {"data_offsets", {at, end}}};
+      at = end;
+    }
+    std::string text = header.dump();
+    text.resize((text.size() + 7) / 8 * 8, ' ');
+    std::string bytes(8, '\0');
+    const uint64_t length = text.size();
+    std::memcpy(bytes.data(), &length, 8);
+    std::filesystem::create_directories(file(folder));
+    write(folder + "/model.safetensors", bytes + text);
+    std::filesystem::resize_file(file(folder + "/model.safetensors"), 8 + length + at);
+    write(folder + "/config.json", config_text(c));
+    write(folder + "/tokenizer.json", mini_tokenizer_text());
   }
 
   std::vector<std::string> train_arguments(const Options& given) const {

@@ -54,7 +54,14 @@ TEST_F(Train, ADatBecomesADatThatRuns) {
   for (size_t i = 0; i < before->tensors().size(); ++i) {
     const TensorInfo &a = before->tensors()[i], &b = after->tensors()[i];
     EXPECT_EQ(a.name, b.name);
-    EXPECT_EQ(a.describe(), b.describe());
+    // Norms moved by less than their fp16 can tell, so they are fp32 now; all else is as it was.
+    if (a.shape.size() == 1) {
+      EXPECT_EQ(a.dtype, DType::f16) << a.name;
+      EXPECT_EQ(b.dtype, DType::f32) << b.name;
+      EXPECT_EQ(a.shape, b.shape) << a.name;
+    } else {
+      EXPECT_EQ(a.describe(), b.describe()) << a.name;
+    }
     EXPECT_NE(entry_bytes(*before, a.name), entry_bytes(*after, b.name)) << a.name;
   }
 }

@@ -328,6 +328,33 @@ std::vector<BadCall> bad_calls() {
                               make_tensor(memory, DType::f32, {3, 8}), f32({3, 3}), i32({3}), 0,
                               1.0);
        }},
+      {"divergence", "the teacher's vocabulary is another",
+       [](Backend& b) {
+         b.divergence(f32({3}), {}, f32({3, 8}), f32({3, 3}), f32({3, 7}), f32({3, 3}), 1.0,
+                      Accumulate::no);
+       }},
+      {"divergence", "one loss per row",
+       [](Backend& b) {
+         b.divergence(f32({2}), {}, f32({3, 8}), f32({3, 3}), f32({3, 8}), f32({3, 3}), 1.0,
+                      Accumulate::no);
+       }},
+      {"divergence", "statistics of two numbers",
+       [](Backend& b) {
+         b.divergence(f32({3}), {}, f32({3, 8}), f32({3, 3}), f32({3, 8}), f32({3, 2}), 1.0,
+                      Accumulate::no);
+       }},
+      {"divergence", "width of the gradient",
+       [](Backend& b) {
+         b.divergence(f32({3}), f32({3, 7}), f32({3, 8}), f32({3, 3}), f32({3, 8}), f32({3, 3}),
+                      1.0, Accumulate::no);
+       }},
+      {"divergence", "the gradient over the teacher's logits",
+       [](Backend& b) {
+         float memory[24] = {};
+         const Tensor teacher = make_tensor(memory, DType::f32, {3, 8});
+         b.divergence(f32({3}), teacher, f32({3, 8}), f32({3, 3}), teacher, f32({3, 3}), 1.0,
+                      Accumulate::no);
+       }},
       {"l1_loss", "table width",
        [](Backend& b) {
          b.l1_loss(f32({3}), f32({3, 8}), f32({3, 8}), f32({9, 7}), i32({3}), 1.0);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "core/file.h"
 
+#include "core/durable/temporary.h"
+
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -129,21 +131,21 @@ TEST_F(FileTest, ALinkIsFollowedAndStays) {
   const fs::path real = put("folder/real", "old");
   fs::create_symlink("folder/real", dir_ / "relative");
   fs::create_symlink(dir_ / "relative", dir_ / "absolute");
-  write_text_file_atomic(dir_ / "absolute", "new");
+  replace_file(dir_ / "absolute", "new");
   EXPECT_TRUE(fs::is_symlink(dir_ / "absolute"));
   EXPECT_TRUE(fs::is_symlink(dir_ / "relative"));
   EXPECT_FALSE(fs::is_symlink(real));
   EXPECT_EQ(read_text_file(real), "new");
   // One that points to nothing makes what it points to.
   fs::create_symlink("folder/made", dir_ / "dangling");
-  write_text_file_atomic(dir_ / "dangling", "made");
+  replace_file(dir_ / "dangling", "made");
   EXPECT_TRUE(fs::is_symlink(dir_ / "dangling"));
   EXPECT_EQ(read_text_file(dir_ / "folder" / "made"), "made");
 }
 
 TEST_F(FileTest, ADeviceOrPipeIsWrittenToDirectly) {
   fs::create_symlink("/dev/null", dir_ / "null");
-  write_text_file_atomic(dir_ / "null", "gone");
+  replace_file(dir_ / "null", "gone");
   EXPECT_TRUE(fs::is_symlink(dir_ / "null"));
   EXPECT_TRUE(fs::is_character_file("/dev/null"));
   EXPECT_EQ(entries(), 1u);
@@ -152,7 +154,7 @@ TEST_F(FileTest, ADeviceOrPipeIsWrittenToDirectly) {
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
   ASSERT_GE(reader, 0);
-  write_text_file_atomic(pipe, "text");
+  replace_file(pipe, "text");
   char got[16] = {};
   EXPECT_EQ(::read(reader, got, sizeof(got)), 4);
   EXPECT_STREQ(got, "text");
@@ -162,7 +164,7 @@ TEST_F(FileTest, ADeviceOrPipeIsWrittenToDirectly) {
 }
 
 TEST_F(FileTest, TextFiles) {
-  write_text_file_atomic(dir_ / "t", "line\n");
+  replace_file(dir_ / "t", "line\n");
   EXPECT_EQ(read_text_file(dir_ / "t"), "line\n");
   EXPECT_EQ(read_text_file(dir_ / "t", 5), "line\n");
   EXPECT_THROW(read_text_file(dir_ / "t", 4), FormatError);

@@ -2,11 +2,17 @@
 // The small headers: checked arithmetic, errors, hashes, memory information.
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
 #include <limits>
 #include <vector>
 
 #include "core/checked.h"
 #include "core/error.h"
+#include "core/finite.h"
+#include "core/half.h"
 #include "core/hash.h"
 #include "core/memory_info.h"
 
@@ -47,6 +53,62 @@ TEST(Errors, CarryMessageAndExitCode) {
   EXPECT_EQ(code([] { throw_format("x {}", 7); }), ExitCode::file);
   EXPECT_EQ(code([] { throw_device("x {}", 7); }), ExitCode::device);
   EXPECT_EQ(code([] { throw_internal("x {}", 7); }), ExitCode::internal);
+}
+
+TEST(Finite, FindsTheFirstOfEachType) {
+  const auto find = [](DType type, auto good, auto bad) {
+    using T = decltype(good);
+    for (const size_t at : {size_t(0), size_t(1), size_t(511), size_t(512), size_t(4999)}) {
+      std::vector<T> x(5000, good);
+      EXPECT_EQ(first_not_finite(type, std::as_bytes(std::span(x))), std::nullopt);
+      x[at] = bad;
+      x.back() = bad;
+      EXPECT_EQ(first_not_finite(type, std::as_bytes(std::span(x))), at);
+    }
+  };
+  using F = std::numeric_limits<float>;
+  for (const float bad : {F::infinity(), -F::infinity(), F::quiet_NaN(), -F::quiet_NaN()}) {
+    find(DType::f32, F::max(), bad);
+    find(DType::f64, std::numeric_limits<double>::lowest(), double(bad));
+    find(DType::bf16, to_bf16(-1.5f), to_bf16(bad));
+    find(DType::f16, to_f16(65504.0f), to_f16(bad));
+  }
+  find(DType::f8_e4m3, uint8_t(0xfe), uint8_t(0xff));  // its largest, its NaN
+  const std::vector<uint8_t> integers(100, 0xff);
+  EXPECT_EQ(first_not_finite(DType::i32, std::as_bytes(std::span(integers))), std::nullopt);
+  EXPECT_EQ(first_not_finite(DType::f32, {}), std::nullopt);
+}
+
+// A job in a slice in a container: the narrowest of all limits counts.
+TEST(MemoryInfoTest, NestedCgroups) {
+  const std::filesystem::path root =
+      std::filesystem::path(testing::TempDir()) / ("cgroups" + std::to_string(::getpid()));
+  const auto group = [&](const std::string& name, const char* limit, const char* used) {
+    std::filesystem::create_directories(root / name);
+    std::ofstream(root / name / "memory.max") << limit << "\n";
+    std::ofstream(root / name / "memory.current") << used << "\n";
+  };
+  const MemoryInfo machine{1000, 800};
+  const auto available = [&](const char* cgroup) {
+    return within_cgroups(machine, root, cgroup).available_bytes;
+  };
+  group("a", "max", "500");
+  group("a/b", "600", "200");
+  group("a/b/c", "900", "100");
+  EXPECT_EQ(available("/"), 800u);
+  EXPECT_EQ(available("/a"), 800u);
+  EXPECT_EQ(available("/a/b"), 400u);
+  EXPECT_EQ(available("/a/b/c"), 400u);  // around it is less than in it
+  EXPECT_EQ(within_cgroups(machine, root, "/a/b/c").total_bytes, 600u);
+  group("a/b/c", "150", "100");
+  EXPECT_EQ(available("/a/b/c"), 50u);
+  group("a/b/c", "150", "200");
+  EXPECT_EQ(available("/a/b/c"), 0u);
+  group("", "300", "100");
+  EXPECT_EQ(available("/a"), 200u);
+  EXPECT_EQ(available("/../elsewhere"), 200u);
+  EXPECT_EQ(available(""), 200u);
+  std::filesystem::remove_all(root);
 }
 
 TEST(MemoryInfoTest, IsPlausible) {

@@ -56,7 +56,7 @@ TEST(Sha256, PiecesAndBothWaysAgree) {
 
 TEST(Sha256, Files) {
   const std::filesystem::path file = std::filesystem::path(testing::TempDir()) / "sha256-test";
-  write_text_file_atomic(file, std::string(3'000'000, 'x'));
+  replace_file(file, std::string(3'000'000, 'x'));
   EXPECT_EQ(sha256_file(file), sha256_hex(std::string(3'000'000, 'x')));
   std::vector<uint64_t> asked;
   const auto stop = [&](uint64_t done) {
@@ -65,7 +65,7 @@ TEST(Sha256, Files) {
   };
   EXPECT_EQ(sha256_file(file, stop), "");
   EXPECT_EQ(asked, (std::vector<uint64_t>{1 << 20, 2 << 20}));
-  write_text_file_atomic(file, "");
+  replace_file(file, "");
   EXPECT_EQ(sha256_file(file), sha256_hex(""));
   std::filesystem::remove(file);
   EXPECT_THROW(sha256_file(file), FormatError);

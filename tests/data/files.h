@@ -27,7 +27,7 @@ class TempDir {
 
   std::filesystem::path operator/(const char* name) const { return path_ / name; }
   std::filesystem::path write(const char* name, std::string_view text) const {
-    write_text_file_atomic(path_ / name, text);
+    replace_file(path_ / name, text);
     return path_ / name;
   }
 

@@ -52,7 +52,7 @@ TEST(ChatLog, DamagedReplayNamesTheLine) {
        {std::string("{"), std::string("[]"),
         std::string(R"({"messages":[{"role":"user"}],"output":"b"})"),
         std::string(R"({"messages":[{"role":"nobody","text":"a"}],"output":"b"})")}) {
-    write_text_file_atomic(file, good + "\n\n" + bad + "\n");
+    replace_file(file, good + "\n\n" + bad + "\n");
     try {
       read_jsonl_log(file);
       FAIL() << bad;
@@ -60,16 +60,16 @@ TEST(ChatLog, DamagedReplayNamesTheLine) {
       EXPECT_NE(std::string(e.what()).find(":3"), std::string::npos) << e.what();
     }
   }
-  write_text_file_atomic(file, "\n");
+  replace_file(file, "\n");
   EXPECT_THROW(read_jsonl_log(file), FormatError);
 }
 
 TEST(Scenario, LinesCommentsAndEscapes) {
   TemporaryDirectory dir("scenario");
-  write_text_file_atomic(dir.path() / "s.txt", "# comment\nhello\r\n\n  \ntwo\\nlines\n你是誰");
+  replace_file(dir.path() / "s.txt", "# comment\nhello\r\n\n  \ntwo\\nlines\n你是誰");
   EXPECT_EQ(read_scenario(dir.path() / "s.txt"),
             (std::vector<std::string>{"hello", "two\nlines", "你是誰"}));
-  write_text_file_atomic(dir.path() / "s.txt", "# nothing\n");
+  replace_file(dir.path() / "s.txt", "# nothing\n");
   EXPECT_THROW(read_scenario(dir.path() / "s.txt"), FormatError);
 }
 

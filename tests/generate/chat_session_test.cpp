@@ -78,6 +78,25 @@ TEST_F(ChatSessions, MessagesModeEqualsFreshRendering) {
   }
 }
 
+// What another conversation left in the engine is neither answered to nor counted.
+TEST_F(ChatSessions, ANewConversationBeginsWithAnEmptyCache) {
+  Engine e = make_engine();
+  ChatSession first(e, tokenizer_, {});
+  const TurnResult said = first.turn("hello", generate_options());
+  EXPECT_EQ(said.reused_tokens, 0);
+  const int64_t cached = e.length();
+  EXPECT_EQ(first.turn("and now?", generate_options()).reused_tokens, cached);
+  first.reset();
+  EXPECT_EQ(first.context_tokens(), 0);
+  EXPECT_EQ(first.turn("hello", generate_options()).reused_tokens, 0);
+
+  ChatSession second(e, tokenizer_, {});
+  EXPECT_EQ(second.context_tokens(), 0);
+  const TurnResult again = second.turn("hello", generate_options());
+  EXPECT_EQ(again.reused_tokens, 0);
+  EXPECT_EQ(again.generation.ids, said.generation.ids);
+}
+
 TEST_F(ChatSessions, WithoutPersistenceNothingIsReused) {
   Engine e = make_engine();
   ChatSessionOptions o;
@@ -92,7 +111,6 @@ TEST_F(ChatSessions, WithoutPersistenceNothingIsReused) {
   }
 }
 
-// A message that is not simply the next user turn makes the session render everything again.
 TEST_F(ChatSessions, NoWarningWhereNothingDiffers) {
   for (const bool persistent : {true, false}) {
     Engine e = make_engine();
@@ -104,6 +122,24 @@ TEST_F(ChatSessions, NoWarningWhereNothingDiffers) {
     s.turn("hello", generate_options(1));
     s.turn("more", generate_options(1));
     EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  }
+}
+
+// The toy's replies are no text that would be cut into the same tokens again.
+TEST_F(ChatSessions, WhereBothAreAskedADifferenceIsWarnedOf) {
+  for (const HistoryMode mode : {HistoryMode::messages, HistoryMode::both}) {
+    Engine e = make_engine();
+    ChatSessionOptions o;
+    o.history = mode;
+    ChatSession s(e, tokenizer_, o);
+    s.turn("hello", generate_options());
+    const int64_t cached = e.length();
+    testing::internal::CaptureStderr();
+    const int64_t reused = s.turn("more", generate_options()).reused_tokens;
+    const std::string said = testing::internal::GetCapturedStderr();
+    ASSERT_LT(reused, cached);
+    const std::string place = "at position " + std::to_string(reused);
+    EXPECT_EQ(said.find(place) != std::string::npos, mode == HistoryMode::both) << said;
   }
 }
 
@@ -121,6 +157,7 @@ TEST_F(ChatSessions, TimeoutDuringThePromptKeepsTheConversation) {
   EXPECT_EQ(s.turn("and now?", generate_options()).generation.ids, from_scratch(asked));
 }
 
+// A message that is not simply the next user turn makes the session render everything again.
 TEST_F(ChatSessions, InsertedMessagesAreHonoured) {
   Engine e = make_engine();
   ChatSession s(e, tokenizer_, {});

@@ -42,6 +42,17 @@ TEST(StopText, TheFirstOfSeveralCounts) {
   EXPECT_EQ(shown({}, "abc", 1), "abc");
 }
 
+// A reader waits for nothing that cannot become a stop.
+TEST(StopText, OnlyTheBeginningOfAStopIsHeldBack) {
+  StopText stop({"xyz"});
+  EXPECT_EQ(stop.push(""), "");
+  EXPECT_EQ(stop.push("ab"), "ab");
+  EXPECT_EQ(stop.push("cxy"), "c");
+  EXPECT_EQ(stop.push("x"), "xy");
+  EXPECT_EQ(stop.push("w"), "xw");
+  EXPECT_EQ(stop.flush(), "");
+}
+
 TEST(StopText, NothingFollowsAStop) {
   StopText stop({"."});
   EXPECT_EQ(stop.push("a.b"), "a");

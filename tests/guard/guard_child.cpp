@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A program for the tests of `nibble guard`: takes memory, forks, daemonises, ends in many ways.
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -58,6 +59,20 @@ int run(const std::string& action, const std::vector<double>& a) {
       sleep_seconds(0.01);
     }
     return hold(0, 60);
+  }
+  if (action == "memfd") {  // written, not mapped: in no resident set
+    const int fd = ::memfd_create("held", 0);
+    const std::vector<char> block(1 << 20, 1);
+    for (long i = 0; i < mib; ++i) {
+      if (::write(fd, block.data(), block.size()) != ssize_t(block.size())) return 98;
+    }
+    if (a.size() > 2) {  // the same pages mapped: resident, and not counted again
+      auto* p = static_cast<volatile char*>(
+          ::mmap(nullptr, size_t(mib) << 20, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+      for (size_t i = 0; i < size_t(mib) << 20; i += 4096) p[i] = 2;
+    }
+    sleep_seconds(a.at(1));
+    return 0;
   }
   if (action == "spikes") {  // six times MIB for SECONDS, then nothing for as long
     for (int i = 0; i < 6; ++i) {

@@ -15,6 +15,7 @@
 
 #include "apps/cli_run.h"
 #include "guard/gpu_memory.h"
+#include "guard/held_signals.h"
 #include "guard/process_tree.h"
 #include "support/paths.h"
 
@@ -133,6 +134,43 @@ TEST_F(GuardTest, ExitCodeOfTheProgram) {
   EXPECT_EQ(guard(child({"raise", "15"}, {"--ram-limit-gb", "1"})).code, 128 + 15);
 }
 
+// The predecessor's habit: `guard -l 108 script FILE ARGS` runs FILE. The program of that name
+// would empty FILE.
+TEST_F(GuardTest, TheWordScriptIsThePredecessors) {
+  EXPECT_EQ(guard({"--ram-limit-gb=1", "script", kGuardChild, "exit", "7"}).code, 7);
+  const TemporaryDirectory dir("script");
+  const std::string file = (dir.path() / "run.sh").string();
+  const std::string text = "#!/bin/sh\nexit 9\n";
+  replace_file(file, text);
+  EXPECT_NE(guard({"--ram-limit-gb=1", "script", file}).code, 0) << "it may not be executed";
+  EXPECT_EQ(read_text_file(file), text);
+  std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+  EXPECT_EQ(guard({"--ram-limit-gb=1", "script", file, "--quiet"}).code, 9);
+  EXPECT_EQ(read_text_file(file), text);
+  const auto here = std::filesystem::current_path();
+  std::filesystem::current_path(dir.path());
+  EXPECT_EQ(guard({"--ram-limit-gb=1", "script", "run.sh"}).code, 9) << "of this folder";
+  std::filesystem::current_path(here);
+}
+
+TEST(HeldSignals, WaitUntilTheWorkIsDone) {
+  static std::atomic<int> came{0};
+  const auto before = std::signal(SIGTERM, [](int) { ++came; });
+  const auto ignored = std::signal(SIGHUP, SIG_IGN);
+  {
+    const HeldSignals held("the export");
+    ::raise(SIGTERM);
+    ::raise(SIGTERM);
+    ::raise(SIGHUP);
+    EXPECT_EQ(came, 0);
+  }
+  EXPECT_EQ(came, 1);
+  ::raise(SIGTERM);
+  EXPECT_EQ(came, 2) << "the handler is the one of before";
+  std::signal(SIGTERM, before);
+  std::signal(SIGHUP, ignored);
+}
+
 TEST_F(GuardTest, ProgramIsGivenItsArgumentsWithAndWithoutDashes) {
   EXPECT_EQ(guard({"--ram-limit-gb=1", kGuardChild, "exit", "3", "--help"}).code, 3);
   EXPECT_EQ(guard({"--ram-limit-gb=1", kGuardChild, "exit", "4", "--", "--nope"}).code, 4);
@@ -207,6 +245,14 @@ TEST_F(GuardTest, SharedPagesCountOnce) {
   // Five processes with the same 100 MiB: 500 MiB resident, 100 MiB of memory.
   const Outcome r = guard(child({"shared", "100", "0.6"}, {"--ram-limit-gb", "0.25"}));
   EXPECT_EQ(r.code, 0) << r.log;
+}
+
+// Memory held as a file without a name counts as memory, and once.
+TEST_F(GuardTest, MemoryFilesCount) {
+  const Outcome over = guard(child({"memfd", "200", "20"}, {"--ram-limit-gb", "0.1"}));
+  EXPECT_EQ(over.code, 124) << over.log;
+  const Outcome below = guard(child({"memfd", "60", "1", "1"}, {"--ram-limit-gb", "0.1"}));
+  EXPECT_EQ(below.code, 0) << below.log;
 }
 
 TEST_F(GuardTest, AProcessWithoutItsFirstThreadCounts) {
@@ -360,7 +406,7 @@ class GuardWithGpu : public GuardTest {
     say("", "table");
   }
   void say(const std::string& text, const std::string& file) {
-    write_text_file_atomic(dir_.file(file), text);
+    replace_file(dir_.file(file), text);
   }
   TemporaryDirectory dir_{"smi"};
   SetVariable path_{"PATH", dir_.path().string()};

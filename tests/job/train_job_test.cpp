@@ -48,7 +48,7 @@ class TrainJobTest : public testing::Test {
   void SetUp() override {
     set_log_level(LogLevel::quiet);
     write_toy_directory(dir_.path() / "m");
-    write_text_file_atomic(dir_.path() / "pairs.tsv", "hello\tgood day\nhi\tyes\nwho\tnibble\n");
+    replace_file(dir_.path() / "pairs.tsv", "hello\tgood day\nhi\tyes\nwho\tnibble\n");
   }
   void TearDown() override { set_log_level(LogLevel::info); }
   TrainJob job(const std::string& name) const {
@@ -124,7 +124,7 @@ TEST_F(TrainJobTest, TellsEveryGateFromBeforeTheFirstStep) {
   TrainJob j = job("gates");
   j.gates.probes = dir_.path() / "probes.json";
   j.gates.every = 2;
-  write_text_file_atomic(j.gates.probes, R"({"name": "t", "version": 1, "probes": [
+  replace_file(j.gates.probes, R"({"name": "t", "version": 1, "probes": [
     {"id": "a", "group": "identity", "language": "en", "max_tokens": 4,
      "messages": [{"role": "user", "content": "hi"}], "rules": [{"contains": "yes"}]}]})");
   Witness witness;

@@ -44,7 +44,7 @@ TEST(Corpus, NothingIsOverwritten) {
   const TempDir dir;
   ThreadPool pool(1);
   std::filesystem::create_directories(dir / "a");
-  write_text_file_atomic(dir / "a" / "chat.jsonl", "mine\n");
+  replace_file(dir / "a" / "chat.jsonl", "mine\n");
   EXPECT_THROW(write_corpus(dir / "a", {1, 10}, pool), UsageError);
   EXPECT_EQ(read_text_file(dir / "a" / "chat.jsonl"), "mine\n");
   EXPECT_FALSE(std::filesystem::exists(dir / "a" / "pretrain.jsonl"));

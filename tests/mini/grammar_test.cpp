@@ -12,16 +12,6 @@
 namespace nibble {
 namespace {
 
-TEST(Grammar, ExpandsChoicesAndValues) {
-  Draw draw(1, 2, 3);
-  EXPECT_EQ(expand("a{x}c", {{"x", "b"}}, draw), "abc");
-  std::set<std::string> seen;
-  for (int i = 0; i < 200; ++i) seen.insert(expand("[a|b[1|2|]|{x}]!", {{"x", "c"}}, draw));
-  EXPECT_EQ(seen, (std::set<std::string>{"a!", "b1!", "b2!", "b!", "c!"}));
-  EXPECT_THROW(expand("{y}", {}, draw), InternalError);
-  EXPECT_THROW(expand("[a", {}, draw), InternalError);
-}
-
 TEST(Grammar, DrawsDependOnSeedStreamAndIndexAlone) {
   Draw a(1, 2, 3), b(1, 2, 3), other(1, 2, 4);
   bool differs = false;

@@ -166,6 +166,45 @@ TEST_F(GgufModel, RefusesByName) {
             std::string::npos);
 }
 
+// What no model has is refused where it is read, with the place in the file.
+TEST_F(GgufModel, AbsurdNumbersAreRefusedWithTheirPlace) {
+  const GgufFile good = gguf_of_directory(golden_dir() / "llama_tied");
+  const auto with = [&](const std::string& key, const std::string& value) {
+    std::string bytes = good.bytes();
+    const std::string name = gguf_string(key);
+    const size_t at = bytes.find(name) + name.size() + 4;  // behind the type
+    bytes.replace(at, value.size(), value);
+    write_text_file_atomic(dir_.file("m.gguf"), bytes);
+    try {
+      load_config(dir_.file("m.gguf"));
+    } catch (const FormatError& e) {
+      const std::string why = e.what();
+      EXPECT_NE(why.find("'" + key + "' is "), std::string::npos) << why;
+      EXPECT_NE(why.find(fmt::format("(offset {})", at)), std::string::npos) << why;
+      return why;
+    }
+    ADD_FAILURE() << key << " was not refused";
+    return std::string();
+  };
+  for (const char* key : {"block_count", "embedding_length", "feed_forward_length",
+                          "attention.head_count", "attention.head_count_kv", "context_length"}) {
+    for (const uint32_t value : {0u, 0xffffffffu}) {
+      with(fmt::format("llama.{}", key), little_endian(value));
+    }
+  }
+  for (const char* key : {"attention.layer_norm_rms_epsilon", "rope.freq_base"}) {
+    for (const float value : {0.0f, -1.0f, INFINITY, NAN}) {
+      with(fmt::format("llama.{}", key), little_endian(value));
+    }
+  }
+  EXPECT_NE(with("llama.block_count", little_endian(5000u)).find("is 5000, expected 1..4096"),
+            std::string::npos);
+  GgufFile token = good;
+  token.u32("tokenizer.ggml.eos_token_id", 1 << 20);
+  EXPECT_NE(refusal(token).find("'tokenizer.ggml.eos_token_id' is 1048576, expected 0.."),
+            std::string::npos);
+}
+
 TEST_F(GgufModel, WithoutBlocksItIsABag) {
   GgufFile bag;
   bag.text("general.architecture", "anything");  // the usual writers always put one there

@@ -10,6 +10,7 @@
 #include "core/memory_info.h"
 #include "formats/dat.h"
 #include "model/evaluate.h"
+#include "model/param_reader.h"
 #include "support/backends.h"
 #include "support/golden.h"
 #include "support/toy_dir.h"
@@ -102,7 +103,7 @@ TEST(Load, NanWeightsCannotBeQuantisedAndAreNamed) {
   std::string bytes = read_text_file(file);
   const float nan = std::numeric_limits<float>::quiet_NaN();
   std::memcpy(bytes.data() + open_tensor_source(file)->at(name).file_offset, &nan, sizeof nan);
-  write_text_file_atomic(file, bytes);
+  replace_file(file, bytes);
   LoadOptions o;
   o.recipe = Recipe::nvfp4;
   const auto source = open_tensor_source(file);
@@ -147,12 +148,33 @@ TEST(Load, LargeTensorsComeInPieces) {
   std::string bytes = read_text_file(file);
   const float nan = std::numeric_limits<float>::quiet_NaN();
   std::memcpy(bytes.data() + embed.file_offset + embed.n_bytes - sizeof nan, &nan, sizeof nan);
-  write_text_file_atomic(file, bytes);
+  replace_file(file, bytes);
   const auto damaged = open_tensor_source(file);
   LoadOptions o;
   o.head_recipe = Recipe::nvfp4;
   const std::string error = error_of([&] { load_model(backend, c, *damaged, o); });
   EXPECT_NE(error.find("NaN in rows 65536..70000"), std::string::npos) << error;
+}
+
+// What progress is told adds up: the embedding is read twice where the head is made of it.
+TEST(Load, PlannedBytesAreThoseThatAreRead) {
+  const auto backend = make_cpu_backend(1);
+  TemporaryDirectory dir("load");
+  const Config c = toy_config();
+  write_toy_weights(c, dir.path() / "model.safetensors");
+  const auto source = open_tensor_source(dir.path() / "model.safetensors");
+  const WeightIndex index(*source);
+  ParameterReader reader(*backend, index, ScaleRule::four_over_six);
+  const LogicalTensor& embed = index.at("model.embed_tokens.weight");
+  Arena memory("test", backend->allocate(2 * size_t(c.V * c.C) * sizeof(float) + 4096, "test"));
+  const Tensor to = memory.take(DType::f32, {c.V, c.C});
+  reader.add_tensor(to, embed);
+  reader.add_tensor(to, embed);
+  const uint64_t planned = reader.planned_bytes();
+  uint64_t told = 0;
+  reader.run([&](uint64_t n) { told += n; });
+  EXPECT_EQ(planned, 2 * embed.payload_bytes());
+  EXPECT_EQ(told, planned);
 }
 
 TEST(Load, MoreMemoryThanTheMachineHasIsADeviceError) {

@@ -97,6 +97,32 @@ TEST_F(ComplexBack, CrossEntropyWholeAndInPieces) {
   EXPECT_LT(worst_error(logits, pieces, in_pieces), kBound);
 }
 
+TEST_F(ComplexBack, DivergenceWholeAndInPieces) {
+  Array logits({3, 11}, 1), teacher({3, 11}, 2), stats({3, 3}), taught({3, 3}), loss({3}),
+      d({3, 11});
+  Ids nobody({-1, -1, -1}, {3});
+  using Pieces = std::vector<std::pair<int64_t, int64_t>>;
+  const auto run = [&](const Pieces& pieces, Tensor gradient) {
+    for (auto [begin, n] : pieces) {
+      const Accumulate a = begin == 0 ? Accumulate::no : Accumulate::yes;
+      b().softmax_stats(stats.t, logits.t.columns(begin, n), nobody.t, begin, a);
+      b().softmax_stats(taught.t, teacher.t.columns(begin, n), nobody.t, begin, a);
+    }
+    for (auto [begin, n] : pieces) {
+      b().divergence(loss.t, gradient ? gradient.columns(begin, n) : Tensor{},
+                     logits.t.columns(begin, n), stats.t, teacher.t.columns(begin, n), taught.t,
+                     0.3, begin == 0 ? Accumulate::no : Accumulate::yes);
+    }
+    return 0.3 * std::accumulate(loss.v.begin(), loss.v.end(), C{});
+  };
+  const Pieces whole{{0, 11}}, three{{0, 4}, {4, 6}, {10, 1}};
+  EXPECT_LT(std::abs(run(whole, {}) - run(three, {})), 1e-14);
+  for (const Pieces& pieces : {whole, three}) {
+    EXPECT_GT(run(pieces, d.t).real(), 0);
+    EXPECT_LT(worst_error(logits, d, [&] { return run(pieces, {}); }), kBound);
+  }
+}
+
 TEST_F(ComplexBack, L1Loss) {
   Array h({3, 7}, 1), table({5, 7}, 2), loss({3}), d({3, 7}), unused({3, 7});
   Ids targets({4, -1, 0}, {3});

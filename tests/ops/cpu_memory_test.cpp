@@ -74,6 +74,7 @@ TEST(CpuMemory, SteadyStateAllocatesNothing) {
   const auto backend = make_cpu_backend(2);
   OwnedWeight packed = pack(*backend, CanonicalNvfp4(128, 256, 1));
   Operand x(DType::bf16, {20, 256}), out(DType::bf16, {20, 128}), w(DType::f32, {256});
+  Operand like_out(DType::bf16, {20, 128});
   Operand dense(DType::bf16, {128, 256}), k(DType::bf16, {100, 2, 64}),
       v(DType::bf16, {100, 2, 64});
   Operand attended(DType::bf16, {20, 4, 64}), table(DType::i32, {1, 4}),
@@ -117,6 +118,8 @@ TEST(CpuMemory, SteadyStateAllocatesNothing) {
     backend->softmax_stats(stats.cpu, out.cpu, ids.cpu, 0, Accumulate::no);
     backend->cross_entropy(loss.cpu, stats.cpu, ids.cpu);
     backend->cross_entropy_back(out.cpu, out.cpu, stats.cpu, ids.cpu, 0, 0.1);
+    backend->divergence(loss.cpu, out.cpu, out.cpu, stats.cpu, like_out.cpu, stats.cpu, 0.1,
+                        Accumulate::no);
     backend->l1_loss(loss.cpu, dx.cpu, x.cpu, wide.cpu, ids.cpu, 0.1);
     backend->rms_norm_back(x.cpu, dw.cpu, x.cpu, wide.cpu, rstd.cpu, w.cpu, x.cpu, Accumulate::yes);
     backend->norm_rope_back(q, dw.cpu.slice(0, 64), q, wide.cpu.split_inner({20, 4, 64}),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The CPU backend's private NVFP4 layout: round trips, refusal of NaN scales, sizes.
-#include "backends/cuda/device/packed_layout.cuh"
+#include "backends/cuda/device_functions/packed_layout.cuh"
 #include "core/error.h"
 #include "ops/linear_support.h"
 

@@ -135,6 +135,17 @@ class Layers(unittest.TestCase):
                          ["b", "c", "b"])
         self.assertIsNone(check_layers.circle(check_layers.ALLOWED))
 
+    def test_parsers_without_a_limit_are_found(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "core").mkdir()
+            (root / "core/json.h").write_text("return Json::parse(text);\n")
+            (root / "core/a.cpp").write_text("const auto j = nlohmann::json::parse(text);\n"
+                                             "toml::parse(text);\nTokenizer::parse(text);\n"
+                                             "Json::sax_parse(a, b, this);\n")
+            found = list(check_layers.violations(root))
+        self.assertEqual([re.search(r":(\d):", f)[1] for f in found], ["1", "2", "4"])
+
     def test_a_folder_of_many_files_is_found(self):
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)

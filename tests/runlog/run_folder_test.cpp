@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -12,10 +13,14 @@
 #include <nlohmann/json.hpp>
 
 #include "core/command_line.h"
+#include "core/durable/file_lock.h"
+#include "core/durable/last_words.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
+#include "core/sha256.h"
 #include "core/utc_time.h"
+#include "runlog/run_prune.h"
 #include "runlog/run_recorder.h"
 #include "support/text.h"
 #include "support/toy_dir.h"
@@ -60,9 +65,9 @@ TEST(RunFolder, IsNeverAnExistingOne) {
   const TemporaryDirectory dir("runs");
   const fs::path base = dir.path() / "deep" / "runs";
   EXPECT_EQ(create_run_folder(base, "a"), base / "a");
-  write_text_file_atomic(base / "a" / "config.toml", "mine");
+  replace_file(base / "a" / "config.toml", "mine");
   EXPECT_EQ(create_run_folder(base, "a"), base / "a-2");
-  write_text_file_atomic(base / "a-3", "a file");
+  replace_file(base / "a-3", "a file");
   EXPECT_EQ(create_run_folder(base, "a"), base / "a-4");
   EXPECT_EQ(read_text_file(base / "a" / "config.toml"), "mine");
   EXPECT_TRUE(fs::is_empty(base / "a-2"));
@@ -105,6 +110,12 @@ TEST(RunMetrics, LineAndBack) {
   const auto back = parse_metrics_line(line);
   ASSERT_TRUE(back);
   EXPECT_EQ(metrics_line(*back), line);
+  EXPECT_FALSE(contains(line, "kept"));
+  r.taught_loss = 1.5, r.kept_loss = 0.01, r.kept_tokens = 96;
+  const auto kept = parse_metrics_line(metrics_line(r));
+  EXPECT_EQ(kept->taught_loss, 1.5);
+  EXPECT_EQ(kept->kept_loss, 0.01);
+  EXPECT_EQ(kept->kept_tokens, 96);
   r.loss = kNoValue;
   EXPECT_TRUE(contains(metrics_line(r), "\"loss\":null"));
   EXPECT_TRUE(std::isnan(parse_metrics_line(metrics_line(r))->loss));
@@ -138,7 +149,7 @@ TEST(RunMetrics, ATornLineIsReadWhenItIsWhole) {
 
 TEST(RunMetrics, NeverOverAnExistingFile) {
   const TemporaryDirectory dir("metrics");
-  write_text_file_atomic(dir.file("metrics.jsonl"), "mine");
+  replace_file(dir.file("metrics.jsonl"), "mine");
   EXPECT_THROW(MetricsWriter(dir.path() / "metrics.jsonl"), FormatError);
   EXPECT_EQ(read_text_file(dir.file("metrics.jsonl")), "mine");
 }
@@ -150,7 +161,7 @@ TEST(RunRecorder, WritesItsFolder) {
     RunRecorder recorder(folder, "train", "command = \"train\"\nsteps = 3\n", 3);
     EXPECT_EQ(recorder.directory(), folder);
     EXPECT_EQ(read_status(folder).state, RunState::running);
-    EXPECT_EQ(process_state(read_status(folder)), ProcessState::alive);
+    EXPECT_EQ(process_state(folder, read_status(folder)), ProcessState::alive);
     recorder.set_steps_per_epoch(2);
     recorder.also_report_memory_to(dir.path() / "new" / "vram.json");
     TrainArenas arenas;
@@ -315,7 +326,7 @@ TEST(RunStatus, Damage) {
   for (const char* text : {"", "{", "[]", "{}", "{\"state\":3}", "{\"state\":\"asleep\",\"pid\":1}",
                            "{\"state\":\"running\",\"pid\":\"x\"}",
                            "{\"state\":\"running\",\"pid\":1,\"steps\":\"many\"}"}) {
-    write_text_file_atomic(dir.path() / "status.json", text);
+    replace_file(dir.path() / "status.json", text);
     EXPECT_THROW(read_status(dir.path()), FormatError) << text;
   }
 }
@@ -323,15 +334,110 @@ TEST(RunStatus, Damage) {
 TEST(RunStatus, KnowsItsProcess) {
   RunStatus s;
   set_own_process(s);
-  EXPECT_EQ(process_state(s), ProcessState::alive);
+  // In a folder without a lock, as an older version wrote it.
+  const TemporaryDirectory dir("process");
+  const auto process_of = [&](const RunStatus& status) {
+    return process_state(dir.path(), status);
+  };
+  EXPECT_EQ(process_of(s), ProcessState::alive);
   RunStatus later = s;
   ++later.pid_start;  // the number was given to another process
-  EXPECT_EQ(process_state(later), ProcessState::gone);
+  EXPECT_EQ(process_of(later), ProcessState::gone);
   later = s;
   later.pid = 0x7ffffff;
-  EXPECT_EQ(process_state(later), ProcessState::gone);
+  EXPECT_EQ(process_of(later), ProcessState::gone);
   later.host = "elsewhere";
-  EXPECT_EQ(process_state(later), ProcessState::on_another_host);
+  EXPECT_EQ(process_of(later), ProcessState::on_another_host);
+}
+
+// Numbers of processes and names of hosts mean nothing in another container: the lock decides.
+TEST(RunStatus, TheLockSaysWhetherARunGoesOn) {
+  const TemporaryDirectory dir("lock");
+  const fs::path folder = create_run_folder(dir.path(), "run");
+  const auto as_seen_elsewhere = [&] {
+    RunStatus s = read_status(folder);
+    s.pid = 1;
+    s.pid_start = 1;
+    s.host = "another-container";
+    return s;
+  };
+  {
+    RunRecorder recorder(folder, "train", "", 10);
+    EXPECT_EQ(process_state(folder, as_seen_elsewhere()), ProcessState::alive);
+    EXPECT_FALSE(read_record(folder).gone);
+    EXPECT_THROW(RunRecorder(folder, "train", "", 10), FormatError) << "two in one folder";
+    replace_file(folder / "status.json", status_json(as_seen_elsewhere()));
+    PruneRules rules;
+    rules.failed_only = true;
+    EXPECT_TRUE(choose_for_pruning(read_records(dir.path()), rules).empty());
+    rules.names = {"run"};
+    EXPECT_THROW(choose_for_pruning(read_records(dir.path()), rules), UsageError);
+  }
+  EXPECT_FALSE(fs::exists(lock_in(folder))) << "it goes with the run";
+  const fs::path killed = create_run_folder(dir.path(), "killed");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    RunRecorder recorder(killed, "train", "", 10);
+    ::_exit(0);  // as a crash: no destructor
+  }
+  ::waitpid(child, nullptr, 0);
+  RunStatus s = read_status(killed);
+  s.host = "another-container";
+  EXPECT_EQ(process_state(killed, s), ProcessState::gone);
+  EXPECT_TRUE(read_record(killed).gone);
+}
+
+// A signal that ends the program at once: the status says so.
+TEST(RunRecorder, ASignalLeavesNoRunningStatus) {
+  const TemporaryDirectory dir("last-words");
+  const fs::path folder = create_run_folder(dir.path(), "run");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    RunRecorder recorder(folder, "train", "", 10);
+    recorder.step(record(1));
+    write_last_words();  // as the handlers do
+    ::_exit(0);
+  }
+  ::waitpid(child, nullptr, 0);
+  const RunStatus s = read_status(folder);
+  EXPECT_EQ(s.state, RunState::interrupted);
+  EXPECT_EQ(s.message, "a signal ended it");
+  EXPECT_EQ(s.last.step, 1);
+}
+
+// A damaged record is left out with a word, and is in nobody's way.
+TEST(RunFolder, ABrokenRecordIsInNobodysWay) {
+  const TemporaryDirectory dir("broken");
+  for (const char* name : {"a", "b", "c"}) {
+    RunRecorder recorder(create_run_folder(dir.path(), name), "train", "", 1);
+    recorder.finish(RunState::finished);
+  }
+  replace_file(dir.path() / "a" / "status.json", "");
+  replace_file(dir.path() / "b" / "run.json", "");
+  ::testing::internal::CaptureStderr();
+  const auto records = read_records(dir.path());
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_EQ(records[0].name, "b");
+  EXPECT_NE(said.find("left out: "), std::string::npos) << said;
+  EXPECT_NE(said.find("a/status.json"), std::string::npos) << said;
+  EXPECT_NE(said.find("b/run.json is damaged"), std::string::npos) << said;
+}
+
+// What is recorded is what was read, even when another file has its name right afterwards.
+TEST(RunRecorder, HashesWhatWasRead) {
+  const TemporaryDirectory dir("hashes");
+  replace_file(dir.path() / "weights", "first");
+  RunRecorder recorder(create_run_folder(dir.path(), "run"), "train", "", 1);
+  const InputFile open(dir.path() / "weights");
+  replace_file(dir.path() / "weights", "second");
+  recorder.input("weights", open);
+  recorder.input("train-data", dir.path() / "data", sha256_hex("as read"));
+  EXPECT_EQ(recorder.hash_of("weights"), sha256_hex("first"));
+  recorder.finish(RunState::finished);
+  const RunRecord r = read_record(recorder.directory());
+  EXPECT_EQ(r.with_role("weights")[0]->sha256, sha256_hex("first"));
+  EXPECT_EQ(r.with_role("train-data")[0]->sha256, sha256_hex("as read"));
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 
 #include "core/file.h"
 #include "core/sha256.h"
+#include "core/version.h"
 #include "runlog/run_folder.h"
 #include "runlog/run_hashes.h"
 #include "runlog/run_recorder.h"
@@ -51,7 +52,7 @@ class RunReportTest : public testing::Test {
     for (int64_t step = 1; step <= 3; ++step) recorder.step(step_record(step));
     recorder.held_out(2, 2.5);
     recorder.held_out(3, 2.75);
-    write_text_file_atomic(folder / "model.dat", output);
+    replace_file(folder / "model.dat", output);
     recorder.exported(folder / "model.dat");
     gates(folder);
     recorder.finish(RunState::finished);
@@ -86,11 +87,11 @@ class RunReportTest : public testing::Test {
 
   TemporaryDirectory dir_{"report"};
   fs::path data_ = [this] {
-    write_text_file_atomic(dir_.path() / "pairs.tsv", "a\tb\n");
+    replace_file(dir_.path() / "pairs.tsv", "a\tb\n");
     return dir_.path() / "pairs.tsv";
   }();
   fs::path weights_ = [this] {
-    write_text_file_atomic(dir_.path() / "base.dat", "base");
+    replace_file(dir_.path() / "base.dat", "base");
     return dir_.path() / "base.dat";
   }();
 };
@@ -222,6 +223,10 @@ TEST_F(RunReportTest, TheRecord) {
   EXPECT_EQ(j["seed"], 7);
   EXPECT_EQ(j["config"]["lr"], 0.5);
   EXPECT_EQ(j["device"], "cpu (2 threads)");
+  EXPECT_EQ(j["version"], kVersion);
+  EXPECT_EQ(j["commit"], kCommit);
+  EXPECT_NE(read_text_file(folder / "command.txt").find("\n# " + version_line() + ", started "),
+            std::string::npos);
   EXPECT_EQ(j["metrics"]["first_loss"], 4.0);
   EXPECT_EQ(j["metrics"]["step"], 3);
   EXPECT_EQ(j["metrics"]["held_out"], (json{{"step", 3}, {"loss", 2.75}}));
@@ -243,6 +248,16 @@ TEST_F(RunReportTest, TheRecord) {
   const RunRecord back = read_record(folder);
   EXPECT_EQ(record_json(back), read_text_file(folder / "run.json"));
   EXPECT_EQ(back.setting("lr"), "0.5");
+  EXPECT_EQ(back.made_by(), version_line() + " on cpu (2 threads)");
+}
+
+TEST_F(RunReportTest, ARecordFromBeforeCommitsWereWritten) {
+  const fs::path folder = run("first", weights_, "one");
+  json j = json::parse(read_text_file(folder / "run.json"));
+  j.erase("commit");
+  j["device"] = "";
+  replace_file(folder / "run.json", j.dump());
+  EXPECT_EQ(read_record(folder).made_by(), std::string("nibble ") + kVersion);
 }
 
 TEST_F(RunReportTest, ARecordWithoutItsFile) {
@@ -254,7 +269,7 @@ TEST_F(RunReportTest, ARecordWithoutItsFile) {
   EXPECT_FALSE(r.command_line.empty());
   for (const char* text : {"", "{", "[]", "{\"files\":3,\"metrics\":[],\"memory\":\"x\"}",
                            "{\"files\":[3,{\"bytes\":-1}],\"chain\":{\"stage\":1e300}}"}) {
-    write_text_file_atomic(folder / "run.json", text);
+    replace_file(folder / "run.json", text);
     EXPECT_EQ(read_record(folder).state_name(), "finished") << text;
     EXPECT_NO_THROW(write_report(folder)) << text;
   }
@@ -297,7 +312,7 @@ TEST(BackgroundHashes, ManyFilesAndMissingOnes) {
   hashes.wait();
   for (int i = 0; i < 20; ++i) {
     const std::string file = dir.file(std::to_string(i));
-    write_text_file_atomic(file, std::string(size_t(i) * 1000, 'x'));
+    replace_file(file, std::string(size_t(i) * 1000, 'x'));
     hashes.add(file);
   }
   hashes.add(dir.path() / "none");

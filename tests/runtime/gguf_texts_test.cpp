@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "formats/gguf/gguf.h"
@@ -139,6 +140,11 @@ TEST_F(GgufTexts, TemplateAndTokensOfTheConfig) {
   GgufFile bad = with_tokenizer("qwen2");
   bad.u32("tokenizer.ggml.eos_token_id", 1 << 20);
   EXPECT_THROW(companion_text(write(bad), "tokenizer_config.json"), FormatError);
+  GgufFile no_number = with_tokenizer("qwen2");
+  no_number.text("general.architecture", "qwen2");
+  no_number.u32("qwen2.block_count", 1);
+  no_number.f32("general.sampling.temp", std::numeric_limits<float>::quiet_NaN());
+  EXPECT_THROW(load_generation_config(write(no_number)), FormatError);
 }
 
 // --model x.gguf: everything comes from the file, whatever lies beside it.
@@ -156,7 +162,7 @@ TEST_F(GgufTexts, AModelIsFoundWithNothingBesideIt) {
     EXPECT_EQ(resolve_tokenizer(o), path);
   };
   all_of_it();
-  write_text_file_atomic(dir_.file("config.json"), "{}");  // of another model
+  replace_file(dir_.file("config.json"), "{}");  // of another model
   all_of_it();
   o.model = dir_.path();  // the only weights there
   all_of_it();

@@ -15,7 +15,7 @@ class ModelNaming : public testing::Test {
   void SetUp() override {
     std::filesystem::create_directories(dir_.path() / "m");
     for (const char* f : {"m/a.dat", "m/config.json", "m/tokenizer.json", "other.json"}) {
-      write_text_file_atomic(dir_.path() / f, "x");
+      replace_file(dir_.path() / f, "x");
     }
   }
   std::filesystem::path at(const char* f) { return dir_.path() / f; }
@@ -40,21 +40,37 @@ TEST_F(ModelNaming, ADirectoryHoldsSafetensorsOrOneDat) {
   ModelOptions o;
   o.model_dir = at("m");
   EXPECT_EQ(resolve(o).weights, at("m/a.dat"));
-  write_text_file_atomic(at("m/b.dat"), "x");
+  replace_file(at("m/b.dat"), "x");
   EXPECT_THROW(resolve(o), UsageError);
   std::filesystem::remove(at("m/b.dat"));
   // Two models in one directory: which one is meant is not guessed.
   for (const char* name : {"m/model.safetensors", "m/model.safetensors.index.json"}) {
-    write_text_file_atomic(at(name), "x");
+    replace_file(at(name), "x");
     EXPECT_THROW(resolve(o), UsageError);
     ModelOptions named;
     named.model = at(name);
     EXPECT_EQ(resolve(named).weights, at(name));
     std::filesystem::remove(at(name));
   }
-  write_text_file_atomic(at("m/model.safetensors"), "x");
+  replace_file(at("m/model.safetensors"), "x");
   std::filesystem::remove(at("m/a.dat"));
   EXPECT_EQ(resolve(o).weights, at("m"));
+}
+
+// Not "no config.json beside it".
+TEST_F(ModelNaming, WhatIsNoGgufInsideIsToldSo) {
+  for (const char* name : {"m/empty.gguf", "m/text.gguf"}) {
+    write_text_file_atomic(at(name), std::string(name) == "m/text.gguf" ? "no weights here" : "");
+    ModelOptions o;
+    o.model = at(name);
+    try {
+      resolve(o);
+      ADD_FAILURE() << name;
+    } catch (const FormatError& e) {
+      EXPECT_NE(std::string(e.what()).find("GGUF"), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find("offset"), std::string::npos) << e.what();
+    }
+  }
 }
 
 TEST_F(ModelNaming, DirectoryAndWeightTogether) {
@@ -62,7 +78,7 @@ TEST_F(ModelNaming, DirectoryAndWeightTogether) {
   o.model_dir = at("m");
   o.weight = "a.dat";
   EXPECT_EQ(resolve(o).weights, at("m/a.dat"));
-  write_text_file_atomic(at("outside.dat"), "x");
+  replace_file(at("outside.dat"), "x");
   o.weight = at("outside.dat");
   const ModelPaths p = resolve(o);
   EXPECT_EQ(p.weights, at("outside.dat"));

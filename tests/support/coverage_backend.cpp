@@ -208,6 +208,15 @@ class CoverageBackend final : public ForwardingBackend {
         .typed("dlogits", dlogits)
         .went_through();
   }
+  void do_divergence(Tensor loss, Tensor dlogits, Tensor logits, Tensor stats, Tensor teacher,
+                     Tensor teacher_stats, double scale, Accumulate accumulate) override {
+    inner_.divergence(loss, dlogits, logits, stats, teacher, teacher_stats, scale, accumulate);
+    wide("divergence", logits, "Vc")
+        .typed("logits", logits)
+        .typed("dlogits", dlogits)
+        .value("accumulate", accumulates(accumulate))
+        .went_through();
+  }
   void do_l1_loss(Tensor loss, Tensor dh, Tensor h, Tensor table, Tensor targets,
                   double scale) override {
     inner_.l1_loss(loss, dh, h, table, targets, scale);

@@ -224,6 +224,10 @@ class RefBackend final : public Backend {
                              int64_t v_begin, double scale) override {
     ref::cross_entropy_back<T>(dlogits, logits, stats, targets, v_begin, scale);
   }
+  void do_divergence(Tensor loss, Tensor dlogits, Tensor logits, Tensor stats, Tensor teacher,
+                     Tensor teacher_stats, double scale, Accumulate a) override {
+    ref::divergence<T>(loss, dlogits, logits, stats, teacher, teacher_stats, scale, a);
+  }
   void do_l1_loss(Tensor loss, Tensor dh, Tensor h, Tensor table, Tensor targets,
                   double scale) override {
     ref::l1_loss<T>(loss, dh, h, table, targets, scale);

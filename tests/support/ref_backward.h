@@ -56,6 +56,23 @@ void cross_entropy_back(Tensor dlogits, Tensor logits, Tensor stats, Tensor targ
 }
 
 template <class T>
+void divergence(Tensor loss, Tensor dlogits, Tensor logits, Tensor stats, Tensor teacher,
+                Tensor teacher_stats, double scale, Accumulate a) {
+  for (int64_t n = 0; n < logits.dim(0); ++n) {
+    const T *s = stats.row<T>(n), *t = teacher_stats.row<T>(n);
+    T sum = a == Accumulate::yes ? loss.row<T>(n)[0] : T{};
+    for (int64_t v = 0; v < logits.dim(1); ++v) {
+      const T from_own = logits.row<T>(n)[v] - s[0], from_teacher = teacher.row<T>(n)[v] - t[0];
+      const T p = std::exp(from_own) / s[1], q = std::exp(from_teacher) / t[1];
+      // What the teacher never says adds nothing, whatever its logarithm.
+      if (q != T{}) sum += q * ((from_teacher - std::log(t[1])) - (from_own - std::log(s[1])));
+      if (dlogits) dlogits.row<T>(n)[v] = (p - q) * T(scale);
+    }
+    loss.row<T>(n)[0] = sum;
+  }
+}
+
+template <class T>
 void l1_loss(Tensor loss, Tensor dh, Tensor h, Tensor table, Tensor targets, double scale) {
   const int64_t C = h.dim(1);
   for (int64_t n = 0; n < h.dim(0); ++n) {

@@ -263,6 +263,14 @@ class StagedBackend final : public Backend {
       d.cross_entropy_back(s(dlogits), s(logits), s(stats), s(targets), v_begin, scale);
     });
   }
+  void do_divergence(Tensor loss, Tensor dlogits, Tensor logits, Tensor stats, Tensor teacher,
+                     Tensor teacher_stats, double scale, Accumulate a) override {
+    staged({loss, dlogits, logits, stats, teacher, teacher_stats},
+           [&](const Staging& s, Backend& d) {
+             d.divergence(s(loss), s(dlogits), s(logits), s(stats), s(teacher), s(teacher_stats),
+                          scale, a);
+           });
+  }
   void do_l1_loss(Tensor loss, Tensor dh, Tensor h, Tensor table, Tensor targets,
                   double scale) override {
     staged({loss, dh, h, table, targets}, [&](const Staging& s, Backend& d) {

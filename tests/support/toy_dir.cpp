@@ -29,8 +29,8 @@ std::string config_text(const Config& c) { return config_json(c).dump(1); }
 
 void write_toy_directory(const std::filesystem::path& dir, const Config& c) {
   std::filesystem::create_directories(dir);
-  write_text_file_atomic(dir / "config.json", config_text(c));
-  write_text_file_atomic(dir / "tokenizer.json", mini_tokenizer_text());
+  replace_file(dir / "config.json", config_text(c));
+  replace_file(dir / "tokenizer.json", mini_tokenizer_text());
   write_toy_weights(c, dir / "model.safetensors");
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The language, construct by construct, against what Python's jinja2 says
 // (tools/make_jinja_golden.py).
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -14,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string answer(const std::string& source, const Json& variables) {
+std::string answer(const std::string& source, const Json& variables = Json::object()) {
   jinja::RenderOptions o;
   o.now = jinja::parse_time("2026-11-16");
   try {
@@ -91,6 +92,67 @@ TEST(JinjaLanguage, Bounds) {
   std::string ifs;
   for (int i = 0; i < 3000; ++i) ifs += "{% if true %}";
   fails(ifs, "nested");
+}
+
+std::string joined(int times, const std::string& what, const std::string& between) {
+  std::string out = what;
+  for (int i = 1; i < times; ++i) out += between + what;
+  return out;
+}
+
+TEST(JinjaLanguage, WholeNumbersBeyond64Bits) {
+  EXPECT_EQ(answer("{{ (1e300).is_integer() }} {{ (-0.5).is_integer() }}"), "text: True False");
+  EXPECT_EQ(answer("{{ (1e308 * 10).is_integer() }}"), "text: False");
+}
+
+// Every comparison is steps: lists that share their parts look at 2^60 elements, a dict looks at
+// its keys one after the other, long texts at each of their bytes.
+TEST(JinjaLanguage, ComparisonsAreBounded) {
+  const auto limited = [](const std::string& source) {
+    jinja::RenderOptions o;
+    o.limits.steps = 1'000'000;
+    try {
+      jinja::Template::compile(source, "t").render({}, o);
+      ADD_FAILURE() << source;
+    } catch (const jinja::TemplateError& e) {
+      EXPECT_THAT(e.what(), testing::HasSubstr("more than 1000000 steps")) << source;
+    }
+  };
+  const auto grown = [](const std::string& by) {
+    return "{% set ns = namespace(a=(1,), b=(1,)) %}{% for i in range(60) %}{% set ns.a = (ns.a, "
+           "ns.a) %}{% set ns.b = (ns.b, ns.b) %}{% endfor %}" +
+           by;
+  };
+  limited(grown("{{ ns.a == ns.b }}"));
+  limited(grown("{{ ns.a < ns.b }}"));
+  limited(grown("{{ ns.a in [ns.b] }}"));
+  limited(grown("{{ {ns.a: 1} }}"));
+  limited("{{ {}.fromkeys(range(100000)) }}");
+  limited(
+      "{% set b = 'x' * 60000 %}{% set l = [b ~ 'y', b ~ 'z'] %}{% for i in range(100000) %}{% "
+      "if l[0] == l[1] %}{% endif %}{% endfor %}");
+}
+
+// What holds what holds what ..., longer than the stack is deep.
+TEST(JinjaLanguage, LongChains) {
+  EXPECT_EQ(answer("{{ " + joined(300'000, "1", "+") + " }}"), "text: 300000");
+  for (const char* op : {" - ", " or ", " * ", " ** ", " and "}) {
+    EXPECT_THAT(answer("{{ " + joined(300'000, "0", op) + " }}"), testing::HasSubstr("recursion"));
+  }
+  const auto chain = [](const std::string& step, const std::string& end) {
+    return answer("{% set ns = namespace(x=[1], d={}) %}{% for i in range(100000) %}" + step +
+                  "{% endfor %}" + end);
+  };
+  EXPECT_EQ(chain("{% set ns.x = [ns.x.index] %}", ""), "text: ");
+  EXPECT_EQ(chain("{% set ns.x = joiner(ns.x) %}", ""), "text: ");
+  EXPECT_EQ(chain("{% set ns.x = cycler(ns.x) %}", ""), "text: ");
+  EXPECT_EQ(chain("{% for y in [ns.x] %}{% set ns.x = loop %}{% endfor %}", ""), "text: ");
+  EXPECT_EQ(chain("{% set ns.x = ns.x | select %}", ""), "text: ");
+  EXPECT_EQ(chain("{% set ns.d = {1: ns.d.items()} %}", ""), "text: ");
+  EXPECT_THAT(chain("{% set ns.x = ns.x | select %}", "{{ ns.x | list }}"),
+              testing::HasSubstr("recursion"));
+  EXPECT_THAT(chain("{% set ns.d = {1: ns.d.items()} %}", "{{ ns.d }}"),
+              testing::HasSubstr("recursion"));
 }
 
 // Macros, scopes and namespaces may hold each other in circles; sanitizers see that none is left.

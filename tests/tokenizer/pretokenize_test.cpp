@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <utf8proc.h>
 
+#include <ctime>
 #include <map>
 #include <random>
 
@@ -130,6 +131,52 @@ TEST(RegexSplitter, refuses_what_it_cannot_run_faithfully) {
     EXPECT_THROW(RegexSplitter{bad}, UsageError) << bad;
   }
   EXPECT_THROW(RegexSplitter(std::string(5000, 'a')), UsageError);
+}
+
+// A match sees a window of the text first: pieces longer than it, and what looks ahead at its edge,
+// come out as they would of the whole.
+TEST(RegexSplitter, long_pieces_are_found_whole) {
+  const RegexSplitter reference(kQwenPattern);
+  auto random = [engine = std::mt19937(5)]() mutable { return uint32_t(engine()); };
+  const std::string_view runs[] = {"a", " ", "\n", "\u4f60", "1", "!", "\u00a0", "\r\n", "'s"};
+  for (int i = 0; i < 2000; ++i) {
+    std::string s;
+    for (unsigned n = 1 + random() % 4; n > 0; --n) {
+      const std::string_view unit = runs[random() % std::size(runs)];
+      for (unsigned k = random() % 600; k > 0; --k) s += unit;
+    }
+    ASSERT_EQ(fast(s), regex(reference, s)) << s;
+  }
+  EXPECT_EQ(regex(RegexSplitter("x"), std::string(9000, 'a') + "x"),
+            (Pieces{std::string(9000, 'a'), "x"}));
+  EXPECT_EQ(regex(RegexSplitter("b(?=a{500}c)"), "b" + std::string(500, 'a') + "cb"),
+            (Pieces{"b", std::string(500, 'a') + "cb"}));
+}
+
+TEST(RegexSplitter, known_patterns_take_a_megabyte_of_anything) {
+  constexpr std::string_view kLlama3 =
+      "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
+      " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+  for (const std::string_view unit : {"a", " ", "\n", "!", "1", " x", "a\n", "\u4f60", "  \n"}) {
+    std::string text;
+    while (text.size() < 1 << 20) text += unit;
+    text += "x";
+    for (const std::string_view pattern : {kGpt2Pattern, kLlama3, kQwenPattern}) {
+      EXPECT_FALSE(regex(RegexSplitter(pattern), text).empty()) << unit;
+    }
+  }
+}
+
+// Each match is quick, and there are as many as bytes: the square of the text.
+TEST(RegexSplitter, a_quadratic_pattern_is_an_error_not_a_wait) {
+  const std::string text(1 << 20, 'a');
+  for (const char* pattern : {"a+b|a", "(?:a|aa)*b|a", "a*a*b|a", "a(?=a*b)|a", "(?=a+b)a|a"}) {
+    const RegexSplitter r(pattern);
+    const std::clock_t start = std::clock();
+    std::vector<uint32_t> ends;
+    EXPECT_THROW(r.split(text, ends), FormatError) << pattern;
+    EXPECT_LT(double(std::clock() - start) / CLOCKS_PER_SEC, 30) << pattern;
+  }
 }
 
 TEST(RegexSplitter, a_pattern_that_explodes_is_an_error_not_a_wait) {

@@ -140,7 +140,7 @@ TEST_P(Exact, Resume) {
   const auto be = make_model_backend(2);
   RunResult resumed;
   TrainToy source(*be, config_, settings_);
-  const RunIdentity identity = run_identity(config_, *source.source, settings_);
+  const RunIdentity identity = run_identity(config_, settings_);
   {
     TrainState state(*be, config_, *source.source, settings_);
     Trainer trainer(state);

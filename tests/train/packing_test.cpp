@@ -41,6 +41,26 @@ TEST(Packing, OneSampleByHand) {
   EXPECT_EQ(b.outputs(), 3);
 }
 
+// Kept samples come after the taught ones, and all their rows are outputs without a target.
+TEST(Packing, KeptSamplesComeLast) {
+  const OneSample taught{{5, 3, 9}, {0, 0, kScored}};
+  const OneSample kept{{7, 8, 6, 4}, {0, 0, kSegmentStart, kScored}};
+  const Sample t = taught.view(), k = kept.view();
+  PackedBatch b;
+  pack(b, std::span(&t, 1), std::span(&k, 1));
+  EXPECT_EQ(b.ids, (std::vector<int32_t>{5, 3, 7, 8, 6}));
+  EXPECT_EQ(b.out_rows, (std::vector<int32_t>{1, 2, 3, 4}));
+  EXPECT_EQ(b.targets, (std::vector<int32_t>{9, -1, -1, -1}));
+  EXPECT_EQ(b.sequences.size(), 3u);
+  EXPECT_EQ(b.kept_tokens, 3);
+  EXPECT_EQ(b.kept_sequences, 2);
+  EXPECT_EQ(b.taught(), 1);
+  EXPECT_EQ(b.samples, 2);
+  pack(b, std::span(&t, 1));
+  EXPECT_EQ(b.kept_tokens, 0);
+  EXPECT_EQ(b.kept_sequences, 0);
+}
+
 Dataset some_chats() {
   return read_tsv(
       "hello\tworld\na\tb\nhow are you?\tfine\nx\tyz\nlonger prompt here\tand answer\n");

@@ -8,8 +8,12 @@
 
 #include <csignal>
 #include <cstring>
+#include <functional>
 
 #include "core/file.h"
+#include "core/hash.h"
+#include "core/sha256.h"
+#include "formats/safetensors.h"
 #include "support/damage.h"
 #include "support/tested_backend.h"
 #include "support/train_toy.h"
@@ -35,6 +39,17 @@ TrainSettings resume_settings() {
   return s;
 }
 
+// The bytes of a checkpoint with the checksum they ask for.
+std::string with_checksum(std::string bytes) {
+  const std::string before = std::string("\"") + kChecksumKey + "\":\"";
+  const size_t at = bytes.find(before) + before.size();
+  bytes.replace(at, 64, std::string(64, '0'));
+  QuickHash hash;
+  hash.update(bytes);
+  bytes.replace(at, 64, hash.finish());
+  return bytes;
+}
+
 // One process's part of a run, from what is in `checkpoints` on.
 struct PartialRun {
   std::unique_ptr<Backend> backend = make_model_backend(1);
@@ -49,7 +64,8 @@ struct PartialRun {
       : source(open_tensor_source(weights)), checkpoints(std::move(directory)) {
     state = std::make_unique<TrainState>(*backend, resume_config(), *source, s);
     trainer = std::make_unique<Trainer>(*state);
-    identity = run_identity(resume_config(), *source, s);
+    identity = run_identity(resume_config(), s);
+    identity[kInputFileKey] = sha256_file(weights);
     const auto found = list_checkpoints(checkpoints);
     if (!found.empty()) {
       trainer->progress = load_checkpoint(found.back().path, *state, identity).trainer;
@@ -157,6 +173,156 @@ TEST_F(Checkpoints, AnotherRunIsRefusedWithEveryDifference) {
   }
 }
 
+// Whatever decides a step has a name of its own in a run's identity, and nothing else shows there.
+TEST_F(Checkpoints, TheIdentityHasWhatDecidesAStep) {
+  const auto identity = [&](const std::function<void(Config&, TrainSettings&)>& change) {
+    Config c = resume_config();
+    TrainSettings s = resume_settings();
+    change(c, s);
+    return run_identity(c, s);
+  };
+  const auto differs = [](const RunIdentity& a, const RunIdentity& b) {
+    std::string names;
+    RunIdentity all = a;
+    all.insert(b.begin(), b.end());
+    for (const auto& [name, value] : all) {
+      if (!a.contains(name) || !b.contains(name) || a.at(name) != b.at(name)) names += name + ";";
+    }
+    return names;
+  };
+  const RunIdentity plain = identity([](Config&, TrainSettings&) {});
+  const std::pair<const char*, std::function<void(Config&)>> of_config[] = {
+      {"model;", [](Config& c) { c.F = 64; }},
+      {"rms-norm-eps;", [](Config& c) { c.rms_eps = 1e-5; }},
+      {"rope-theta;", [](Config& c) { c.rope.theta = 1e4; }},
+      {"rope;", [](Config& c) { c.rope.kind = RopeKind::linear; }},
+      {"heads;", [](Config& c) { c.qk_norm = false; }},
+  };
+  for (const auto& [names, change] : of_config) {
+    EXPECT_EQ(differs(plain, identity([&](Config& c, TrainSettings&) { change(c); })), names);
+  }
+  using S = TrainSettings;
+  const std::pair<const char*, std::function<void(S&)>> of_settings[] = {
+      {"loss;", [](S& s) { s.loss = LossKind::scalar; }},
+      {"head-recipe;", [](S& s) { s.head_recipe = Recipe::bf16; }},
+      {"recipe;", [](S& s) { s.recipe = Recipe::bf16, s.head_recipe = Recipe::nvfp4; }},
+      {"scale-rule;", [](S& s) { s.rule = ScaleRule::absmax; }},
+      {"compute-dtype;", [](S& s) { s.compute = DType::bf16; }},
+      {"master-dtype;", [](S& s) { s.master = DType::f32; }},
+      {"grad-dtype;", [](S& s) { s.grad = DType::f32; }},
+      {"memory-mode releases gradients;", [](S& s) { s.memory = MemoryMode::release; }},
+      {"memory-mode releases gradients;remade NVFP4;", [](S& s) { s.memory = MemoryMode::remake; }},
+      {"untie;", [](S& s) { s.untie = true; }},
+      {"optimizer-state-mode;", [](S& s) { s.optimizer.moments = MomentFormat::f32; }},
+      {"beta1;", [](S& s) { s.optimizer.beta1 = 0.8; }},
+      {"beta2;", [](S& s) { s.optimizer.beta2 = 0.99; }},
+      {"eps;", [](S& s) { s.optimizer.eps = 1e-6; }},
+      {"weight-decay;", [](S& s) { s.optimizer.weight_decay = 0.1; }},
+      {"decay-all;", [](S& s) { s.optimizer.decay_all = true; }},
+      {"grad-clip;", [](S& s) { s.optimizer.grad_clip = 2; }},
+      {"update-from;", [](S& s) { s.optimizer.from = UpdateFrom::quantised; }},
+      {"master-rounding;", [](S& s) { s.optimizer.rounding = MasterRounding::nearest; }},
+      {"lr;", [](S& s) { s.schedule.lr = 2; }},
+      {"warmup-steps;", [](S& s) { s.schedule.warmup = 2; }},
+      {"final-lr-share;lr-schedule;steps;", [](S& s) { s.schedule.shape = ScheduleShape::cosine; }},
+      {"lr-scale;",
+       [](S& s) {
+         s.lr_scale = {{"norm", 2}, {"q_proj", 0}};
+       }},
+      {"train-last-layers;", [](S& s) { s.train_last_layers = 1; }},
+      {"seed;", [](S& s) { s.seed = 12; }},
+      {"", [](S& s) { s.schedule.steps = 9; }},
+  };
+  for (const auto& [names, change] : of_settings) {
+    EXPECT_EQ(differs(plain, identity([&](Config&, S& s) { change(s); })), names);
+  }
+  // Every number of a stretched rotation.
+  const auto stretched = [&](const std::function<void(RopeSpec&)>& change) {
+    return identity([&](Config& c, TrainSettings&) {
+      c.rope.kind = RopeKind::yarn;
+      change(c.rope);
+    });
+  };
+  const RunIdentity usual = stretched([](RopeSpec&) {});
+  for (const auto number :
+       {&RopeSpec::factor, &RopeSpec::original_positions, &RopeSpec::low_freq_factor,
+        &RopeSpec::high_freq_factor, &RopeSpec::beta_fast, &RopeSpec::beta_slow,
+        &RopeSpec::attention_factor}) {
+    EXPECT_EQ(differs(usual, stretched([&](RopeSpec& r) { r.*number += 8; })), "rope;");
+  }
+  EXPECT_EQ(differs(usual, stretched([](RopeSpec& r) { r.truncate = false; })), "rope;");
+}
+
+// A bit anywhere: in the length, the header, the checksum itself, the payload.
+TEST_F(Checkpoints, EveryFlippedBitIsNoticed) {
+  PartialRun run(weights_, saved_);
+  run.steps(1);
+  run.save();
+  const fs::path file = saved_ / checkpoint_name(1);
+  const std::string good = file_bytes(file);
+  ASSERT_EQ(with_checksum(good), good) << "the test knows how it is made";
+  for (size_t i = 0; i < 200; ++i) {
+    const size_t at = i < 100 ? i * 13 : (good.size() - 1) * (i - 100) / 99;
+    std::string bad = good;
+    bad[at] = char(bad[at] ^ (1 << (i % 8)));
+    replace_file(file, bad);
+    EXPECT_THROW(load_checkpoint(file, *run.state, run.identity), FormatError) << at;
+  }
+  replace_file(file, good);
+  EXPECT_NO_THROW(load_checkpoint(file, *run.state, run.identity));
+}
+
+// Numbers no run can come to, in a file whose checksum is right.
+TEST_F(Checkpoints, FieldsOutOfRangeAreRefused) {
+  PartialRun run(weights_, saved_);
+  run.steps(2);
+  run.save();
+  const fs::path file = saved_ / checkpoint_name(2);
+  const std::string good = file_bytes(file);
+  const auto with = [&](const std::string& key, const std::string& value) {
+    std::string text = good;
+    const size_t begin = text.find("\\\"" + key + "\\\":") + key.size() + 5;
+    const size_t end = text.find_first_of(",}", begin);
+    text.replace(begin, end - begin, value);
+    // The header has another length now: the padding takes it up, eight bytes at a time.
+    uint64_t header = 0;
+    std::memcpy(&header, good.data(), 8);
+    const auto longer = int64_t(text.size()) - int64_t(good.size());
+    header = uint64_t(int64_t(header) + longer);
+    std::memcpy(text.data(), &header, 8);
+    return with_checksum(text);
+  };
+  replace_file(file, with("step", "2"));
+  EXPECT_NO_THROW(load_checkpoint(file, *run.state, run.identity)) << "the way of writing is right";
+  const std::pair<const char*, const char*> wrong[] = {
+      {"step", "-9223372036854775808"},
+      {"step", "-1"},
+      {"step", "1e300"},
+      {"step", "9223372036854775807"},
+      {"step", "true"},
+      {"updates", "3"},
+      {"updates", "-1"},
+      {"skipped", "99"},
+      {"micro_batches", "-5"},
+      {"good_steps", "7"},
+      {"data_position", "-1"},
+      {"data_position", "18446744073709551615"},
+      {"loss_scale", "\\\"0x0p+0\\\""},
+      {"loss_scale", "\\\"-0x1p+3\\\""},
+      {"loss_scale", "\\\"inf\\\""},
+      {"loss_scale", "\\\"nan\\\""},
+      {"previous_norm", "\\\"nan\\\""},
+      {"previous_norm", "\\\"-0x1p+0\\\""},
+      {"lr_factor", "\\\"0x1p+1\\\""},
+      {"lr_factor", "\\\"0x0p+0\\\""},
+  };
+  for (const auto& [key, value] : wrong) {
+    replace_file(file, with(key, value));
+    EXPECT_THROW(load_checkpoint(file, *run.state, run.identity), FormatError)
+        << key << " " << value;
+  }
+}
+
 TEST_F(Checkpoints, DamagedFilesAreRefused) {
   {
     PartialRun run(weights_, saved_);
@@ -166,7 +332,7 @@ TEST_F(Checkpoints, DamagedFilesAreRefused) {
   const fs::path file = saved_ / checkpoint_name(1);
   const std::string good = file_bytes(file);
   const auto expect_refused = [&](const std::string& bytes, const char* what) {
-    write_text_file_atomic(file, bytes);
+    replace_file(file, bytes);
     EXPECT_THROW(PartialRun(weights_, saved_), Error) << what;
   };
   for (const size_t length :
@@ -174,18 +340,22 @@ TEST_F(Checkpoints, DamagedFilesAreRefused) {
     expect_refused(good.substr(0, length), "truncated");
   }
   std::string other = good;
-  other.replace(other.find("\\\"version\\\":1"), 13, "\\\"version\\\":7");
-  expect_refused(other, "another version");
+  other.replace(other.find("\\\"version\\\":2"), 13, "\\\"version\\\":7");
+  expect_refused(with_checksum(other), "another version");
+  other = good;
+  other.replace(other.find("\\\"version\\\":2"), 13, "\\\"version\\\":1");
+  replace_file(file, other);
+  EXPECT_THROW(PartialRun(weights_, saved_), UsageError) << "an earlier version's is not damaged";
   other = good;
   other.replace(other.find("nibble_run"), 10, "nibble_ran");
   expect_refused(other, "not ours");
   other = good;
   other.replace(other.find("loss_scale\\\":\\\"0x1"), 18, "loss_scale\\\":\\\"zz1");
-  expect_refused(other, "a number that is none");
+  expect_refused(with_checksum(other), "a number that is none");
   // A model file is not a checkpoint.
-  write_text_file_atomic(file, file_bytes(weights_));
+  replace_file(file, file_bytes(weights_));
   EXPECT_THROW(PartialRun(weights_, saved_), FormatError);
-  write_text_file_atomic(file, good);
+  replace_file(file, good);
   EXPECT_NO_THROW(PartialRun(weights_, saved_));
 }
 

@@ -12,7 +12,6 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "apps/version.h"
 #include "backends/cpu/simd/target_control.h"
 #include "core/thread_pool.h"
 

@@ -43,6 +43,8 @@ void visit_fields(CheckOptions& o, Fields& f) {
   f.add(o.html, {.flag = "--html",
                  .help = "Write them as a page, too, that opens without a network",
                  .value = "FILE"});
+  f.add(o.force,
+        {.flag = "--force", .help = "Replace a --json, --html or --probe-report that exists"});
   f.section("Prompts");
   f.add(o.prompt, {.flag = "--prompt", .help = "The first user turn"});
   f.add(o.input_ids, {.flag = "--input-ids",

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/nearest_name.h"
+#include "core/text/nearest_name.h"
 
 namespace nibble {
 namespace {

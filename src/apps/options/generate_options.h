@@ -3,10 +3,13 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
 #include "apps/options/options.h"
+#include "apps/terminal/output_buffer.h"
+#include "core/text/visible.h"
 #include "generate/generator.h"
 #include "runtime/runtime.h"
 
@@ -88,6 +91,30 @@ struct GenerateFlags {
     o.timeout_s = double(timeout_ms) / 1000;
     o.stop_on_repetition = stop_on_repetition;
     return o;
+  }
+};
+
+// What the control characters of a reply become. A model writes what it likes, and a terminal
+// obeys.
+struct EscapesFlag {
+  enum class Choice { automatic, visible, raw } choice = Choice::automatic;
+
+  void visit_fields(Fields& f) {
+    f.add_choice(choice,
+                 {.flag = "--escapes",
+                  .help = "Control characters of the reply, which a terminal would obey: spelled "
+                          "out (\\x1b), as they are, or (auto) spelled out on a terminal and as "
+                          "they are in a pipe or a file"},
+                 {{"auto", Choice::automatic}, {"visible", Choice::visible}, {"raw", Choice::raw}});
+  }
+  // Where replies go to.
+  void apply(std::ostream& out) const {
+    OutputBuffer* const buffer = output_buffer(out);
+    if (choice == Choice::raw && buffer) buffer->set_controls(Controls::raw);
+  }
+  // A piece of whole characters.
+  std::string shown(std::string_view piece) const {
+    return choice == Choice::visible ? visible_text(piece) : std::string(piece);
   }
 };
 

@@ -13,11 +13,21 @@ void visit_fields(RunSettings& o, Fields& f) {
   f.add(o.checkpoint_dir, {.flag = "--checkpoint-dir",
                            .help = "Where checkpoints are kept; default: in the run's folder",
                            .value = "DIR"});
-  f.add(o.save_every, {.flag = "--save-every-steps",
-                       .help = "Steps between checkpoints; 0: only when interrupted",
-                       .least = 0});
+  f.add(
+      o.save_every,
+      {.flag = "--save-every-steps", .help = "Steps between checkpoints; 0: by time", .least = 0});
+  f.add(o.save_minutes,
+        {.flag = "--save-every-minutes",
+         .help = "Minutes between checkpoints, 0: none by time; default 10, or 0 with "
+                 "--save-every-steps. Where neither that nor --checkpoint-dir is given they are "
+                 "removed after the export",
+         .value = "M",
+         .least = 0,
+         .most = 1e6});
   f.add(o.keep,
-        {.flag = "--keep-checkpoints", .help = "Newest checkpoints kept; 0: all", .least = 0});
+        {.flag = "--keep-checkpoints",
+         .help = "Newest checkpoints kept, 0: all; default 2, or 1 where none are asked for",
+         .least = 0});
   f.add(o.resume,
         {.flag = "--resume",
          .help = "Go on from the newest checkpoint of --checkpoint-dir, if there is one"});
@@ -106,6 +116,7 @@ void visit_fields(TrainJob& o, Fields& f) {
                        .help = "Steps between losses of --eval-data; 0: at the end only",
                        .least = 0,
                        .needs = "--eval-data"});
+  if (o.use == DataUse::fine_tune) visit_fields(o.keep, f);
   f.section("Output");
   f.add(o.output, {.flag = "--output",
                    .help = "The trained model: .dat, .safetensors or a directory; default: in the "
@@ -113,8 +124,7 @@ void visit_fields(TrainJob& o, Fields& f) {
                    .value = "PATH",
                    .aliases = {"--output-dat"}});
   f.add(o.force, {.flag = "--force",
-                  .help = "Replace an --output that exists (never the input)",
-                  .needs = "--output"});
+                  .help = "Replace an --output or --vram-report that exists (never an input)"});
   f.add(o.write_output, {.flag = "--export", .help = "Write the trained model; false: only train"});
   visit_fields(o.train, f);
   visit_fields(o.run, f);

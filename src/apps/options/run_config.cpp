@@ -3,12 +3,12 @@
 #include "apps/options/run_config.h"
 
 #include <fmt/format.h>
-#include <toml++/toml.h>
 
 #include <algorithm>
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/toml.h"
 
 namespace nibble {
 namespace {
@@ -76,13 +76,7 @@ ConfigStage config_stage(const toml::node& node, size_t number, const std::strin
 
 RunConfig read_run_config(const std::filesystem::path& file) {
   const std::string text = read_text_file(file, 16 << 20);
-  toml::table table;
-  try {
-    table = toml::parse(text, file.string());
-  } catch (const toml::parse_error& e) {
-    throw_format("{}: line {}: not valid TOML: {}", file.string(), e.source().begin.line,
-                 e.description());
-  }
+  const toml::table table = parse_toml(text, file.string());
   RunConfig config;
   config.file = file;
   const std::string place = file.string();

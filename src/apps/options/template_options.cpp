@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "apps/options/template_options.h"
 
-#include <nlohmann/json.hpp>
-
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "tokenizer/python_json.h"
 
 namespace nibble {
@@ -40,7 +39,7 @@ std::vector<std::string> TemplateFlags::tools() const {
   std::vector<std::string> out;
   if (tools_file.empty()) return out;
   using Json = nlohmann::ordered_json;
-  const Json j = Json::parse(read_text_file(tools_file), nullptr, false);
+  const Json j = parse_json_or_discard<Json>(read_text_file(tools_file));
   if (j.is_discarded()) throw_format("{}: not valid JSON", tools_file.string());
   for (const Json& tool : j.is_array() ? j : Json::array({j})) {
     if (!tool.is_object()) {

@@ -153,14 +153,40 @@ void visit_fields(BatchSettings& o, Fields& f) {
                        .most = 1 << 20});
 }
 
+void visit_fields(KeepChoices& o, Fields& f) {
+  f.section("Rows that are kept");
+  f.add(o.sources,
+        {.flag = "--keep",
+         .help = "Rows on which the model stays what it is, by KL(teacher || model) at every "
+                 "token: text (.txt, .jsonl), conversations (.tsv, .jsonl), prompts that the "
+                 "teacher answers first (.jsonl, or probes .json), or self:TOKENS, text that it "
+                 "writes itself; may be given several times, the sources take turns",
+         .value = "FILE|self:TOKENS"});
+  f.add(o.teacher, {.flag = "--teacher",
+                    .help = "A model of the same vocabulary to compare kept rows with, dense or "
+                            "NVFP4; default: the model itself, as it is before the first step",
+                    .value = "MODEL"});
+  f.add(o.weight, {.flag = "--keep-weight",
+                   .help = "Of the kept tokens' mean divergence beside the taught tokens' mean "
+                           "cross entropy",
+                   .above = 0});
+  f.add(o.share, {.flag = "--keep-share",
+                  .help = "Share of the samples of a batch that are kept ones; default: half, or "
+                          "all without --train-data",
+                  .value = "SHARE",
+                  .most = 1,
+                  .above = 0});
+}
+
 void visit_fields(DataSettings& o, DataUse use, Fields& f) {
   f.add(o.train_data,
         {.flag = "--train-data",
          .help = use == DataUse::fine_tune
-                     ? "Training data: .tsv (prompt<TAB>target) or .jsonl (chat messages)"
+                     ? "Training data: .tsv (prompt<TAB>target) or .jsonl (chat messages); without "
+                       "it nothing is taught, and --keep says what the model is trained on"
                      : "Training text: .txt (documents apart by blank lines) or .jsonl",
          .value = "FILE",
-         .required = true});
+         .required = use == DataUse::pretrain});
   f.add(o.eval_data,
         {.flag = "--eval-data", .help = "Held-out data whose loss is reported", .value = "FILE"});
   std::vector<std::pair<std::string, DataFormat>> formats = {{"auto", DataFormat::automatic},

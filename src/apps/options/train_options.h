@@ -9,6 +9,7 @@ namespace nibble {
 // What every training command has (train_options.cpp).
 void visit_fields(TrainChoices& o, Fields& f);
 void visit_fields(BatchSettings& o, Fields& f);
+void visit_fields(KeepChoices& o, Fields& f);
 void visit_fields(DataSettings& o, DataUse use, Fields& f);
 
 // Parts of a job (job_options.cpp), and all of them but the model, which each command names in its

@@ -131,6 +131,12 @@ class CpuBackend final : public Backend {
     check(logits), check(dlogits);
     cpu::cross_entropy_back(c_, dlogits, logits, stats, targets, v_begin, scale);
   }
+  void do_divergence(Tensor loss, Tensor dlogits, Tensor logits, Tensor stats, Tensor teacher,
+                     Tensor teacher_stats, double scale, Accumulate accumulate) override {
+    check(logits);
+    if (dlogits) check(dlogits);
+    cpu::divergence(c_, loss, dlogits, logits, stats, teacher, teacher_stats, scale, accumulate);
+  }
   void do_l1_loss(Tensor loss, Tensor dh, Tensor h, Tensor table, Tensor targets,
                   double scale) override {
     check(h), check(table);

@@ -6,7 +6,6 @@
 
 #include <string>
 
-#include "backends/cuda/check.h"
 #include "backends/cuda/cuda_backend.h"
 #include "core/error.h"
 
@@ -32,6 +31,10 @@ void find(void* library, F& function, const char* name) {
 }
 
 }  // namespace
+
+void fail(cublasStatus_t status, const char* call, const char* file, int line) {
+  throw_device("cuBLASLt status {} from {} at {}:{}", int(status), call, file, line);
+}
 
 BlasLt::BlasLt() {
   library_ = open_library();

@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: MIT
-// cuBLASLt, opened at run time: a binary built with CUDA starts on machines without it.
+// cuBLASLt, opened at run time: a binary built with CUDA starts on machines without it. Its header
+// is a large one: sources of kernels do without this file.
 #pragma once
 #include <cublasLt.h>
 
+#include "backends/cuda/check.h"
+
 namespace nibble::cuda {
+
+[[noreturn]] void fail(cublasStatus_t status, const char* call, const char* file, int line);
+inline void check(cublasStatus_t status, const char* call, const char* file, int line) {
+  if (status != CUBLAS_STATUS_SUCCESS) fail(status, call, file, line);
+}
 
 class BlasLt {
  public:

@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "backends/cuda/blas_lt.h"
 #include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/kernels/linear/fp4_algorithms.h"
+#include "backends/cuda/kernels/linear/gemm_plans.h"
 
 namespace nibble {
 namespace cuda {
@@ -24,10 +27,6 @@ void fail(cudaError_t error, const char* call, const char* file, int line) {
                file, line);
 }
 
-void fail(cublasStatus_t status, const char* call, const char* file, int line) {
-  throw_device("cuBLASLt status {} from {} at {}:{}", int(status), call, file, line);
-}
-
 // Library handles, members of Context, belong to the device that is current when they are made.
 static int select_device(int index) {
   make_current(index);
@@ -35,7 +34,11 @@ static int select_device(int index) {
 }
 
 Context::Context(int index)
-    : device(select_device(index)), memory(std::make_shared<MemoryAccount>(index)) {
+    : device(select_device(index)),
+      memory(std::make_shared<MemoryAccount>(index)),
+      blas(std::make_unique<BlasLt>()),
+      gemm_plans(std::make_unique<GemmPlans>(*blas)),
+      fp4_algorithms(std::make_unique<Fp4Algorithms>()) {
   device_capability = 10 * attribute(cudaDevAttrComputeCapabilityMajor, device) +
                       attribute(cudaDevAttrComputeCapabilityMinor, device);
   capability = std::min(device_capability, compiled_capability());

@@ -4,14 +4,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <tuple>
 #include <unordered_map>
 
-#include "backends/cuda/blas_lt.h"
 #include "backends/cuda/check.h"
-#include "backends/cuda/kernels/linear/blas_gemm.h"
 #include "backends/cuda/memory.h"
 
 namespace nibble::cuda {
@@ -23,10 +19,10 @@ struct KernelLimits {
   std::array<int, kMaxCluster + 1> clusters = {};  // resident at once, by size; [1] == 0: not asked
 };
 
-// cuBLASLt's choices for products of NVFP4 with NVFP4, by rows of the weight and of x, width,
-// stride and type of the result.
-using Fp4Algorithms =
-    std::map<std::tuple<int64_t, int64_t, int64_t, int64_t, DType>, cublasLtMatmulAlgo_t>;
+// Of the few sources that call cuBLASLt: its header does not come with this one.
+class BlasLt;
+class GemmPlans;
+struct Fp4Algorithms;
 
 struct Context {
   explicit Context(int device);
@@ -45,9 +41,9 @@ struct Context {
   size_t shared_per_block = 0;  // with opt-in
   size_t l2_bytes = 0;
   cudaStream_t stream = nullptr;
-  BlasLt blas;
-  std::unique_ptr<GemmPlans> gemm_plans = std::make_unique<GemmPlans>(blas);
-  std::unique_ptr<Fp4Algorithms> fp4_algorithms = std::make_unique<Fp4Algorithms>();
+  const std::unique_ptr<const BlasLt> blas;
+  const std::unique_ptr<GemmPlans> gemm_plans;
+  const std::unique_ptr<Fp4Algorithms> fp4_algorithms;
 
   // Scratch of the op that is being enqueued: ops follow each other on one stream, so each may use
   // all of it. Ops with larger needs work in pieces.

@@ -314,6 +314,12 @@ class CudaBackend final : public Backend {
     run("cross_entropy_back",
         [&] { cuda::cross_entropy_back(c_, dlogits, logits, stats, targets, v_begin, scale); });
   }
+  void do_divergence(Tensor loss, Tensor dlogits, Tensor logits, Tensor stats, Tensor teacher,
+                     Tensor teacher_stats, double scale, Accumulate a) override {
+    run("divergence", [&] {
+      cuda::divergence(c_, loss, dlogits, logits, stats, teacher, teacher_stats, scale, a);
+    });
+  }
   void do_l1_loss(Tensor loss, Tensor dh, Tensor h, Tensor table, Tensor targets,
                   double scale) override {
     run("l1_loss", [&] { cuda::l1_loss(c_, loss, dh, h, table, targets, scale); });

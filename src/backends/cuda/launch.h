@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Kernel launches. Kernels start before their predecessor has ended (programmatic dependent launch,
-// compute capability 9.0 and later) and wait for it themselves with device/dependent_launch.cuh.
+// compute capability 9.0 and later) and wait for it themselves with
+// device_functions/dependent_launch.cuh.
 #pragma once
 #include "backends/cuda/context.h"
 

@@ -5,8 +5,8 @@
 #include "backends/cuda/step_hand_over.h"
 
 #include "backend/sampling.h"
-#include "backends/cuda/device/dependent_launch.cuh"
-#include "backends/cuda/device/types.cuh"
+#include "backends/cuda/device_functions/dependent_launch.cuh"
+#include "backends/cuda/device_functions/types.cuh"
 #include "backends/cuda/launch.h"
 
 namespace nibble::cuda {

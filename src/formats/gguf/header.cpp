@@ -238,10 +238,10 @@ TensorInfo read_tensor(Cursor& in) {
 
 uint64_t alignment_of(const GgufMetadata& metadata) {
   constexpr int64_t kDefault = 32, kMost = 1 << 20;
-  const int64_t a = metadata.find_integer("general.alignment").value_or(kDefault);
+  constexpr std::string_view kKey = "general.alignment";
+  const int64_t a = metadata.find_integer(kKey).value_or(kDefault);
   if (a < 1 || a > kMost || !std::has_single_bit(uint64_t(a))) {
-    throw_format("{}: general.alignment is {}, expected a power of two up to {}", metadata.where(),
-                 a, kMost);
+    metadata.refuse(kKey, fmt::format("a power of two up to {}", kMost));
   }
   return uint64_t(a);
 }
@@ -273,14 +273,14 @@ void check_payload(const InputFile& file, uint64_t begin, uint64_t alignment,
     if (at < end) {
       throw_format(
           "{}: tensor '{}' begins at byte {} of the payload, where another lies up to {} "
-          "(overlap)",
-          path, t->name, at, end);
+          "(overlap; offset {})",
+          path, t->name, at, end, begin + at);
     }
     if (at > round_up(end, alignment)) {
       throw_format(
           "{}: tensor '{}' begins at byte {} of the payload, {} bytes after the one before "
-          "(a hole: tensors are missing)",
-          path, t->name, at, at - end);
+          "(a hole: tensors are missing; offset {})",
+          path, t->name, at, at - end, begin + end);
     }
     if (n > available || at > available - n) {
       throw_format("{}: tensor '{}' needs bytes {} to {} of the file, which has {} (cut?)", path,

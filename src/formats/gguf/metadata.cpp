@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "formats/gguf/metadata.h"
 
+#include <cmath>
 #include <limits>
 
 #include "core/error.h"
@@ -27,6 +28,15 @@ std::string GgufValue::describe() const {
   return fmt::format("an array of {} {}", n, gguf_type_name(element));
 }
 
+std::string GgufValue::spell() const {
+  return std::visit(
+      [&](const auto& v) -> std::string {
+        if constexpr (std::is_arithmetic_v<std::decay_t<decltype(v)>>) return fmt::format("{}", v);
+        return describe();
+      },
+      value);
+}
+
 bool GgufMetadata::add(std::string key, GgufValue value) {
   return values_.emplace(std::move(key), std::move(value)).second;
 }
@@ -43,6 +53,13 @@ void GgufMetadata::missing(std::string_view key) const {
 void GgufMetadata::wrong(std::string_view key, const GgufValue& v, std::string_view wanted) const {
   throw_format("{}: the metadata's '{}' is {}, expected {} (offset {})", where_, key, v.describe(),
                wanted, v.offset);
+}
+
+void GgufMetadata::refuse(std::string_view key, std::string_view wanted) const {
+  const GgufValue* v = find(key);
+  if (!v) missing(key);
+  throw_format("{}: the metadata's '{}' is {}, expected {} (offset {})", where_, key, v->spell(),
+               wanted, v->offset);
 }
 
 template <class T>
@@ -63,10 +80,19 @@ std::optional<int64_t> GgufMetadata::find_integer(std::string_view key) const {
   }
   wrong(key, *v, "an integer of 63 bits");
 }
+std::optional<int64_t> GgufMetadata::find_integer(std::string_view key, int64_t least,
+                                                  int64_t most) const {
+  const auto v = find_integer(key);
+  if (v && (*v < least || *v > most)) refuse(key, fmt::format("{}..{}", least, most));
+  return v;
+}
 std::optional<double> GgufMetadata::find_number(std::string_view key) const {
   const GgufValue* v = find(key);
   if (!v) return std::nullopt;
-  if (const auto* x = std::get_if<double>(&v->value)) return *x;
+  if (const auto* x = std::get_if<double>(&v->value)) {
+    if (!std::isfinite(*x)) refuse(key, "a finite number");
+    return *x;
+  }
   if (const auto* i = std::get_if<int64_t>(&v->value)) return double(*i);
   if (const auto* u = std::get_if<uint64_t>(&v->value)) return double(*u);
   wrong(key, *v, "a number");
@@ -87,6 +113,10 @@ std::optional<bool> GgufMetadata::find_flag(std::string_view key) const {
 
 int64_t GgufMetadata::integer(std::string_view key) const {
   const auto v = find_integer(key);
+  return v ? *v : (missing(key), 0);
+}
+int64_t GgufMetadata::integer(std::string_view key, int64_t least, int64_t most) const {
+  const auto v = find_integer(key, least, most);
   return v ? *v : (missing(key), 0);
 }
 double GgufMetadata::number(std::string_view key) const {

@@ -42,6 +42,7 @@ struct GgufValue {
       value;
 
   std::string describe() const;  // "an array of 3 i32", "a string"
+  std::string spell() const;     // the same, but numbers as they are: "-1"
 };
 
 class GgufMetadata {
@@ -55,9 +56,12 @@ class GgufMetadata {
   // FormatErrors name the file, the key, its offset, and what was wanted. The first of each pair
   // wants the key to be there.
   int64_t integer(std::string_view key) const;
+  int64_t integer(std::string_view key, int64_t least, int64_t most) const;
   std::optional<int64_t> find_integer(std::string_view key) const;
+  std::optional<int64_t> find_integer(std::string_view key, int64_t least, int64_t most) const;
+  // Finite; integers, too.
   double number(std::string_view key) const;
-  std::optional<double> find_number(std::string_view key) const;  // integers, too
+  std::optional<double> find_number(std::string_view key) const;
   const std::string& text(std::string_view key) const;
   const std::string* find_text(std::string_view key) const;
   const GgufStrings& texts(std::string_view key) const;
@@ -65,6 +69,9 @@ class GgufMetadata {
   const GgufIntegers& integers(std::string_view key) const;
   const GgufIntegers* find_integers(std::string_view key) const;
   std::optional<bool> find_flag(std::string_view key) const;
+
+  // A value that is there and cannot be: "the metadata's 'k' is 0, expected {wanted} (offset 8)".
+  [[noreturn]] void refuse(std::string_view key, std::string_view wanted) const;
 
   const std::string& where() const { return where_; }  // the file
 

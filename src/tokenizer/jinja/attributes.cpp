@@ -2,6 +2,7 @@
 // What a.b and a[b] are: methods and members of values, behind the sandbox of chat templates.
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "tokenizer/jinja/builtins/builtins.h"
 #include "tokenizer/jinja/interpreter.h"
@@ -42,7 +43,7 @@ std::optional<Value> number_attribute(const Value& of, std::string_view name) {
     const double d = *of.as<double>();
     return ObjectPtr(std::make_shared<Function>(
         "builtin_function_or_method",
-        [d](Interpreter&, Args) { return Value(d == double(int64_t(d))); }));
+        [d](Interpreter&, Args) { return Value(d == std::trunc(d) && std::isfinite(d)); }));
   }
   return std::nullopt;
 }
@@ -81,9 +82,8 @@ std::optional<Value> attribute(Interpreter& in, const Value& of, std::string_vie
 // of[key]: nothing where Python raises TypeError or LookupError.
 std::optional<Value> element(Interpreter& in, const Value& of, const Value& key) {
   if (of.dict()) {
-    if (!hashable(key)) return std::nullopt;
-    in.budget().charge(int64_t(of.dict()->items.size() / 8));
-    const Value* v = of.dict()->find(key);
+    if (!hashable(key, in.budget())) return std::nullopt;
+    const Value* v = of.dict()->find(key, in.budget());
     return v ? std::optional(*v) : std::nullopt;
   }
   const auto i = key.integer();

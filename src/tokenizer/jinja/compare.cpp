@@ -6,19 +6,19 @@
 namespace nibble::jinja {
 namespace {
 
-bool equal_items(const std::vector<Value>& a, const std::vector<Value>& b) {
+bool equal_items(const std::vector<Value>& a, const std::vector<Value>& b, Budget& budget) {
   if (a.size() != b.size()) return false;
   for (size_t i = 0; i < a.size(); ++i) {
-    if (!equal(a[i], b[i])) return false;
+    if (!equal(a[i], b[i], budget)) return false;
   }
   return true;
 }
 
-bool equal_dicts(const Dict& a, const Dict& b) {
+bool equal_dicts(const Dict& a, const Dict& b, Budget& budget) {
   if (a.items.size() != b.items.size()) return false;
   for (const auto& [k, v] : a.items) {
-    const Value* other = b.find(k);
-    if (!other || !equal(v, *other)) return false;
+    const Value* other = b.find(k, budget);
+    if (!other || !equal(v, *other, budget)) return false;
   }
   return true;
 }
@@ -38,31 +38,41 @@ bool same_object(const Value& a, const Value& b) {
   return false;
 }
 
-bool equal(const Value& a, const Value& b) {
-  if (a.text() && b.text()) return a.text()->view() == b.text()->view();
+bool equal(const Value& a, const Value& b, Budget& budget) {
+  if (a.text() && b.text()) {
+    if (a.text()->size() != b.text()->size()) return false;
+    budget.charge_text(a.text()->size());
+    return a.text()->view() == b.text()->view();
+  }
+  budget.charge(1);
   if (a.integer() && b.integer()) return *a.integer() == *b.integer();
   if (a.number() && b.number()) return *a.number() == *b.number();
   if (a.list() && b.list()) {
-    return a.list()->tuple == b.list()->tuple && equal_items(a.list()->items, b.list()->items);
+    return a.list()->tuple == b.list()->tuple &&
+           equal_items(a.list()->items, b.list()->items, budget);
   }
-  if (a.dict() && b.dict()) return equal_dicts(*a.dict(), *b.dict());
+  if (a.dict() && b.dict()) return equal_dicts(*a.dict(), *b.dict(), budget);
   if (a.is_undefined() || b.is_undefined()) return a.is_undefined() && b.is_undefined();
   if (a.object() && b.object()) return a.object() == b.object();
   return a.is_none() && b.is_none();
 }
 
-bool less(const Value& a, const Value& b, const char* op) {
+bool less(const Value& a, const Value& b, Budget& budget, const char* op) {
+  budget.charge(1);
   for (const Value* v : {&a, &b}) {
     if (v->is_undefined()) raise_undefined(**v->as<UndefinedPtr>());
   }
   // UTF-8 sorts like code points.
-  if (a.text() && b.text()) return a.text()->view() < b.text()->view();
+  if (a.text() && b.text()) {
+    budget.charge_text(std::min(a.text()->size(), b.text()->size()));
+    return a.text()->view() < b.text()->view();
+  }
   if (a.integer() && b.integer()) return *a.integer() < *b.integer();
   if (a.number() && b.number()) return *a.number() < *b.number();
   if (a.list() && b.list() && a.list()->tuple == b.list()->tuple) {
     const auto &x = a.list()->items, &y = b.list()->items;
     for (size_t i = 0; i < std::min(x.size(), y.size()); ++i) {
-      if (!equal(x[i], y[i])) return less(x[i], y[i], op);
+      if (!equal(x[i], y[i], budget)) return less(x[i], y[i], budget, op);
     }
     return x.size() < y.size();
   }
@@ -72,12 +82,13 @@ bool less(const Value& a, const Value& b, const char* op) {
         type_name(turned ? b : a), type_name(turned ? a : b));
 }
 
-bool hashable(const Value& v) {
+bool hashable(const Value& v, Budget& budget) {
   if (v.dict()) return false;
   if (const List* l = v.list()) {
     if (!l->tuple) return false;
     for (const Value& item : l->items) {
-      if (!hashable(item)) return false;
+      budget.charge(1);
+      if (!hashable(item, budget)) return false;
     }
   }
   return true;
@@ -93,9 +104,10 @@ bool contains(Interpreter& in, const Value& container, const Value& item) {
     return container.text()->view().find(item.text()->view()) != std::string_view::npos;
   }
   if (container.dict()) {
-    if (!hashable(item)) raise("TypeError", "unhashable type: '{}'", type_name(item));
-    in.budget().charge(int64_t(container.dict()->items.size()));
-    return container.dict()->find(item) != nullptr;
+    if (!hashable(item, in.budget())) {
+      raise("TypeError", "unhashable type: '{}'", type_name(item));
+    }
+    return container.dict()->find(item, in.budget()) != nullptr;
   }
   if (!container.list() && !container.is_undefined() &&
       !(container.object() && container.object()->iterate(*container.as<ObjectPtr>()))) {
@@ -104,7 +116,7 @@ bool contains(Interpreter& in, const Value& container, const Value& item) {
   const IteratorPtr it = iterate(in, container);
   for (Value v; it->next(in, v);) {
     in.budget().charge(1);
-    if (equal(v, item)) return true;
+    if (equal(v, item, in.budget())) return true;
   }
   return false;
 }

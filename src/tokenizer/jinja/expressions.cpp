@@ -62,12 +62,12 @@ Value Interpreter::eval(const Expr& e) {
       return make_list(std::move(items), budget_, e.kind == ExprKind::tuple);
     }
     case ExprKind::dict: {
-      DictBuilder out;
+      DictBuilder out(budget_);
       for (size_t i = 0; i < e.kids.size(); i += 2) {
         Value key = eval(*e.kids[i]);
         out.set(std::move(key), eval(*e.kids[i + 1]));
       }
-      return out.take(budget_);
+      return out.take();
     }
     case ExprKind::unary: {
       const Value v = eval(*e.kids[0]);

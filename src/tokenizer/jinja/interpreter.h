@@ -83,9 +83,9 @@ class Interpreter {
   void keep(ScopePtr scope);
 
   class WithScope;
+  struct Level;  // levels.h
 
  private:
-  struct Level;
   Value look_up(const Expr& name);
   Value eval_call(const Expr& e);
   const Value& eval_in_place(const Expr& e, Value& storage);

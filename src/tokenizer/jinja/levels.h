@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How deep expressions, statements and calls stand in each other: bounded, because each level is a
-// few frames of the machine's stack.
+// How deep expressions, statements, calls, values and generators stand in each other: bounded,
+// because each level is a few frames of the machine's stack.
 #pragma once
 #include "tokenizer/jinja/interpreter.h"
 

@@ -15,6 +15,7 @@ class FilteredIterator final : public Iterator {
       : from_(std::move(from)), loop_(loop), around_(std::move(around)) {}
 
   bool next(Interpreter& in, Value& out) override {
+    const Interpreter::Level level(in);
     while (from_->next(in, out)) {
       in.budget().charge(1);
       const Interpreter::WithScope scope(in, std::make_shared<Scope>(around_));
@@ -92,7 +93,7 @@ class Loop final : public Object {
       const auto last = last_changed_;
       return function([last](Interpreter& in, Args args) -> Value {
         const Value v = make_list(std::move(args.positional), in.budget(), true);
-        const bool changed = !*last || !equal(**last, v);
+        const bool changed = !*last || !equal(**last, v, in.budget());
         if (changed) *last = v;
         return changed;
       });

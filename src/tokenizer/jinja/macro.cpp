@@ -57,9 +57,9 @@ class Macro final : public Object {
     return in.run_macro(*parts_, around_, [&](Scope& scope) {
       if (caller_value) scope.set(caller, *caller_value);
       if (parts_->uses_kwargs) {
-        DictBuilder kwargs;
+        DictBuilder kwargs(in.budget());
         for (auto& [k, v] : args.named) kwargs.set(written(k), std::move(v));
-        scope.set(in.symbols().find("kwargs"), kwargs.take(in.budget()));
+        scope.set(in.symbols().find("kwargs"), kwargs.take());
       }
       if (parts_->uses_varargs) {
         std::vector<Value> rest;

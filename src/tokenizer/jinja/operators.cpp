@@ -217,16 +217,16 @@ Value binary_operator(Interpreter& in, const std::string& op, const Value& a, co
 }
 
 bool compare_operator(Interpreter& in, const std::string& op, const Value& a, const Value& b) {
-  if (op[0] == '=') return equal(a, b);
-  if (op[0] == '!') return !equal(a, b);
+  if (op[0] == '=') return equal(a, b, in.budget());
+  if (op[0] == '!') return !equal(a, b, in.budget());
   if (op == "in") return contains(in, b, a);
   if (op == "not in") return !contains(in, b, a);
-  if (op == "<") return less(a, b, "<");
-  if (op == ">") return less(b, a, ">");
+  if (op == "<") return less(a, b, in.budget(), "<");
+  if (op == ">") return less(b, a, in.budget(), ">");
   const auto nan = [](const Value& v) { return v.as<double>() && std::isnan(*v.as<double>()); };
   if (nan(a) || nan(b)) return false;
-  if (op == "<=") return !less(b, a, "<=");
-  return !less(a, b, ">=");
+  if (op == "<=") return !less(b, a, in.budget(), "<=");
+  return !less(a, b, in.budget(), ">=");
 }
 
 Value slice(Interpreter& in, const Value& of, const std::optional<Value>& start,

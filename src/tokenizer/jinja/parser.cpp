@@ -10,10 +10,7 @@ namespace {
 
 constexpr int kDeepest = 400;
 
-ExprPtr make(ExprKind kind, Position at) {
-  auto e = std::make_unique<Expr>(Expr{kind, at});
-  return e;
-}
+ExprPtr make(ExprKind kind, Position at) { return ExprPtr(new Expr{kind, at}); }
 
 ExprPtr constant(Position at, Value v) {
   ExprPtr e = make(ExprKind::constant, at);
@@ -26,7 +23,29 @@ bool is_compare(const Token& t) {
          t.is_op(">=");
 }
 
+// The expressions that stand in `e`, taken out of it.
+void take_parts(Expr& e, std::vector<ExprPtr>& to) {
+  const auto take = [&](ExprPtr& part) {
+    if (part) to.push_back(std::move(part));
+  };
+  for (ExprPtr& kid : e.kids) take(kid);
+  for (ExprPtr& value : e.args.positional) take(value);
+  for (auto& [name, value] : e.args.named) take(value);
+  take(e.args.more_positional);
+  take(e.args.more_named);
+}
+
 }  // namespace
+
+Expr::~Expr() {
+  std::vector<ExprPtr> parts;
+  take_parts(*this, parts);
+  while (!parts.empty()) {
+    const ExprPtr last = std::move(parts.back());
+    parts.pop_back();
+    take_parts(*last, parts);
+  }
+}
 
 Parser::Level::Level(Parser& p) : parser(p) {
   if (++p.depth_ > kDeepest) {

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "tokenizer/jinja/interpreter.h"
+#include "tokenizer/jinja/levels.h"
 #include "tokenizer/unicode.h"
 
 namespace nibble::jinja {
@@ -120,6 +121,7 @@ std::string plain_repr(const Value& v) {
 
 void add_repr(TextBuilder& out, Interpreter& in, const Value& v) {
   out.budget().charge(1);
+  const Interpreter::Level level(in);  // views of dicts that hold views are as deep as one likes
   if (v.text()) {
     if (v.text()->markup()) out.outside("Markup(");
     add_quoted(out, *v.text());

@@ -94,19 +94,35 @@ std::optional<double> Value::number() const {
   return std::nullopt;
 }
 
-const Value* Dict::find(const Value& key) const {
-  if (key.text()) return find(key.text()->view());
-  for (const auto& [k, v] : items) {
-    if (equal(k, key)) return &v;
+// From one to the next, though each is let go by the one before.
+void Value::let_go() noexcept {
+  constexpr int kDeepest = 100;
+  thread_local int depth = 0;
+  thread_local std::vector<Value> later;
+  if (depth >= kDeepest) {
+    later.push_back(std::move(*this));
+    return;
   }
-  return nullptr;
+  ++depth;
+  v_ = None{};
+  while (depth == 1 && !later.empty()) {
+    const Value next = std::move(later.back());
+    later.pop_back();
+  }
+  --depth;
 }
 
-const Value* Dict::find(std::string_view key) const {
-  for (const auto& [k, v] : items) {
-    if (k.text() && k.text()->view() == key) return &v;
+std::optional<size_t> Dict::index_of(const Value& key, Budget& budget) const {
+  budget.charge(int64_t(items.size() / 8));
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (equal(items[i].first, key, budget)) return i;
   }
-  return nullptr;
+  return std::nullopt;
+}
+
+const Value* Dict::find(const Value& key, Budget& budget) const {
+  const auto i = index_of(key, budget);
+  return i ? &items[*i].second : nullptr;
 }
 
 Value undefined(std::string reason, const char* kind) {
@@ -145,21 +161,18 @@ Value make_list(std::vector<Value> items, Budget& budget, bool tuple) {
 }
 
 void DictBuilder::set(Value key, Value value) {
-  if (!hashable(key)) raise("TypeError", "unhashable type: '{}'", type_name(key));
+  if (!hashable(key, budget_)) raise("TypeError", "unhashable type: '{}'", type_name(key));
   dict_.depth = std::max({dict_.depth, depth_of(value) + 1, depth_of(key) + 1});
-  for (auto& [k, v] : dict_.items) {
-    if (equal(k, key)) {
-      v = std::move(value);
-      return;
-    }
+  if (const auto there = dict_.index_of(key, budget_)) {
+    dict_.items[*there].second = std::move(value);
+  } else {
+    dict_.items.emplace_back(std::move(key), std::move(value));
   }
-  dict_.items.emplace_back(std::move(key), std::move(value));
 }
 
-Value DictBuilder::take(Budget& budget) {
-  check_depth(dict_.depth, budget);
-  // Keys are looked for one after the other, here and later.
-  budget.charge(int64_t(dict_.items.size()) + 1);
+Value DictBuilder::take() {
+  check_depth(dict_.depth, budget_);
+  budget_.charge(int64_t(dict_.items.size()) + 1);
   return DictPtr(std::make_shared<const Dict>(std::move(dict_)));
 }
 

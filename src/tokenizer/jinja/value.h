@@ -45,6 +45,14 @@ class Value {
   Value(ObjectPtr o) : v_(std::move(o)) {}
   Value(UndefinedPtr u) : v_(std::move(u)) {}
   Value(const char*) = delete;  // would be a bool
+  Value(const Value&) = default;
+  Value(Value&&) = default;
+  Value& operator=(const Value&) = default;
+  Value& operator=(Value&&) = default;
+  // A chain of values that hold each other may be longer than the stack is deep.
+  ~Value() {
+    if (holds_last()) let_go();
+  }
 
   template <class T>
   const T* as() const {
@@ -61,6 +69,15 @@ class Value {
   std::optional<double> number() const;  // int, bool or float
 
  private:
+  // Whether other values may go with this one.
+  bool holds_last() const {
+    if (const ListPtr* l = as<ListPtr>()) return l->use_count() == 1;
+    if (const DictPtr* d = as<DictPtr>()) return d->use_count() == 1;
+    if (const ObjectPtr* o = as<ObjectPtr>()) return o->use_count() == 1;
+    return false;
+  }
+  void let_go() noexcept;
+
   std::variant<None, bool, int64_t, double, Text, ListPtr, DictPtr, ObjectPtr, UndefinedPtr> v_;
 };
 
@@ -82,8 +99,8 @@ struct List {
 struct Dict {
   std::vector<std::pair<Value, Value>> items;  // in order of insertion
   int depth = 1;
-  const Value* find(const Value& key) const;
-  const Value* find(std::string_view key) const;
+  const Value* find(const Value& key, Budget& budget) const;
+  std::optional<size_t> index_of(const Value& key, Budget& budget) const;
 };
 
 Value undefined(std::string reason, const char* kind = "UndefinedError");
@@ -95,10 +112,12 @@ Value written(std::string_view text);
 Value make_list(std::vector<Value> items, Budget& budget, bool tuple = false);
 class DictBuilder {
  public:
+  explicit DictBuilder(Budget& budget) : budget_(budget) {}
   void set(Value key, Value value);
-  Value take(Budget& budget);
+  Value take();
 
  private:
+  Budget& budget_;
   Dict dict_;
 };
 
@@ -136,10 +155,12 @@ std::string type_name(const Value& v);    // "NoneType"
 std::string object_type(const Value& v);  // "dict object", for messages about members
 bool truth(const Value& v, Interpreter& in);
 bool same_object(const Value& a, const Value& b);  // Python's `is`
-bool equal(const Value& a, const Value& b);
-bool less(const Value& a, const Value& b, const char* op = "<");  // raises where Python does
+// Lists that share their parts are small and take long to compare: every element is a step.
+bool equal(const Value& a, const Value& b, Budget& budget);
+// Raises where Python does.
+bool less(const Value& a, const Value& b, Budget& budget, const char* op = "<");
 bool contains(Interpreter& in, const Value& container, const Value& item);
-bool hashable(const Value& v);
+bool hashable(const Value& v, Budget& budget);
 [[noreturn]] void raise_undefined(const Undefined& u);
 
 // Raises "'int' object is not iterable".

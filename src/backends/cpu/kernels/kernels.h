@@ -92,6 +92,9 @@ void softmax_stats(Context& c, Tensor stats, Tensor logits, Tensor targets, int6
 void cross_entropy(Context& c, Tensor loss, Tensor stats, Tensor targets);
 void cross_entropy_back(Context& c, Tensor dlogits, Tensor logits, Tensor stats, Tensor targets,
                         int64_t v_begin, double scale);
+// kernels/divergence.cpp
+void divergence(Context& c, Tensor loss, Tensor dlogits, Tensor logits, Tensor stats,
+                Tensor teacher, Tensor teacher_stats, double scale, Accumulate accumulate);
 void l1_loss(Context& c, Tensor loss, Tensor dh, Tensor h, Tensor table, Tensor targets,
              double scale);
 

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "backends/cuda/decode/token_args.h"
-#include "backends/cuda/device/packed_layout.cuh"
+#include "backends/cuda/device_functions/packed_layout.cuh"
 #include "backends/cuda/kernels/attention/attention_mma.cuh"
 #include "backends/cuda/kernels/attention/attention_split_kv.cuh"
 #include "backends/cuda/kernels/kernels.h"

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "backends/cuda/context.h"
-#include "backends/cuda/device/types.cuh"
+#include "backends/cuda/device_functions/types.cuh"
 #include "backends/cuda/kernels/attention/attention_common.cuh"
 
 namespace nibble::cuda {

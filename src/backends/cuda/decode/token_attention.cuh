@@ -18,8 +18,8 @@
 #pragma once
 #include "backends/cuda/decode/sentinel_words.cuh"
 #include "backends/cuda/decode/token_args.h"
-#include "backends/cuda/device/gemv_units.cuh"
-#include "backends/cuda/device/rotate_head.cuh"
+#include "backends/cuda/device_functions/gemv_units.cuh"
+#include "backends/cuda/device_functions/rotate_head.cuh"
 #include "backends/cuda/kernels/attention/attention_split_kv.cuh"
 
 namespace nibble::cuda {

@@ -33,7 +33,7 @@
 #include "backends/cuda/decode/token_attention.cuh"
 #include "backends/cuda/decode/token_prologue.cuh"
 #include "backends/cuda/decode/token_residual.cuh"
-#include "backends/cuda/device/dependent_launch.cuh"
+#include "backends/cuda/device_functions/dependent_launch.cuh"
 #include "backends/cuda/launch.h"
 
 namespace nibble::cuda {

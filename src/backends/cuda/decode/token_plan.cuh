@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The static tile scheduler of token_kernel.cuh: which warp of which block multiplies which
-// weights. A task is one split-K part of one strip (16 rows; device/gemv_units.cuh), for one warp.
+// weights. A task is one split-K part of one strip (16 rows; device_functions/gemv_units.cuh), for
+// one warp.
 //
 // qkv, gate_up and the head have enough strips for all blocks: a block takes whole ones. attn_out
 // and down have 1.2 strips a block: there split-K goes over the blocks of a cluster. Each block
@@ -12,8 +13,8 @@
 // being produced.
 #pragma once
 #include "backends/cuda/decode/token_args.h"
-#include "backends/cuda/device/cluster.cuh"
-#include "backends/cuda/device/gemv_units.cuh"
+#include "backends/cuda/device_functions/cluster.cuh"
+#include "backends/cuda/device_functions/gemv_units.cuh"
 
 namespace nibble::cuda {
 

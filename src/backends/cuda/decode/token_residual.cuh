@@ -9,8 +9,8 @@
 #include "backends/cuda/decode/sentinel_words.cuh"
 #include "backends/cuda/decode/token_args.h"
 #include "backends/cuda/decode/weight_ring.cuh"
-#include "backends/cuda/device/gemv_units.cuh"
-#include "backends/cuda/device/reduce.cuh"
+#include "backends/cuda/device_functions/gemv_units.cuh"
+#include "backends/cuda/device_functions/reduce.cuh"
 
 namespace nibble::cuda {
 

@@ -9,9 +9,9 @@
 #pragma once
 #include "backends/cuda/decode/flagged_words.cuh"
 #include "backends/cuda/decode/token_plan.cuh"
-#include "backends/cuda/device/bulk_copy.cuh"
-#include "backends/cuda/device/cluster.cuh"
-#include "backends/cuda/device/packed_unit.cuh"
+#include "backends/cuda/device_functions/bulk_copy.cuh"
+#include "backends/cuda/device_functions/cluster.cuh"
+#include "backends/cuda/device_functions/packed_unit.cuh"
 
 namespace nibble::cuda {
 

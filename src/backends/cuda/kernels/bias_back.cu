@@ -7,7 +7,7 @@
 // lane. Bound by memory: reads dy once.
 #include <algorithm>
 
-#include "backends/cuda/device/raw.cuh"
+#include "backends/cuda/device_functions/raw.cuh"
 #include "backends/cuda/kernels/kernels.h"
 #include "backends/cuda/kernels/sum_groups.cuh"
 

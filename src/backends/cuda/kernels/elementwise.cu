@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Embedding and row gathers, SwiGLU, addition: ops without a reduction over the model's width.
-// Grid-stride loops over packs of eight elements (device/rows.cuh).
-#include "backends/cuda/device/dependent_launch.cuh"
-#include "backends/cuda/device/rows.cuh"
+// Grid-stride loops over packs of eight elements (device_functions/rows.cuh).
+#include "backends/cuda/device_functions/dependent_launch.cuh"
+#include "backends/cuda/device_functions/rows.cuh"
 #include "backends/cuda/kernels/kernels.h"
 #include "backends/cuda/launch.h"
 

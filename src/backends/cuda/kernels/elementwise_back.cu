@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Gradients of SwiGLU, of the embedding (deterministic: rows sorted by id, one block a run of equal
 // ids) and of the row gather (scatter).
-#include "backends/cuda/device/dependent_launch.cuh"
-#include "backends/cuda/device/grad_write.cuh"
-#include "backends/cuda/device/rows.cuh"
+#include "backends/cuda/device_functions/dependent_launch.cuh"
+#include "backends/cuda/device_functions/grad_write.cuh"
+#include "backends/cuda/device_functions/rows.cuh"
 #include "backends/cuda/kernels/kernels.h"
 #include "backends/cuda/launch.h"
 

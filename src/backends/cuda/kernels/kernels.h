@@ -81,6 +81,8 @@ void softmax_stats(const Context& c, Tensor stats, Tensor logits, Tensor targets
 void cross_entropy(const Context& c, Tensor loss, Tensor stats, Tensor targets);
 void cross_entropy_back(const Context& c, Tensor dlogits, Tensor logits, Tensor stats,
                         Tensor targets, int64_t v_begin, double scale);
+void divergence(const Context& c, Tensor loss, Tensor dlogits, Tensor logits, Tensor stats,
+                Tensor teacher, Tensor teacher_stats, double scale, Accumulate accumulate);
 void l1_loss(const Context& c, Tensor loss, Tensor dh, Tensor h, Tensor table, Tensor targets,
              double scale);
 

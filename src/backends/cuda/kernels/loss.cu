@@ -2,9 +2,9 @@
 // Cross-entropy in pieces of the vocabulary (online softmax statistics, then loss and gradient) and
 // the L1 loss. One block of 512 threads a token, or per (token, 512 packs of columns) for the
 // gradient; sums in a fixed order.
-#include "backends/cuda/device/dependent_launch.cuh"
-#include "backends/cuda/device/reduce.cuh"
-#include "backends/cuda/device/rows.cuh"
+#include "backends/cuda/device_functions/dependent_launch.cuh"
+#include "backends/cuda/device_functions/reduce.cuh"
+#include "backends/cuda/device_functions/rows.cuh"
 #include "backends/cuda/kernels/kernels.h"
 #include "backends/cuda/launch.h"
 

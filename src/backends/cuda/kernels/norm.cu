@@ -12,9 +12,9 @@
 // special-function unit, 13.6 and 5.2.
 #include <algorithm>
 
-#include "backends/cuda/device/dependent_launch.cuh"
-#include "backends/cuda/device/raw.cuh"
-#include "backends/cuda/device/reduce.cuh"
+#include "backends/cuda/device_functions/dependent_launch.cuh"
+#include "backends/cuda/device_functions/raw.cuh"
+#include "backends/cuda/device_functions/reduce.cuh"
 #include "backends/cuda/kernels/kernels.h"
 #include "backends/cuda/launch.h"
 

@@ -10,10 +10,10 @@
 // were prefetched and rounded by pairs.
 #include <algorithm>
 
-#include "backends/cuda/device/dependent_launch.cuh"
-#include "backends/cuda/device/raw.cuh"
-#include "backends/cuda/device/reduce.cuh"
-#include "backends/cuda/device/types.cuh"
+#include "backends/cuda/device_functions/dependent_launch.cuh"
+#include "backends/cuda/device_functions/raw.cuh"
+#include "backends/cuda/device_functions/reduce.cuh"
+#include "backends/cuda/device_functions/types.cuh"
 #include "backends/cuda/kernels/kernels.h"
 #include "backends/cuda/kernels/sum_groups.cuh"
 #include "backends/cuda/launch.h"

@@ -8,9 +8,9 @@
 // A row is divided over up to 128 blocks of 256 threads; six small launches (two for greedy).
 #include <algorithm>
 
-#include "backends/cuda/device/dependent_launch.cuh"
-#include "backends/cuda/device/scan.cuh"
-#include "backends/cuda/device/types.cuh"
+#include "backends/cuda/device_functions/dependent_launch.cuh"
+#include "backends/cuda/device_functions/scan.cuh"
+#include "backends/cuda/device_functions/types.cuh"
 #include "backends/cuda/kernels/kernels.h"
 #include "backends/cuda/launch.h"
 

@@ -2,8 +2,8 @@
 // The second half of sums over rows (gradients of norm weights and biases): partial sums of groups
 // of rows, whose number depends on shapes alone, are added in order (deterministic, no atomics).
 #pragma once
-#include "backends/cuda/device/dependent_launch.cuh"
-#include "backends/cuda/device/types.cuh"
+#include "backends/cuda/device_functions/dependent_launch.cuh"
+#include "backends/cuda/device_functions/types.cuh"
 #include "backends/cuda/launch.h"
 
 namespace nibble::cuda {

@@ -63,9 +63,10 @@ Value items(Interpreter&, const Value& self, Args& args) {
 
 Value get(Interpreter& in, const Value& self, Args& args) {
   const Params p("get", args, {"key", "default"}, 1);
-  if (!hashable(*p[0])) raise("TypeError", "unhashable type: '{}'", type_name(*p[0]));
-  in.budget().charge(int64_t(self.dict()->items.size() / 8));
-  const Value* v = self.dict()->find(*p[0]);
+  if (!hashable(*p[0], in.budget())) {
+    raise("TypeError", "unhashable type: '{}'", type_name(*p[0]));
+  }
+  const Value* v = self.dict()->find(*p[0], in.budget());
   return v ? *v : p.value(1, None{});
 }
 
@@ -76,9 +77,9 @@ Value copy(Interpreter&, const Value& self, Args& args) {
 
 Value fromkeys(Interpreter& in, const Value&, Args& args) {
   const Params p("fromkeys", args, {"iterable", "value"}, 1);
-  DictBuilder out;
+  DictBuilder out(in.budget());
   for (const Value& k : to_vector(in, *p[0])) out.set(k, p.value(1, None{}));
-  return out.take(in.budget());
+  return out.take();
 }
 
 Value index(Interpreter& in, const Value& self, Args& args) {
@@ -91,7 +92,7 @@ Value index(Interpreter& in, const Value& self, Args& args) {
   };
   in.budget().charge(n);
   for (int64_t i = place(1, 0); i < place(2, n); ++i) {
-    if (equal(all[size_t(i)], *p[0])) return i;
+    if (equal(all[size_t(i)], *p[0], in.budget())) return i;
   }
   if (self.list()->tuple) raise("ValueError", "tuple.index(x): x not in tuple");
   raise("ValueError", "{} is not in list", repr(in, *p[0]).view());
@@ -101,7 +102,7 @@ Value count(Interpreter& in, const Value& self, Args& args) {
   const Params p("count", args, {"value"}, 1);
   int64_t n = 0;
   in.budget().charge(int64_t(self.list()->items.size()));
-  for (const Value& v : self.list()->items) n += equal(v, *p[0]) ? 1 : 0;
+  for (const Value& v : self.list()->items) n += equal(v, *p[0], in.budget()) ? 1 : 0;
   return n;
 }
 

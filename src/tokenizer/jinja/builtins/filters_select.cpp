@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Filters that go element by element, lazily: map, select, reject, unique, items.
 #include "tokenizer/jinja/builtins/builtins.h"
+#include "tokenizer/jinja/levels.h"
 #include "tokenizer/jinja/spell.h"
 
 namespace nibble::jinja {
@@ -15,6 +16,7 @@ class StepIterator final : public Iterator {
  public:
   StepIterator(Value source, Step step) : source_(std::move(source)), step_(std::move(step)) {}
   bool next(Interpreter& in, Value& out) override {
+    const Interpreter::Level level(in);  // a generator may read from a generator that reads from...
     if (done_) return false;
     if (!from_) {
       if (!truth(source_, in)) return !(done_ = true);
@@ -118,10 +120,12 @@ Value unique(Interpreter& in, const Value& v, Args& args) {
   auto seen = std::make_shared<std::vector<Value>>();
   return lazily(v, [=](Interpreter& i, const Value& item) -> std::optional<Value> {
     Value key = sort_key(i, attribute_path(i, item, path), cased);
-    if (!hashable(key)) raise("TypeError", "unhashable type: '{}'", type_name(key));
+    if (!hashable(key, i.budget())) {
+      raise("TypeError", "unhashable type: '{}'", type_name(key));
+    }
     i.budget().charge(int64_t(seen->size()));
     for (const Value& s : *seen) {
-      if (equal(s, key)) return std::nullopt;
+      if (equal(s, key, i.budget())) return std::nullopt;
     }
     seen->push_back(std::move(key));
     return item;
@@ -135,7 +139,7 @@ Value items(Interpreter& in, const Value& v, Args& args) {
   const Value keys = v.dict() ? v : v.is_undefined() ? v : make_list({v}, in.budget());
   return lazily(keys, [v](Interpreter& i, const Value& key) -> std::optional<Value> {
     if (!v.dict()) raise("TypeError", "Can only get item pairs from a mapping.");
-    return make_list({key, *v.dict()->find(key)}, i.budget(), true);
+    return make_list({key, *v.dict()->find(key, i.budget())}, i.budget(), true);
   });
 }
 

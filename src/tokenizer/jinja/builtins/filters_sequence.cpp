@@ -67,8 +67,7 @@ std::vector<Value> sorted(Interpreter& in, std::vector<std::pair<Value, Value>> 
                           bool descending) {
   in.budget().charge(int64_t(keyed.size()) * 8);
   const auto before = [&](const auto& a, const auto& b) {
-    in.budget().charge(1);
-    return descending ? less(b.first, a.first) : less(a.first, b.first);
+    return descending ? less(b.first, a.first, in.budget()) : less(a.first, b.first, in.budget());
   };
   std::stable_sort(keyed.begin(), keyed.end(), before);
   std::vector<Value> out;
@@ -127,7 +126,8 @@ Value extreme(Interpreter& in, const Value& v, Args& args, bool largest) {
   for (Value item; it->next(in, item);) {
     in.budget().charge(1);
     const Value key = sort_key(in, attribute_path(in, item, path), cased);
-    if (!best || (largest ? less(*best_key, key, ">") : less(key, *best_key))) {
+    if (!best ||
+        (largest ? less(*best_key, key, in.budget(), ">") : less(key, *best_key, in.budget()))) {
       best = item;
       best_key = key;
     }
@@ -209,7 +209,7 @@ Value groupby(Interpreter& in, const Value& v, Args& args) {
   };
   for (const Value& pair : sorted(in, std::move(keyed), false)) {
     const Value key = sort_key(in, pair.list()->items[0], cased);
-    if (group.empty() || !equal(key, group_key)) {
+    if (group.empty() || !equal(key, group_key, in.budget())) {
       flush();
       group_key = key;
       group_name = pair.list()->items[0];

@@ -153,9 +153,9 @@ Value format(Interpreter& in, const Value& v, Args& args) {
     raise("FilterArgumentError", "can't handle positional and keyword arguments at the same time");
   }
   if (!args.named.empty()) {
-    DictBuilder named;
+    DictBuilder named(in.budget());
     for (auto& [k, value] : args.named) named.set(written(k), value);
-    return format_percent(in, soft_text(in, v), named.take(in.budget()));
+    return format_percent(in, soft_text(in, v), named.take());
   }
   return format_percent(in, soft_text(in, v),
                         make_list(std::move(args.positional), in.budget(), true));

@@ -74,7 +74,7 @@ class Percent {
       if (close == s_.npos) raise("ValueError", "incomplete format key");
       if (!with_.dict()) raise("TypeError", "format requires a mapping");
       const std::string_view key = s_.substr(at_ + 1, close - at_ - 1);
-      const Value* found = with_.dict()->find(key);
+      const Value* found = with_.dict()->find(written(key), in_.budget());
       if (!found) raise("KeyError", "{}", in_quotes(key));
       v = *found;
       have = named_ = true;

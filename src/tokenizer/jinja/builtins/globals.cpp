@@ -70,7 +70,7 @@ Value range(Interpreter&, Args args) {
 
 // dict(pairs or mapping, **named)
 Value dict(Interpreter& in, Args args) {
-  DictBuilder out;
+  DictBuilder out(in.budget());
   if (args.positional.size() > 1) {
     raise("TypeError", "dict expected at most 1 argument, got {}", args.positional.size());
   }
@@ -87,12 +87,12 @@ Value dict(Interpreter& in, Args args) {
                 n, two.size());
         }
         out.set(two[0], two[1]);
-        in.budget().charge(int64_t(++n));
+        ++n;
       }
     }
   }
   for (auto& [k, v] : args.named) out.set(written(k), std::move(v));
-  return out.take(in.budget());
+  return out.take();
 }
 
 Value make_namespace(Interpreter& in, Args args) {

@@ -104,8 +104,9 @@ class Writer {
     std::vector<const std::pair<Value, Value>*> items;
     for (const auto& item : d.items) items.push_back(&item);
     if (sort_) {
-      std::stable_sort(items.begin(), items.end(),
-                       [](const auto* a, const auto* b) { return less(a->first, b->first); });
+      std::stable_sort(items.begin(), items.end(), [&](const auto* a, const auto* b) {
+        return less(a->first, b->first, in_.budget());
+      });
     }
     out_.outside("{");
     bool first = true;

@@ -67,8 +67,8 @@ bool upper_test(Interpreter& in, const Value& v, Args&) {
 bool sameas(Interpreter&, const Value& v, Args& args) { return same_object(v, other(args)); }
 bool escaped(Interpreter&, const Value& v, Args&) { return v.text() && v.text()->markup(); }
 bool in_test(Interpreter& in, const Value& v, Args& args) { return contains(in, other(args), v); }
-bool eq(Interpreter&, const Value& v, Args& args) { return equal(v, other(args)); }
-bool ne(Interpreter&, const Value& v, Args& args) { return !equal(v, other(args)); }
+bool eq(Interpreter& in, const Value& v, Args& args) { return equal(v, other(args), in.budget()); }
+bool ne(Interpreter& in, const Value& v, Args& args) { return !equal(v, other(args), in.budget()); }
 bool gt(Interpreter& in, const Value& v, Args& args) {
   return compare_operator(in, ">", v, other(args));
 }

@@ -9,7 +9,7 @@
 // passes.
 #include <cmath>
 
-#include "backends/cuda/device/dependent_launch.cuh"
+#include "backends/cuda/device_functions/dependent_launch.cuh"
 #include "backends/cuda/kernels/attention/attention_paths.h"
 #include "backends/cuda/kernels/attention/attention_rows.cuh"
 #include "backends/cuda/launch.h"

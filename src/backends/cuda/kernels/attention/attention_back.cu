@@ -7,8 +7,8 @@
 // nothing is added across blocks, no atomics, and the order never changes.
 #include <cmath>
 
-#include "backends/cuda/device/dependent_launch.cuh"
-#include "backends/cuda/device/raw.cuh"
+#include "backends/cuda/device_functions/dependent_launch.cuh"
+#include "backends/cuda/device_functions/raw.cuh"
 #include "backends/cuda/kernels/attention/attention_paths.h"
 #include "backends/cuda/kernels/attention/attention_rows.cuh"
 #include "backends/cuda/launch.h"

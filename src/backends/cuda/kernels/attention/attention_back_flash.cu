@@ -9,7 +9,7 @@
 // cp.async. P and dS are rounded to the activations' type as A operands of the second products.
 #include <cmath>
 
-#include "backends/cuda/device/dependent_launch.cuh"
+#include "backends/cuda/device_functions/dependent_launch.cuh"
 #include "backends/cuda/kernels/attention/attention_back_args.cuh"
 #include "backends/cuda/kernels/attention/attention_mma.cuh"
 #include "backends/cuda/kernels/attention/attention_paths.h"

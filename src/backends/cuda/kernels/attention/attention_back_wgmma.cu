@@ -18,8 +18,8 @@
 // in either kind: seven products for the five that are counted, so tensor cores run at two thirds
 // of what a GEMM of 8192^3 reaches. Tried without gain: resident rows in registers, exponentials
 // beside the second product.
-#include "backends/cuda/device/dependent_launch.cuh"
-#include "backends/cuda/device/tma.cuh"
+#include "backends/cuda/device_functions/dependent_launch.cuh"
+#include "backends/cuda/device_functions/tma.cuh"
 #include "backends/cuda/kernels/attention/attention_back_args.cuh"
 #include "backends/cuda/kernels/attention/attention_dsmem_reduce.cuh"
 #include "backends/cuda/kernels/attention/attention_paths.h"

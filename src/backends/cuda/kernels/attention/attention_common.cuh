@@ -3,7 +3,7 @@
 // query-tile list of a batch of sequences of different lengths, lse of any float type.
 #pragma once
 #include "backend/backend.h"
-#include "backends/cuda/device/types.cuh"
+#include "backends/cuda/device_functions/types.cuh"
 
 namespace nibble::cuda {
 

@@ -2,7 +2,7 @@
 // Reduction of dk and dv over the blocks of a cluster through distributed shared memory, in the
 // order of the blocks (deterministic); each block writes its part of the columns.
 #pragma once
-#include "backends/cuda/device/cluster.cuh"
+#include "backends/cuda/device_functions/cluster.cuh"
 #include "backends/cuda/kernels/attention/attention_warpgroups.cuh"
 
 namespace nibble::cuda {

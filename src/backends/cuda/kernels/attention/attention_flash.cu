@@ -9,7 +9,7 @@
 // earlier queries.
 #include <cmath>
 
-#include "backends/cuda/device/dependent_launch.cuh"
+#include "backends/cuda/device_functions/dependent_launch.cuh"
 #include "backends/cuda/kernels/attention/attention_mma.cuh"
 #include "backends/cuda/kernels/attention/attention_paths.h"
 #include "backends/cuda/launch.h"

@@ -4,8 +4,8 @@
 // value to the cache and puts them into a tile of keys and values. The bits are those of
 // split_heads.cu and rotate_heads.cu.
 #pragma once
-#include "backends/cuda/device/bulk_copy.cuh"
-#include "backends/cuda/device/rotate_head.cuh"
+#include "backends/cuda/device_functions/bulk_copy.cuh"
+#include "backends/cuda/device_functions/rotate_head.cuh"
 #include "backends/cuda/kernels/attention/attention_mma.cuh"
 
 namespace nibble::cuda::decode_many {

@@ -6,7 +6,7 @@
 // 2c, 2c + 1 (+ 8); D rows r, r + 8, columns 2c, 2c + 1. So the D of one product, packed to 16
 // bits, is the A of the next.
 #pragma once
-#include "backends/cuda/device/shared_memory.cuh"
+#include "backends/cuda/device_functions/shared_memory.cuh"
 #include "backends/cuda/kernels/attention/attention_common.cuh"
 #include "backends/cuda/kernels/attention/attention_paths.h"
 

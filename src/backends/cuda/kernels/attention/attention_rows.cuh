@@ -3,7 +3,7 @@
 // backward, one key) per block. The rows of the other side are taken in blocks of 32, one a lane,
 // and assigned to warps by position alone, so a result never depends on the batch.
 #pragma once
-#include "backends/cuda/device/reduce.cuh"
+#include "backends/cuda/device_functions/reduce.cuh"
 #include "backends/cuda/kernels/attention/attention_common.cuh"
 
 namespace nibble::cuda {

@@ -14,7 +14,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backends/cuda/device/reduce.cuh"
+#include "backends/cuda/device_functions/reduce.cuh"
 #include "backends/cuda/kernels/attention/attention_mma.cuh"
 
 namespace nibble::cuda::split_kv {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // TMA descriptors (CUtensorMap) of queries, keys and values: [rows, heads, 64 or 128] bf16, in
 // boxes of `box_rows` rows by 64 columns of one head, 128-byte swizzle: one half of a WgmmaTile
-// (device/wgmma_tiles.cuh).
+// (device_functions/wgmma_tiles.cuh).
 #pragma once
 #include <cuda.h>
 

@@ -2,7 +2,7 @@
 // What the warp-specialised attention kernels (wgmma) share: one producer warpgroup, the others are
 // consumers; full and empty barriers; tile loads and the epilogue.
 #pragma once
-#include "backends/cuda/device/wgmma_tiles.cuh"
+#include "backends/cuda/device_functions/wgmma_tiles.cuh"
 #include "backends/cuda/kernels/attention/attention_mma.cuh"
 
 namespace nibble::cuda {

@@ -27,8 +27,8 @@
 // producer has to widen, was slower than in attention_flash.cu and is left to it.
 #include <cmath>
 
-#include "backends/cuda/device/dependent_launch.cuh"
-#include "backends/cuda/device/tma.cuh"
+#include "backends/cuda/device_functions/dependent_launch.cuh"
+#include "backends/cuda/device_functions/tma.cuh"
 #include "backends/cuda/kernels/attention/attention_paths.h"
 #include "backends/cuda/kernels/attention/attention_softmax.cuh"
 #include "backends/cuda/kernels/attention/attention_tensor_maps.h"

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backends/cuda/device/dependent_launch.cuh"
-#include "backends/cuda/device/rotate_head.cuh"
+#include "backends/cuda/device_functions/dependent_launch.cuh"
+#include "backends/cuda/device_functions/rotate_head.cuh"
 #include "backends/cuda/kernels/kernels.h"
 #include "backends/cuda/launch.h"
 

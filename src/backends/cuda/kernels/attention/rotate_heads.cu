@@ -7,12 +7,12 @@
 // (token, head, pairs). Bound by memory; all loads of a thread are independent of each other.
 //
 // Every value is formed in fp32 and rounded once: x + bias, rotated, and of keys less the bias of
-// the pairs that hardly turn (StillPairs). HeadBias and rotate_head (device/rotate_head.cuh) give
-// the same bits.
+// the pairs that hardly turn (StillPairs). HeadBias and rotate_head
+// (device_functions/rotate_head.cuh) give the same bits.
 #include <algorithm>
 
-#include "backends/cuda/device/dependent_launch.cuh"
-#include "backends/cuda/device/raw.cuh"
+#include "backends/cuda/device_functions/dependent_launch.cuh"
+#include "backends/cuda/device_functions/raw.cuh"
 #include "backends/cuda/kernels/kernels.h"
 #include "backends/cuda/launch.h"
 

@@ -9,8 +9,8 @@
 //
 // Bound by memory: 2048 tokens of 32 + 16 heads take 15.5 us for 54 MB, of which the projection has
 // left much in the L2 cache; one head a warp, its factors loaded one by one, took 44.
-#include "backends/cuda/device/dependent_launch.cuh"
-#include "backends/cuda/device/rotate_head.cuh"
+#include "backends/cuda/device_functions/dependent_launch.cuh"
+#include "backends/cuda/device_functions/rotate_head.cuh"
 #include "backends/cuda/kernels/kernels.h"
 #include "backends/cuda/launch.h"
 

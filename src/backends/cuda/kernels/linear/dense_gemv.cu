@@ -8,9 +8,9 @@
 // Bound by memory.
 #include <algorithm>
 
-#include "backends/cuda/device/dependent_launch.cuh"
-#include "backends/cuda/device/raw.cuh"
-#include "backends/cuda/device/reduce.cuh"
+#include "backends/cuda/device_functions/dependent_launch.cuh"
+#include "backends/cuda/device_functions/raw.cuh"
+#include "backends/cuda/device_functions/reduce.cuh"
 #include "backends/cuda/kernels/linear/linear.h"
 #include "backends/cuda/launch.h"
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backends/cuda/kernels/linear/blas_gemm.h"
+#include "backends/cuda/kernels/linear/fp4_algorithms.h"
 #include "quant/swizzle.h"
 
 namespace nibble::cuda {
@@ -34,20 +35,20 @@ struct Descriptors {
   cublasLtMatmulPreference_t preference = nullptr;
 };
 
-using Key = Fp4Algorithms::key_type;
+using Key = Fp4Algorithms::Key;
 
 cublasLtMatmulAlgo_t algorithm_for(const Context& c, Descriptors& d, const Key& key) {
-  Fp4Algorithms& algorithms = *c.fp4_algorithms;
+  auto& algorithms = c.fp4_algorithms->chosen;
   const auto found = algorithms.find(key);
   if (found != algorithms.end()) return found->second;
-  NIBBLE_CUDA(c.blas.preference_create(&d.preference));
+  NIBBLE_CUDA(c.blas->preference_create(&d.preference));
   const size_t workspace = Context::kBlasBytes;
-  NIBBLE_CUDA(c.blas.preference_set(d.preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                    &workspace, sizeof workspace));
+  NIBBLE_CUDA(c.blas->preference_set(d.preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                     &workspace, sizeof workspace));
   cublasLtMatmulHeuristicResult_t best = {};
   int count = 0;
-  const cublasStatus_t status = c.blas.heuristic(c.blas.handle, d.operation, d.a, d.b, d.d, d.d,
-                                                 d.preference, 1, &best, &count);
+  const cublasStatus_t status = c.blas->heuristic(c.blas->handle, d.operation, d.a, d.b, d.d, d.d,
+                                                  d.preference, 1, &best, &count);
   if (status != CUBLAS_STATUS_SUCCESS || count == 0) {
     throw_device(
         "cuBLASLt has no NVFP4 kernel for a product of {} x {} x {} (status {}); use --activations "
@@ -60,7 +61,7 @@ cublasLtMatmulAlgo_t algorithm_for(const Context& c, Descriptors& d, const Key& 
 
 // out [N, rows] = x [N, in] . w [rows, in]^T of NVFP4 operands.
 void multiply(const Context& c, Tensor out, const Fp4Operand& x, const Fp4Operand& w, int64_t in) {
-  const BlasLt& blas = c.blas;
+  const BlasLt& blas = *c.blas;
   Descriptors d(blas);
   NIBBLE_CUDA(blas.desc_create(&d.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F));
   const auto set = [&](cublasLtMatmulDescAttributes_t what, const auto& value) {

@@ -2,9 +2,9 @@
 // Operands of native FP4 GEMMs (cuBLASLt, compute capability 10.0 and later): canonical E2M1 codes
 // and E4M3 scales in the hardware's swizzled order, from packed weights or from activations
 // (quantised by rule absmax). One thread per block of 16.
-#include "backends/cuda/device/dependent_launch.cuh"
-#include "backends/cuda/device/packed_layout.cuh"
-#include "backends/cuda/device/types.cuh"
+#include "backends/cuda/device_functions/dependent_launch.cuh"
+#include "backends/cuda/device_functions/packed_layout.cuh"
+#include "backends/cuda/device_functions/types.cuh"
 #include "backends/cuda/kernels/linear/fp4_native.h"
 #include "backends/cuda/launch.h"
 #include "quant/nvfp4_block.h"

@@ -7,13 +7,11 @@
 // with 4096 tokens on an H200; over all products of a layer 2-3 %), by no rule that could be found
 // from the sizes of their tiles.
 #pragma once
-#include <cublasLt.h>
-
 #include <algorithm>
 #include <array>
 #include <vector>
 
-#include "backends/cuda/check.h"
+#include "backends/cuda/blas_lt.h"
 
 namespace nibble::cuda {
 

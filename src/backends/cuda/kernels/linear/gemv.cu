@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // GEMV, y [rows] = W x with packed NVFP4 weights and one token, bf16 or f16, one product a launch
-// (device/gemv_units.cuh); with SwiGLU fused for gate_up. Chosen by linear() for one token.
+// (device_functions/gemv_units.cuh); with SwiGLU fused for gate_up. Chosen by linear() for one
+// token.
 //
 // Grid: one block a strip of 16 rows (with SwiGLU 16 of gate and 16 of up); its warps split K,
 // partial sums are added in order in shared memory. Weights go straight to registers, five units in
@@ -14,8 +15,8 @@
 // H200 a graph of launches decodes 680 tokens a second with the latter, 633 with the former.
 #include <algorithm>
 
-#include "backends/cuda/device/dependent_launch.cuh"
-#include "backends/cuda/device/gemv_units.cuh"
+#include "backends/cuda/device_functions/dependent_launch.cuh"
+#include "backends/cuda/device_functions/gemv_units.cuh"
 #include "backends/cuda/kernels/linear/linear.h"
 #include "backends/cuda/launch.h"
 

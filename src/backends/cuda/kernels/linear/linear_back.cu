@@ -5,10 +5,10 @@
 // 256 added in order.
 #include <algorithm>
 
-#include "backends/cuda/device/dependent_launch.cuh"
-#include "backends/cuda/device/grad_write.cuh"
-#include "backends/cuda/device/packed_layout.cuh"
-#include "backends/cuda/device/types.cuh"
+#include "backends/cuda/device_functions/dependent_launch.cuh"
+#include "backends/cuda/device_functions/grad_write.cuh"
+#include "backends/cuda/device_functions/packed_layout.cuh"
+#include "backends/cuda/device_functions/types.cuh"
 #include "backends/cuda/kernels/linear/blas_gemm.h"
 #include "backends/cuda/kernels/linear/linear.h"
 #include "backends/cuda/launch.h"

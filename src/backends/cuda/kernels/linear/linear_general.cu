@@ -3,9 +3,9 @@
 // correctness, not speed. Tiles of 64 outputs x 16 or 64 tokens, 256 threads, K steps of 16 through
 // shared memory. An output is FMAs along K in chunks of kChunk, the chunks added in order, so it
 // does not depend on n, the tile or the position (batch invariant).
-#include "backends/cuda/device/dependent_launch.cuh"
-#include "backends/cuda/device/packed_layout.cuh"
-#include "backends/cuda/device/types.cuh"
+#include "backends/cuda/device_functions/dependent_launch.cuh"
+#include "backends/cuda/device_functions/packed_layout.cuh"
+#include "backends/cuda/device_functions/types.cuh"
 #include "backends/cuda/kernels/linear/linear.h"
 #include "backends/cuda/launch.h"
 

@@ -2,7 +2,7 @@
 // Mixed-input GEMM forward, out [n, rows] = x W^T with packed NVFP4 weights and bf16 tokens: the
 // weight side of mixed_gemm.cuh. M is the weight's rows: a consumer warp multiplies two strips of
 // 16 rows; K runs over the columns, one unit (128) a step.
-#include "backends/cuda/device/dependent_launch.cuh"
+#include "backends/cuda/device_functions/dependent_launch.cuh"
 #include "backends/cuda/kernels/linear/mixed_gemm.cuh"
 #include "backends/cuda/kernels/linear/skinny_gemm_args.cuh"
 

@@ -19,10 +19,10 @@
 #pragma once
 #include <algorithm>
 
-#include "backends/cuda/device/dequantize.cuh"
-#include "backends/cuda/device/packed_unit.cuh"
-#include "backends/cuda/device/shared_memory.cuh"
-#include "backends/cuda/device/wgmma_tiles.cuh"
+#include "backends/cuda/device_functions/dequantize.cuh"
+#include "backends/cuda/device_functions/packed_unit.cuh"
+#include "backends/cuda/device_functions/shared_memory.cuh"
+#include "backends/cuda/device_functions/wgmma_tiles.cuh"
 #include "backends/cuda/kernels/linear/blas_gemm.h"
 #include "backends/cuda/kernels/linear/linear.h"
 #include "backends/cuda/kernels/linear/stream_k.cuh"

@@ -6,7 +6,7 @@
 // i.e. eight neighbouring columns of each quarter; a pair of those, of eight rows, is an 8 x 8
 // matrix that movmatrix transposes. So M index 8 (h % 2) + g of half h / 2 is column 32 (g / 2) + 8
 // w + 2 h + g % 2 of the unit, pairs h = 0 .. 3.
-#include "backends/cuda/device/dependent_launch.cuh"
+#include "backends/cuda/device_functions/dependent_launch.cuh"
 #include "backends/cuda/kernels/linear/mixed_gemm.cuh"
 
 namespace nibble::cuda {

@@ -2,8 +2,8 @@
 // Arguments common to the GEMMs on packed NVFP4 weights with few tokens (skinny_gemm_mma.cu,
 // skinny_gemm_wgmma.cu) and mixed_gemm.cu: out [n, rows] = x [n, in] W^T.
 #pragma once
-#include "backends/cuda/device/packed_layout.cuh"
-#include "backends/cuda/device/types.cuh"
+#include "backends/cuda/device_functions/packed_layout.cuh"
+#include "backends/cuda/device_functions/types.cuh"
 #include "backends/cuda/kernels/linear/linear.h"
 
 namespace nibble::cuda {

@@ -6,7 +6,7 @@
 // 11 MB. A loop that computes an address for every 16 bytes took 300 instructions a warp and two
 // round trips where this one takes 150 and one.
 #pragma once
-#include "backends/cuda/device/packed_unit.cuh"
+#include "backends/cuda/device_functions/packed_unit.cuh"
 #include "backends/cuda/kernels/linear/skinny_gemm_plan.h"
 
 namespace nibble::cuda {

@@ -10,11 +10,11 @@
 // DSMEM, in order.
 #include <algorithm>
 
-#include "backends/cuda/device/cluster.cuh"
-#include "backends/cuda/device/dependent_launch.cuh"
-#include "backends/cuda/device/dequantize.cuh"
-#include "backends/cuda/device/mma.cuh"
-#include "backends/cuda/device/packed_unit.cuh"
+#include "backends/cuda/device_functions/cluster.cuh"
+#include "backends/cuda/device_functions/dependent_launch.cuh"
+#include "backends/cuda/device_functions/dequantize.cuh"
+#include "backends/cuda/device_functions/mma.cuh"
+#include "backends/cuda/device_functions/packed_unit.cuh"
 #include "backends/cuda/kernels/linear/skinny_gemm_args.cuh"
 #include "backends/cuda/launch.h"
 

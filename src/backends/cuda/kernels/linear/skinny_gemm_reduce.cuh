@@ -8,9 +8,9 @@
 // synchronisation. A tile is reduced only after the next one has been computed, so that the
 // exchange is hidden.
 #pragma once
-#include "backends/cuda/device/cluster.cuh"
-#include "backends/cuda/device/dequantize.cuh"
-#include "backends/cuda/device/wgmma_tiles.cuh"
+#include "backends/cuda/device_functions/cluster.cuh"
+#include "backends/cuda/device_functions/dequantize.cuh"
+#include "backends/cuda/device_functions/wgmma_tiles.cuh"
 #include "backends/cuda/kernels/linear/skinny_gemm_args.cuh"
 
 namespace nibble::cuda {

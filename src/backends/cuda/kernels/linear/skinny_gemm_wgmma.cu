@@ -28,8 +28,8 @@
 // to 14,350 tok/s.
 #include <algorithm>
 
-#include "backends/cuda/device/dependent_launch.cuh"
-#include "backends/cuda/device/packed_unit.cuh"
+#include "backends/cuda/device_functions/dependent_launch.cuh"
+#include "backends/cuda/device_functions/packed_unit.cuh"
 #include "backends/cuda/kernels/linear/skinny_gemm_load.cuh"
 #include "backends/cuda/kernels/linear/skinny_gemm_plan.h"
 #include "backends/cuda/launch.h"

@@ -17,8 +17,8 @@
 // times cuBLASLt's time.
 #include <algorithm>
 
-#include "backends/cuda/device/dependent_launch.cuh"
-#include "backends/cuda/device/wgmma_tiles.cuh"
+#include "backends/cuda/device_functions/dependent_launch.cuh"
+#include "backends/cuda/device_functions/wgmma_tiles.cuh"
 #include "backends/cuda/kernels/attention/attention_mma.cuh"
 #include "backends/cuda/kernels/linear/blas_gemm.h"
 #include "backends/cuda/kernels/linear/linear.h"

@@ -3,7 +3,7 @@
 // and the requantised NVFP4 copy. Dispatch, in this order: adamw_fast.cu (bf16 masters and
 // gradients, int8 moments: nearly all parameters), adamw_fp32_kernel (fp32 throughout, no copy:
 // norms), adamw_kernel (adamw_generic.cuh, anything).
-#include "backends/cuda/device/dependent_launch.cuh"
+#include "backends/cuda/device_functions/dependent_launch.cuh"
 #include "backends/cuda/kernels/kernels.h"
 #include "backends/cuda/kernels/optimizer/adamw.h"
 #include "backends/cuda/kernels/optimizer/adamw_generic.cuh"

@@ -22,8 +22,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "backends/cuda/device/bulk_copy.cuh"
-#include "backends/cuda/device/dependent_launch.cuh"
+#include "backends/cuda/device_functions/bulk_copy.cuh"
+#include "backends/cuda/device_functions/dependent_launch.cuh"
 #include "backends/cuda/kernels/optimizer/adamw_fast_step.cuh"
 #include "backends/cuda/launch.h"
 

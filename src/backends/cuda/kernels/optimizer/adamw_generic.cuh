@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "backends/cuda/context.h"
-#include "backends/cuda/device/quantize_half.cuh"
-#include "backends/cuda/device/types.cuh"
+#include "backends/cuda/device_functions/quantize_half.cuh"
+#include "backends/cuda/device_functions/types.cuh"
 #include "optim/adamw_element.h"
 #include "optim/moments.h"
 

@@ -7,10 +7,10 @@
 // than they spare. Tried and dropped: dequantising the next panel on the four SMs that the tiles of
 // a GEMM of 2048 tokens leave free; an SM can write 32 bytes a clock, so four of them take 1.3
 // times as long as all GEMMs of a layer.
-#include "backends/cuda/device/dequantize.cuh"
+#include "backends/cuda/device_functions/dequantize.cuh"
 
-#include "backends/cuda/device/dependent_launch.cuh"
-#include "backends/cuda/device/types.cuh"
+#include "backends/cuda/device_functions/dependent_launch.cuh"
+#include "backends/cuda/device_functions/types.cuh"
 #include "backends/cuda/kernels/linear/linear.h"
 #include "backends/cuda/launch.h"
 

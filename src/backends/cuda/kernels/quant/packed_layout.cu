@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Packs and unpacks weights between the canonical layout in host memory and the device layout
-// (device/packed_layout.cuh), staged through scratch memory. One thread per block of 16; the copies over the bus dominate.
-#include "backends/cuda/device/packed_layout.cuh"
+// (device_functions/packed_layout.cuh), staged through scratch memory. One thread per block of 16;
+// the copies over the bus dominate.
+#include "backends/cuda/device_functions/packed_layout.cuh"
 
 #include <algorithm>
 
-#include "backends/cuda/device/dependent_launch.cuh"
+#include "backends/cuda/device_functions/dependent_launch.cuh"
 #include "backends/cuda/kernels/kernels.h"
 #include "backends/cuda/launch.h"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Quantises floats on the device to NVFP4: weights into the packed layout, and activations through
 // NVFP4 and back (W4A4 emulated, without FP4 tensor cores). One thread per block of 16.
-#include "backends/cuda/device/dependent_launch.cuh"
-#include "backends/cuda/device/packed_layout.cuh"
-#include "backends/cuda/device/types.cuh"
+#include "backends/cuda/device_functions/dependent_launch.cuh"
+#include "backends/cuda/device_functions/packed_layout.cuh"
+#include "backends/cuda/device_functions/types.cuh"
 #include "backends/cuda/kernels/kernels.h"
 #include "backends/cuda/kernels/linear/linear.h"
 #include "backends/cuda/launch.h"

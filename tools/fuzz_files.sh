@@ -1,0 +1,90 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# One sound file of every kind nibble reads, mutated by libFuzzer under ASan and UBSan.
+#   tools/fuzz_files.sh FUZZ_DIR NIBBLE WORK [RUNS | SECONDSs]
+# FUZZ_DIR: where the targets are (build-cpu-fuzz/tests/fuzz); NIBBLE: a program that makes the
+# files; WORK: a folder for seeds, corpora and findings. RUNS mutated files of each target (default
+# 10000), or so many seconds ("600s"). A finding lies in WORK/found and the exit code is 1.
+set -eu
+fuzz=$(realpath "$1") nibble=$(realpath "$2") work=$3 each=${4:-10000}
+root=$(realpath "$(dirname "$0")/..")
+mkdir -p "$work/seeds" "$work/found"
+work=$(realpath "$work")
+seeds=$work/seeds
+golden=$root/tests/golden
+
+# copy TARGET PREFIX FILE...: a seed is a file, after the bytes its target chooses by.
+copy() {
+  local target=$1 prefix=$2 file
+  shift 2
+  mkdir -p "$seeds/$target"
+  for file in "$@"; do
+    [ -f "$file" ] || continue
+    { printf '%b' "$prefix"; head -c 200000 "$file"; } \
+      > "$seeds/$target/$(printf '%s' "$prefix$file" | cksum | cut -d' ' -f1)"
+  done
+}
+
+make_seeds() {
+  local m=$golden/qwen3_tied run=$work/runs/run n=0 file
+  "$nibble" --quiet data probes --out "$work/probes.json" 2> /dev/null || true
+  printf 'hello\tgood day\nwho are you\tnibble\n' > "$work/pairs.tsv"
+  printf '%s\n' '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]}' \
+    '{"prompt":"a","target":"b"}' '{"text":"some text"}' > "$work/lines.jsonl"
+  printf '%s\n' '{"ts":"x","messages":[{"role":"user","text":"a"}],"output":"b"}' > "$work/chat.jsonl"
+  printf 'command = "train"\nseed = 3\n[[stage]]\nname = "a"\nlr = 1.5e-3\nstop = ["x", "y"]\n' \
+    > "$work/run.toml"
+  printf '%s' '{"do_sample":true,"temperature":0.7,"top_k":20,"eos_token_id":[1,2]}' \
+    > "$work/generation.json"
+  printf '%s' '{"eos_token":{"content":"x"},"chat_template":[{"name":"default","template":"{{ a }}"}]}' \
+    > "$work/tokenizer_config.json"
+  printf '1234, 5 MiB\n' > "$work/smi.txt"
+  printf '{%% for m in messages %%}<{{ m.role }}>{{ m.content | trim }}{%% endfor %%}' > "$work/t.jinja"
+  if [ ! -d "$run" ]; then
+    "$nibble" --quiet train --model "$root/models/mini" --train-data "$work/pairs.tsv" --steps 2 \
+      --seq-len 64 --runs-dir "$work/runs" --run-name run --export false > /dev/null 2>&1 || true
+  fi
+  for file in status.json run.json metrics.jsonl probes.jsonl config.toml memory.json \
+      replies.jsonl chain.json command.txt; do
+    copy runs "\\x0$n" "$run/$file"
+    n=$((n + 1))
+  done
+  copy safetensors '' "$golden"/*/*.safetensors
+  copy dat '' "$golden"/*/*.dat
+  copy gguf '' "$golden"/gguf/*.gguf
+  copy gguf_model '' "$golden"/gguf/*.gguf
+  copy config '' "$golden"/*/config.json
+  copy tokenizer '\x00' "$root/models/mini/tokenizer.json"
+  copy chat_log '' "$work/chat.jsonl"
+  copy jinja '' "$work/t.jinja" "$root"/tests/tokenizer/golden/*.jinja
+  copy dataset '\x00\x40' "$work/pairs.tsv"
+  copy dataset '\x01\x40' "$work/lines.jsonl"
+  copy dataset '\x06\x40' "$root/README.md"
+  copy probes '' "$work/probes.json" "$root"/models/mini/*probes*.json
+  copy run_config '' "$work/run.toml"
+  copy model_texts '' "$work/generation.json"
+  copy model_texts 't' "$work/tokenizer_config.json"
+  copy gpu_memory '' "$work/smi.txt"
+}
+
+make_seeds
+limit=-runs=$each
+case $each in *s) limit=-max_total_time=${each%s} ;; esac
+failed=0 total=0
+for target in "$fuzz"/fuzz_*; do
+  [ -f "$target" ] && [ -x "$target" ] || continue
+  name=$(basename "$target"); name=${name#fuzz_}
+  mkdir -p "$work/corpus/$name" "$seeds/$name"
+  if "$target" "$limit" -timeout=20 -rss_limit_mb=3000 -max_len=65536 -print_final_stats=1 \
+      -artifact_prefix="$work/found/$name-" "$work/corpus/$name" "$seeds/$name" \
+      > "$work/$name.log" 2>&1; then
+    runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$work/$name.log")
+    echo "$name: $runs files, nothing found"
+    total=$((total + ${runs:-0}))
+  else
+    echo "$name: FOUND, see $work/$name.log"
+    failed=1
+  fi
+done
+echo "$total mutated files in all"
+exit $failed
