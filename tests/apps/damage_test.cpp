@@ -32,8 +32,8 @@ class Damaged : public testing::Test {
   }
   CliResult check(std::vector<std::string> more, const std::string& model = "two") {
     std::vector<std::string> args = {
-        "check",   "--model", dir_.file(model), "--device",         "cpu", "--threads", "1",
-        "--quiet", "--force", "--json",         dir_.file("r.json")};
+        "check",     "--model", dir_.file(model), "--device", "cpu",
+        "--threads", "1",       "--force",        "--json",   dir_.file("r.json")};
     args.insert(args.end(), more.begin(), more.end());
     return cli(args);
   }
