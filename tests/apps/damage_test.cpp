@@ -119,7 +119,8 @@ TEST_F(Damaged, AnAccuracyThatFellTooFarFails) {
   const auto best = [&](const std::string& model, const std::string& questions) {
     check({"--choices", questions}, model);
     std::vector<int64_t> all;
-    for (const auto& q : first()["results"]) all.push_back(q["best"]);
+    const auto j = first();
+    for (const auto& q : j["results"]) all.push_back(q["best"]);
     return all;
   };
   std::string lines;
