@@ -47,11 +47,10 @@ fi
 steps=300 batch=24 who_rows=1200 rows=1200 rate=5e-6 every=50 gate_probes=12 keep_weight=4 self_tokens=60000
 goals=identity/zh=98,identity/en=98,asker=95,others=95,conversation=95,retention=base-2
 limits=(--max-kl 0.01 --min-agreement 94 --max-loss-rise 0.3 --max-drop 1)
-most=() measure=(--text-windows 128) control_most=() free_gib=8
+most=() measure=(--text-windows 128) free_gib=8
 if [ "$self_test" = yes ]; then
   steps=3 batch=4 who_rows=40 rows=48 rate=1e-6 every=2 gate_probes=1 self_tokens=300
-  most=(--probe-max 2 --max-tokens 24) measure=(--text-windows 2 --text-window 128)
-  control_most=(--probe-max 12 --max-tokens 48) free_gib=0
+  most=(--probe-max 2 --max-tokens 24) measure=(--text-windows 2 --text-window 128) free_gib=0
 fi
 
 say "1. Is everything here?"
@@ -107,27 +106,13 @@ say "3. The base model on the probes"
 run check --model "$base" --device "$device" --probes "$here/probes.json" --probe-report base.json \
   --show none --min-score 0 --quiet "${most[@]}" || fail "the probes could not be asked"
 
-keep=()
-data=taught.jsonl
-if "$nibble" train --help | grep -q -- '--keep-share'; then
-  say "4. Taught: who is who. Kept, by divergence: replies to control prompts, and plain text"
-  keep=(--keep "$here/control.json" "${kept[@]}" --keep-weight "$keep_weight" --keep-share 0.5)
-else
-  say "4. This nibble has no --keep: replies to control prompts are taught by cross entropy instead"
-  run check --model "$base" --device "$device" --probes "$here/control.json" --show none --quiet \
-    --min-score 0 --probe-data replies.jsonl --probe-report control.json "${control_most[@]}" ||
-    fail "the control prompts could not be asked"
-  [ -f replies.jsonl ] || fail "no reply to a control prompt can be used; control.json says why"
-  run data overlap --train replies.jsonl --probes "$here/probes.json" ||
-    fail "probes stand among the control prompts"
-  run data mix --seed "$seed" --in taught.jsonl:0.5 --in replies.jsonl:0.5 --size $((2 * rows)) \
-    --out train.jsonl
-  data=train.jsonl
-fi
+say "4. Taught: who is who. Kept, by divergence: replies to control prompts, and plain text"
+keep=(--keep "$here/control.json" "${kept[@]}" --keep-weight "$keep_weight" --keep-share 0.5)
+printf '  %s\n' "${keep[*]}"
 
 say "5. Fine-tune every parameter, with gates"
 status=0
-run train --model "$base" --train-data "$data" --output-dat tuned/nvfp4.dat "${shape[@]}" \
+run train --model "$base" --train-data taught.jsonl --output-dat tuned/nvfp4.dat "${shape[@]}" \
   --steps "$steps" --lr "$rate" --warmup-steps 10 --lr-schedule cosine --final-lr-share 0.1 \
   --seed "$seed" --log-every 10 --runs-dir runs --run-name identity --probes "$here/probes.json" \
   --probe-every "$every" --probe-max "$gate_probes" --min-score "$goals" \

@@ -97,10 +97,10 @@ void compare(const CheckOptions& o, const Runtime& r, const Runtime& base, const
       c.model.standard_error, c.base.loss, 100 * c.change.loss / c.base.loss, c.model.tokens,
       c.model.windows.size());
   for (const auto& why : j["below_threshold"]) figure += "; " + why.get<std::string>();
-  report.add("text",
-             std::isfinite(c.model.loss) && std::isfinite(c.divergence.loss) &&
-                 j["below_threshold"].empty(),
-             figure, std::move(j));
+  // Before j is moved from: arguments are evaluated in any order.
+  const bool passed = std::isfinite(c.model.loss) && std::isfinite(c.divergence.loss) &&
+                      j["below_threshold"].empty();
+  report.add("text", passed, figure, std::move(j));
 }
 
 }  // namespace

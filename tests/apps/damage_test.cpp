@@ -33,7 +33,7 @@ class Damaged : public testing::Test {
   CliResult check(std::vector<std::string> more, const std::string& model = "two") {
     std::vector<std::string> args = {
         "check",     "--model", dir_.file(model), "--device", "cpu",
-        "--threads", "1",       "--quiet",        "--json",   dir_.file("r.json")};
+        "--threads", "1",       "--force",        "--json",   dir_.file("r.json")};
     args.insert(args.end(), more.begin(), more.end());
     return cli(args);
   }
@@ -119,7 +119,8 @@ TEST_F(Damaged, AnAccuracyThatFellTooFarFails) {
   const auto best = [&](const std::string& model, const std::string& questions) {
     check({"--choices", questions}, model);
     std::vector<int64_t> all;
-    for (const auto& q : first()["results"]) all.push_back(q["best"]);
+    const auto j = first();
+    for (const auto& q : j["results"]) all.push_back(q["best"]);
     return all;
   };
   std::string lines;
