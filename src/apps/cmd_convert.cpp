@@ -132,13 +132,14 @@ void print_summary(const ConvertOptions& o, const ConvertSummary& s, double seco
                         s.entries, s.payload_bytes, format_bytes(s.payload_bytes), seconds);
 }
 
-// What `nibble inspect` would say of the output: its names and shapes against the config, and the
-// values that were seen on the way.
-std::vector<std::string> problems_of(const fs::path& out, const Config* config,
-                                     const ConvertSummary& s, ThreadPool& pool) {
+// What `nibble inspect` would say of a model that was written: its names and shapes against the
+// config beside it, and the values that were seen on the way.
+std::vector<std::string> problems_of(const fs::path& out, Config config, const ConvertSummary& s,
+                                     ThreadPool& pool) {
+  if (s.untied) config.tied = false;
   InspectSettings headers;
   headers.payload = false;
-  headers.config = config;
+  headers.config = &config;
   InspectReport report = inspect_weights(*open_model_source(out), headers, pool);
   std::vector<std::string> problems = std::move(report.problems);
   problems.insert(problems.end(), s.damage.begin(), s.damage.end());
@@ -198,7 +199,11 @@ ExitCode run_convert(const ConvertOptions& o, Io& io) {
   staged.publish();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   print_summary(o, summary, seconds.count(), io);
-  const std::vector<std::string> problems = problems_of(o.out, config, summary, pool);
+  if (!config) {  // a bag of tensors: whatever its values mean is not for us to say
+    for (const std::string& p : summary.damage) io.out << "note: " << visible_line(p) << "\n";
+    return ExitCode::ok;
+  }
+  const std::vector<std::string> problems = problems_of(o.out, *config, summary, pool);
   for (const std::string& p : problems) io.out << "PROBLEM: " << visible_line(p) << "\n";
   if (problems.empty()) return ExitCode::ok;
   io.out << fmt::format("{} is written and DAMAGED, as its input is\n", o.out.string());

@@ -168,8 +168,9 @@ ProbeBaseline read_probe_report(const std::filesystem::path& file) {
   b.hash = j.contains("probes_hash") && j["probes_hash"].is_string() ? j["probes_hash"] : "";
   if (j.contains("results") && j["results"].is_array()) {
     for (const nlohmann::json& r : j["results"]) {
-      if (r.is_object() && r.contains("id") && r["id"].is_string() && r.contains("turns")) {
-        b.replies[r["id"]] = r;
+      if (r.is_object() && r.contains("id") && r["id"].is_string() && r.contains("turns") &&
+          r["turns"].is_array()) {
+        b.replies[r["id"]] = r.dump();
       }
     }
   }
@@ -197,9 +198,9 @@ nlohmann::json dialogues_json(std::span<const ProbeResult> results, const ProbeB
       nlohmann::json d = {
           {"id", r.probe->id}, {"group", name}, {"passed", r.passed()}, {"now", turns_json(r)}};
       if (before && before->replies.contains(r.probe->id)) {
-        const nlohmann::json& was = before->replies.at(r.probe->id);
+        const auto was = parse_json<nlohmann::json>(before->replies.at(r.probe->id));
         d["before"] = was["turns"];
-        d["passed_before"] = was.value("passed", false);
+        d["passed_before"] = was.contains("passed") && was["passed"] == true;
       }
       all.push_back(std::move(d));
     }

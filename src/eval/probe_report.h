@@ -3,7 +3,7 @@
 #pragma once
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -40,7 +40,7 @@ std::string passed_as_data(std::span<const ProbeResult> results);
 struct ProbeBaseline {
   ProbeScores scores;
   std::string model, hash;
-  std::map<std::string, nlohmann::json> replies = {};  // by id: "turns", "passed"
+  std::map<std::string, std::string> replies = {};  // by id: JSON with "turns" and "passed"
 };
 ProbeBaseline read_probe_report(const std::filesystem::path& file);  // throws FormatError
 

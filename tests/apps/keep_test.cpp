@@ -185,7 +185,7 @@ TEST_F(KeepTest, SourcesOfEveryKind) {
   for (const std::string& source : {text_, chats, texts, pairs()}) {
     args.insert(args.end(), {"--keep", source});
   }
-  const CliResult r = cli(args);
+  const CliResult r = Child(dir_.path(), args).wait();
   EXPECT_EQ(r.code, 0) << r.err;
   for (const std::string& source : {text_, chats, texts, pairs()}) {
     EXPECT_TRUE(contains(r.err, "kept, " + source)) << r.err;

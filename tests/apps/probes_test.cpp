@@ -104,7 +104,7 @@ TEST(ProbeFile, MistakesAreNamed) {
   refused("", "no valid JSON");
   refused("{", "no valid JSON");
   refused("[]", "expected an object");
-  refused(std::string(100, '['), "nested more than");
+  refused(std::string(100, '['), "nested deeper than");
   refused(R"({"name":"a","name":"b"})", "the key 'name' is given twice");
   refused("{\"name\":\"\xff\"}", "no valid JSON");
   refused_with("/version", 2, "version 2, this program reads 1");

@@ -40,7 +40,7 @@ def attempt(nibble, source, folder, number):
         wrong.append(f"exit code {run.returncode}")
     if found != FILES:
         wrong.append(f"the output is {found}")
-    elif subprocess.run([nibble, "inspect", "out", "--headers-only"], cwd=folder, check=False,
+    elif subprocess.run([nibble, "inspect", "out/x.safetensors", "--headers-only"], cwd=folder, check=False,
                         stdout=subprocess.DEVNULL).returncode != 0:
         wrong.append("the output is not sound")
     if status["state"] != "interrupted" or not Path(folder, status["checkpoint"]).exists():

@@ -117,11 +117,12 @@ TEST_F(Safetensors, HeadersThatAreNotWhatTheyShouldBe) {
   expect_file_error(std::string("\xff\xff\xff\xff\xff\xff\xff\xff", 8) + "{}", "limit");
   expect_file_error(std::string("\x10\0\0\0\0\0\0\0", 8) + "{}", "truncated");
   expect_error("", "", "header");
-  expect_error("[]", "", "an array");
-  expect_error("7", "", "a number");
+  expect_error("[]", "", "does not begin with '{'");
+  expect_error("7", "", "does not begin with '{'");
   expect_error("{", "", "parse error");
   expect_error("{} x", "", "parse error");
-  expect_error(std::string(1000, '['), "", "an array");
+  expect_error(std::string(1000, '['), "", "does not begin with '{'");
+  expect_error("{\"a\":" + std::string(1000, '['), "", "nested deeper than");
   expect_error(object({kA, kA}), "wx", "'a' occurs twice");
   expect_error(object({R"("__metadata__":{"a":"1","a":"2"})"}), "", "'a' occurs twice");
   expect_error(object({R"("__metadata__":{"a":1})"}), "", "__metadata__");

@@ -260,6 +260,7 @@ class Headers(unittest.TestCase):
     def test_no_header_of_a_layer_brings_all_of_json(self):
         """It costs two seconds and more in every file that sees it; json_fwd.hpp costs nothing."""
         headers = sorted([*ROOT.glob("src/**/*.h"), *ROOT.glob("src/**/*.cuh")])
+        headers.remove(ROOT / "src/core/json.h")  # the parser itself, for sources that parse
         self.assertGreater(len(headers), 50)
         self.assertEqual([], [str(h.relative_to(ROOT)) for h in headers
                               if re.search(r'#include [<"]nlohmann/json\.hpp', h.read_text())])

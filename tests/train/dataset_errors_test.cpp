@@ -223,12 +223,14 @@ TEST(DatasetErrors, TokenizersWithoutTheTokens) {
 
 TEST(DatasetErrors, TokenizersWithOneOfTheTokens) {
   for (const std::string missing : {"<|im_start|>", "<|im_end|>"}) {
-    Json j = mini_tokenizer(), kept = Json::array();
-    for (const Json& token : j["added_tokens"]) {
-      if (token["content"] != missing) kept.push_back(token);
+    Json j = mini_tokenizer();
+    int renamed = 0;
+    for (Json& token : j["added_tokens"]) {
+      if (token["content"] != missing) continue;
+      token["content"] = "<|another|>";
+      ++renamed;
     }
-    ASSERT_EQ(kept.size() + 1, j["added_tokens"].size());
-    j["added_tokens"] = kept;
+    ASSERT_EQ(renamed, 1);
     const Tokenizer half = Tokenizer::parse(j.dump(), "half");
     throws_saying<UsageError>([&] { parse_dataset("a\tb", "d.tsv", half, {}); },
                               {"has no " + missing});
