@@ -72,6 +72,7 @@ struct Expr {
   std::vector<ExprPtr> kids = {};
   std::vector<std::string> ops = {};
   CallArgs args = {};
+  Expr* next_to_go = nullptr;  // while the destructor of another takes it apart
   ~Expr();  // not level by level: a sum of a million terms is a million deep
 };
 

@@ -23,10 +23,13 @@ bool is_compare(const Token& t) {
          t.is_op(">=");
 }
 
-// The expressions that stand in `e`, taken out of it.
-void take_parts(Expr& e, std::vector<ExprPtr>& to) {
+// The expressions that stand in `e`, taken out of it and put before `first`. Nothing is allocated:
+// a destructor may not fail.
+void take_parts(Expr& e, Expr*& first) {
   const auto take = [&](ExprPtr& part) {
-    if (part) to.push_back(std::move(part));
+    if (!part) return;
+    part->next_to_go = first;
+    first = part.release();
   };
   for (ExprPtr& kid : e.kids) take(kid);
   for (ExprPtr& value : e.args.positional) take(value);
@@ -38,11 +41,11 @@ void take_parts(Expr& e, std::vector<ExprPtr>& to) {
 }  // namespace
 
 Expr::~Expr() {
-  std::vector<ExprPtr> parts;
+  Expr* parts = nullptr;
   take_parts(*this, parts);
-  while (!parts.empty()) {
-    const ExprPtr last = std::move(parts.back());
-    parts.pop_back();
+  while (parts) {
+    const ExprPtr last(parts);
+    parts = last->next_to_go;
     take_parts(*last, parts);
   }
 }
