@@ -73,7 +73,7 @@ struct Expr {
   std::vector<std::string> ops = {};
   CallArgs args = {};
   Expr* next_to_go = nullptr;  // while the destructor of another takes it apart
-  ~Expr();  // not level by level: a sum of a million terms is a million deep
+  ~Expr();                     // not level by level: a sum of a million terms is a million deep
 };
 
 struct Stmt;
