@@ -24,8 +24,8 @@ run check --model "$mini/mini.dat" --probes "$mini/probes.json" --probe-report b
   --show none --min-score disambiguation=95,retention=95 --quiet
 
 say "3. A training set: the new identity, and what must stay, in other words than the probes'"
-run data identity --seed "$seed" --size 12000 --identity-share 0.25 --disambiguation-share 0.3 \
-  --conversation-share 0.2 --out identity.jsonl
+run data identity --seed "$seed" --size 12000 --identity-share 0.2 --disambiguation-share 0.25 \
+  --conversation-share 0.35 --out identity.jsonl
 say "4. Fine-tune every parameter; the forward sees NVFP4 weights"
 run train --model "$mini/mini.dat" --train-data identity.jsonl --output-dat tuned/mini.dat \
   --steps 300 --batch-size 32 --seq-len 128 --lr 1.5e-4 --warmup-steps 5 --lr-schedule cosine \
