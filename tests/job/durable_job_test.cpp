@@ -7,12 +7,9 @@
 
 #include "core/durable/directories.h"
 #include "core/durable/file_lock.h"
-#include "core/log.h"
 #include "job/disk_space.h"
-#include "job/train_job.h"
+#include "job/toy_job.h"
 #include "runlog/run_record.h"
-#include "support/text.h"
-#include "support/toy_dir.h"
 
 namespace nibble::test {
 namespace {
@@ -40,25 +37,10 @@ class Listener final : public JobEvents {
   bool exporting = false;
 };
 
-class DurableJob : public testing::Test {
+class DurableJob : public ToyJobTest {
  protected:
-  void SetUp() override {
-    set_log_level(LogLevel::quiet);
-    write_toy_directory(dir_.path() / "m");
-    replace_file(dir_.path() / "pairs.tsv", "hello\tgood day\nhi\tyes\nwho\tnibble\n");
-  }
-  void TearDown() override { set_log_level(LogLevel::info); }
   TrainJob job(const std::string& name) const {
-    TrainJob j;
-    j.model.model = dir_.path() / "m";
-    j.data.train_data = dir_.path() / "pairs.tsv";
-    j.batch.seq_len = 64;
-    j.train.lr = 1e-3;
-    j.train.threads = 1;
-    j.steps = 4;
-    j.test.max_tokens = 4;
-    j.run.folder.runs_dir = dir_.path() / "runs";
-    j.run.folder.run_name = name;
+    TrainJob j = toy_job(name);
     j.output = dir_.path() / name / "model.safetensors";
     j.command = "nibble train --steps 4";
     return j;
@@ -69,9 +51,7 @@ class DurableJob : public testing::Test {
     j.run.save_every = 1;
     return j;
   }
-  static JobResult run(const TrainJob& j, JobEvents& events) {
-    return run_train_job(j, open_train_inputs(j.model), events);
-  }
+  using ToyJobTest::run;
   JobResult run(const TrainJob& j) {
     Listener quiet;
     return run(j, quiet);
@@ -95,7 +75,6 @@ class DurableJob : public testing::Test {
     EXPECT_EQ(run(j).end, JobEnd::finished);
     return read_text_file(j.output);
   }
-  TemporaryDirectory dir_{"durable-job"};
 };
 
 TEST_F(DurableJob, AFailedExportLeavesACheckpointAndSaysHowToGoOn) {

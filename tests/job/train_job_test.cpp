@@ -4,9 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/log.h"
-#include "support/text.h"
-#include "support/toy_dir.h"
+#include "job/toy_job.h"
 
 namespace nibble::test {
 namespace {
@@ -43,33 +41,14 @@ class Witness final : public JobEvents {
   int64_t stop_after_;
 };
 
-class TrainJobTest : public testing::Test {
+class TrainJobTest : public ToyJobTest {
  protected:
-  void SetUp() override {
-    set_log_level(LogLevel::quiet);
-    write_toy_directory(dir_.path() / "m");
-    replace_file(dir_.path() / "pairs.tsv", "hello\tgood day\nhi\tyes\nwho\tnibble\n");
-  }
-  void TearDown() override { set_log_level(LogLevel::info); }
   TrainJob job(const std::string& name) const {
-    TrainJob j;
-    j.model.model = dir_.path() / "m";
-    j.data.train_data = dir_.path() / "pairs.tsv";
-    j.batch.seq_len = 64;
-    j.train.lr = 1e-3;
-    j.train.threads = 1;
-    j.steps = 4;
-    j.test.max_tokens = 4;
-    j.run.folder.runs_dir = dir_.path() / "runs";
-    j.run.folder.run_name = name;
+    TrainJob j = toy_job(name);
     j.run.checkpoint_dir = dir_.path() / ("checkpoints-" + name);
     j.output = dir_.path() / (name + ".safetensors");
     return j;
   }
-  static JobResult run(const TrainJob& j, JobEvents& events) {
-    return run_train_job(j, open_train_inputs(j.model), events);
-  }
-  TemporaryDirectory dir_{"train-job"};
 };
 
 TEST_F(TrainJobTest, TellsEveryStepAndTheFileItWrote) {
