@@ -11,6 +11,7 @@
 #include "core/shipped_files.h"
 #include "formats/gguf/gguf.h"
 #include "runtime/model_texts.h"
+#include "runtime/no_model.h"
 
 namespace nibble {
 namespace {
@@ -75,6 +76,9 @@ Located locate_one(const fs::path& named) {
     if (!shipped.empty()) return in_directory(shipped);
     throw_format("{}: no such file or directory (the model){}", named.string(),
                  named == named.filename() ? ", nor a model that comes with nibble" : "");
+  }
+  if (const std::string why = why_no_model(named); !why.empty()) {
+    throw_format("{}: this is {}", named.string(), why);
   }
   return {named, is_gguf(named) ? named : place_of(named)};
 }
