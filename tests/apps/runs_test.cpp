@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "apps/cli_run.h"
+#include "core/text/columns.h"
 #include "runlog/run_folder.h"
 #include "runlog/run_recorder.h"
 #include "runlog/run_view.h"
@@ -366,6 +367,8 @@ TEST(RunView, Clipped) {
   EXPECT_EQ(clipped("abc", 3), "abc");
   EXPECT_EQ(clipped("abcd", 3), "abc");
   EXPECT_EQ(clipped("▁▂▃", 2), "▁▂");
+  EXPECT_EQ(clipped("你好", 3), "你");  // two columns each
+  EXPECT_EQ(columns_of("a你😀"), 5U);
 }
 
 }  // namespace
