@@ -9,7 +9,7 @@
 namespace nibble {
 namespace {
 
-constexpr int64_t kBadLosses = 3, kSkippedSteps = 20, kHighLosses = 3;
+constexpr int64_t kBadLosses = 3, kSkippedSteps = 20, kHighLosses = 10;
 constexpr int64_t kStartLosses = 10, kFirstAsked = 20;
 constexpr double kRise = 1.5, kAbove = 1;
 constexpr double kFarAbove = 2, kSmoothedFarAbove = 1.5;

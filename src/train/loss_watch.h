@@ -20,7 +20,7 @@ struct LossAlarm {
 // - three losses in a row that are not finite;
 // - twenty skipped steps in a row (fp16 may skip a few while it looks for its loss scale);
 // - ran away: the loss is above twice the larger of the first loss and of what guessing costs,
-// three
+// ten
 //   times in a row or at the last step; or the smoothed loss (a mean of about the last twenty) is
 //   above 1.5 times that, asked from the twentieth loss on.
 // Signs:

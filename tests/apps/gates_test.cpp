@@ -255,7 +255,7 @@ TEST_F(Gates, CollapseStops) {
   EXPECT_TRUE(r.out.starts_with("collapse at step ")) << r.out;
   EXPECT_TRUE(contains(r.out, "nothing was exported, " + base())) << r.out;
   EXPECT_FALSE(fs::exists(file("out")));
-  EXPECT_EQ(status("state"), "failed");
+  EXPECT_EQ(status("state"), "collapsed");
   EXPECT_TRUE(status("message").starts_with("collapse at step "));
   const auto found = events("collapse");
   ASSERT_EQ(found.size(), 1u);

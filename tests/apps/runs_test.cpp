@@ -197,7 +197,7 @@ TEST_F(RunLogTest, List) {
   const std::string table = runs_ok({"list"});
   EXPECT_TRUE(contains(table, "run   state"));
   EXPECT_TRUE(std::regex_search(
-      table, std::regex("\ngood +finished +train .* 2/2 +2.5000 +1.2500 +identity 75 %\n")))
+      table, std::regex("\ngood +finished +train .* 2/2 +2.0000 +1.2500 +identity 75 %\n")))
       << table;
   EXPECT_TRUE(std::regex_search(table, std::regex("\nbad +failed +pretrain .* 1/4 "))) << table;
   EXPECT_TRUE(std::regex_search(table, std::regex("\ngone +gone +train .* 0/10 "))) << table;

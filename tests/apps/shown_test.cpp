@@ -43,7 +43,7 @@ TEST(StepText, FitsEveryWidth) {
 }
 
 TEST_F(Shown, ARunThatRanAwayIsCollapsed) {
-  const CliResult r = train({{"--lr", "30"}, {"--steps", "12"}, {"--grad-clip", "0"}});
+  const CliResult r = train({{"--lr", "30"}, {"--steps", "14"}, {"--grad-clip", "0"}});
   EXPECT_EQ(r.code, 1) << r.out << r.err;
   EXPECT_TRUE(contains(r.out, "nothing was exported") && contains(r.out, "--lr 30")) << r.out;
   const json j = record(dir_.path() / "runs/run");

@@ -75,6 +75,13 @@ std::string paragraphs(const std::string& text) {
   return s;
 }
 
+// ", -m": behind the flag itself, by which a page is searched.
+std::string short_names(const Field& f) {
+  std::string names;
+  for (const std::string& a : f.info.aliases) names += a.size() == 2 ? ", " + a : "";
+  return names;
+}
+
 std::string options(const Fields& fields) {
   std::string s = ".SH OPTIONS\n";
   for (const std::string& section : help_sections(fields)) {
@@ -83,7 +90,7 @@ std::string options(const Fields& fields) {
       if (help_section(f) != section) continue;
       const std::string value = f.positional() ? "" : value_name(f);
       s += fmt::format(".TP\n{}{}\n{}.\n",
-                       f.positional() ? italic(f.info.flag) : bold(flag_names(f)),
+                       f.positional() ? italic(f.info.flag) : bold(f.info.flag + short_names(f)),
                        value.empty() ? "" : " " + italic(value), roff(help_sentence(f)));
     }
   }
