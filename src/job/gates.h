@@ -77,6 +77,8 @@ class Gates {
   void record_collapse(int64_t step, const std::string& reason, OnCollapse action,
                        std::optional<double> lr_factor) const;
 
+  // Scores of these probes before the training are known, measured or restored.
+  bool has_baseline() const { return memory_.baseline; }
   bool has_passed() const { return memory_.passed; }
   // The scores of the gate at this step; null: there was none.
   const ProbeScores* scores_at(int64_t step) const {

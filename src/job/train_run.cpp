@@ -144,7 +144,7 @@ void TrainRun::continue_record(const CheckpointFile& from) {
   const fs::path before =
       run_of_checkpoint(from.path, settings_.folder.runs_dir, recorder_.directory());
   if (before.empty()) return;
-  recorder_.continue_from(before, from.step);
+  recorder_.continue_from(before, from.step, gates_ && gates_->has_baseline());
   const StepRecord& last = recorder_.last_step();
   if (last.step == 0) return;
   last_loss_ = last.loss;

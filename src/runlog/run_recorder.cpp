@@ -242,7 +242,7 @@ void RunRecorder::input(std::string_view role, const fs::path& path) {
   if (!path.empty()) add_files(role, path);
 }
 
-void RunRecorder::continue_from(const fs::path& folder, int64_t step) {
+void RunRecorder::continue_from(const fs::path& folder, int64_t step, bool same_probes) {
   RunRecord before;
   try {
     before = read_record(folder);
@@ -267,6 +267,7 @@ void RunRecorder::continue_from(const fs::path& folder, int64_t step) {
       metrics_->append_line(line);
     });
     for (const char* name : {"probes.jsonl", "replies.jsonl"}) {
+      if (!same_probes) break;
       std::string lines;
       for_each_line_up_to(folder / name, step,
                           [&](const std::string& line) { lines += line + "\n"; });

@@ -51,8 +51,9 @@ class RunRecorder {
   // What it says from now on and has said is in the record. Must outlive the recorder.
   void record_warnings_of(const WarningCollector& warnings) { warnings_ = &warnings; }
   // Goes on with a run that was saved after `step`: its curve up to there, and what it came to, are
-  // the beginning of this one's.
-  void continue_from(const std::filesystem::path& folder, int64_t step);
+  // the beginning of this one's; its scores only where `same_probes` are asked, since
+  // those of other questions are not the beginning of this curve.
+  void continue_from(const std::filesystem::path& folder, int64_t step, bool same_probes);
   const StepRecord& last_step() const { return status_.last; }
   uint64_t gpu_bytes() const;  // in use by this run, as last seen; 0: no GPU takes part
 
