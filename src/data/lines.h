@@ -33,9 +33,10 @@ struct DataUnit {
 };
 struct DataUnits {
   std::vector<DataUnit> units;
-  int64_t lines = 0;  // all of the file's
+  int64_t lines = 0;   // all of the file's
+  int64_t header = 0;  // the line of a header row that was left out; 0: none
 };
-// Lines without the blank ones (and, in TSV, comments); of a text file, documents.
+// Lines without the blank ones (and, in TSV, comments and a header row); of a text file, documents.
 DataUnits split_units(std::string_view text, DataFormat format, Documents documents);
 
 struct DataRecord {
@@ -43,7 +44,8 @@ struct DataRecord {
   std::vector<std::string> tools;  // the functions it may call, as render() takes them,
   std::string text;                // or, without messages, plain text
 };
-enum class LinePlace { first, later };  // a header can only stand in the first data line
+// Whether a TSV line names its columns ("prompt<TAB>target") instead of being data.
+bool is_tsv_header(std::string_view line);
 // What is wrong with the text itself: not UTF-8, or a zero byte.
 struct TextFault {
   int64_t line;
@@ -51,7 +53,7 @@ struct TextFault {
 };
 std::optional<TextFault> find_fault(const DataUnit& unit);
 // Throw FormatError or UsageError.
-DataRecord parse_tsv_line(std::string_view line, LinePlace place);
+DataRecord parse_tsv_line(std::string_view line);
 DataRecord parse_jsonl_line(std::string_view line, DataUse use);
 DataRecord parse_document(std::string_view text);
 

@@ -60,19 +60,16 @@ void for_each_data_line(const std::filesystem::path& file, const DataLineUse& us
   const std::string text = read_text_file(file, 16ull << 30);
   const DataUnits split =
       split_units(text, tsv ? DataFormat::tsv : DataFormat::jsonl, Documents::paragraphs);
-  LinePlace place = LinePlace::first;
   for (const DataUnit& unit : split.units) {
     DataRecord record;
     try {
       if (const auto fault = find_fault(unit)) throw_format("{}", fault->what);
-      record =
-          tsv ? parse_tsv_line(unit.text, place) : parse_jsonl_line(unit.text, DataUse::pretrain);
+      record = tsv ? parse_tsv_line(unit.text) : parse_jsonl_line(unit.text, DataUse::pretrain);
     } catch (const InternalError&) {
       throw;
     } catch (const Error& e) {
       throw_format("{}:{}: {}", file.string(), unit.line, e.what());
     }
-    place = LinePlace::later;
     use(data_line(unit, std::move(record)));
   }
 }

@@ -29,8 +29,7 @@ struct Outcome {
   int64_t line = 0;   // and where
 };
 
-Outcome process(const DataUnit& unit, LinePlace place, const Tokenizer& tokenizer,
-                const DatasetOptions& options) {
+Outcome process(const DataUnit& unit, const Tokenizer& tokenizer, const DatasetOptions& options) {
   Outcome out;
   out.line = unit.line;
   if (std::optional<TextFault> fault = find_fault(unit)) {
@@ -41,7 +40,7 @@ Outcome process(const DataUnit& unit, LinePlace place, const Tokenizer& tokenize
   try {
     DataRecord record;
     switch (options.format) {
-      case DataFormat::tsv: record = parse_tsv_line(unit.text, place); break;
+      case DataFormat::tsv: record = parse_tsv_line(unit.text); break;
       case DataFormat::jsonl: record = parse_jsonl_line(unit.text, options.use); break;
       case DataFormat::text: record = parse_document(unit.text); break;
       case DataFormat::automatic: throw_internal("the data format was not settled");
@@ -218,8 +217,7 @@ Dataset parse_dataset(std::string_view text, const std::string& name, const Toke
     outcomes.resize(end - begin);
     pool.parallel_for(int64_t(end - begin), kGrain, [&](int64_t from, int64_t to, int) {
       for (size_t i = size_t(from); i < size_t(to); ++i) {
-        const LinePlace place = begin + i == 0 ? LinePlace::first : LinePlace::later;
-        outcomes[i] = process(units[begin + i], place, tokenizer, options);
+        outcomes[i] = process(units[begin + i], tokenizer, options);
       }
     });
     for (const Outcome& outcome : outcomes) builder.add(outcome);
