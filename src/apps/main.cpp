@@ -8,12 +8,14 @@
 #include <new>
 
 #include "apps/cli.h"
+#include "apps/terminal/memory_reserve.h"
 #include "apps/terminal/output_buffer.h"
 #include "apps/terminal/process_start.h"
 
 int main(int argc, char** argv) try {
   nibble::open_missing_streams();
   nibble::take_signals();
+  nibble::keep_memory_reserve();
   std::ios::sync_with_stdio(false);
   nibble::OutputBuffer buffer(STDOUT_FILENO);
   std::ostream out(&buffer);

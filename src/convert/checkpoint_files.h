@@ -15,11 +15,18 @@ constexpr const char* kCheckpointKey = "nibble_run";
 constexpr const char* kMasterPrefix = "master.";
 constexpr const char* kPackedPrefix = "nvfp4.";
 
-// The files a run began with, absolute. What was not trained is read from there.
+// The files a run began with, absolute. What was not trained is read from there. A checkpoint names
+// them as they are seen from its own folder: a tree of folders can be moved as a whole, and the
+// same run in another place writes the same bytes.
 struct CheckpointBase {
   std::filesystem::path weights, config, tokenizer;
   bool tied = false;  // as it was trained
 };
+
+std::filesystem::path seen_from(const std::filesystem::path& directory,
+                                const std::filesystem::path& file);
+std::filesystem::path found_from(const std::filesystem::path& directory,
+                                 const std::filesystem::path& seen);
 
 // "checkpoint-00000120.safetensors"
 std::string checkpoint_name(int64_t step);

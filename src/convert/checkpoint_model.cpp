@@ -144,15 +144,18 @@ Json description_of(const TensorSource& file) {
   return parse_json<Json>(text->second);
 }
 
-CheckpointBase base_of(const Json& description, const std::string& where) {
+CheckpointBase base_of(const Json& description, const fs::path& checkpoint) {
   if (!description.contains("model")) {
     throw_format(
         "{} does not say which model its run began with: it is of an earlier version of nibble, or "
         "of a model with random weights; go on with its run (--resume), which exports a model",
-        where);
+        checkpoint.string());
   }
   const Json& m = description.at("model");
-  const auto path = [&](const char* key) { return fs::path(m.at(key).get<std::string>()); };
+  const fs::path folder = fs::absolute(checkpoint).parent_path();
+  const auto path = [&](const char* key) {
+    return found_from(folder, m.at(key).get<std::string>());
+  };
   return {path("weights"), path("config"), path("tokenizer"), m.at("tied").get<bool>()};
 }
 
@@ -164,7 +167,7 @@ std::unique_ptr<TensorSource> open_checkpoint(const fs::path& path) {
   }
   try {
     const Json description = description_of(*parts.file);
-    const CheckpointBase base = base_of(description, path.string());
+    const CheckpointBase base = base_of(description, path);
     const std::string name = description.at("identity").at("scale-rule");
     const auto rule = scale_rule_named(name);
     if (!rule) throw_format("{}: '{}' is no rule of scales", path.string(), name);
@@ -214,7 +217,7 @@ std::optional<fs::path> find_checkpoint(const fs::path& named) {
 
 CheckpointBase checkpoint_base(const fs::path& checkpoint) {
   try {
-    return base_of(description_of(*open_safetensors(checkpoint)), checkpoint.string());
+    return base_of(description_of(*open_safetensors(checkpoint)), checkpoint);
   } catch (const Json::exception& e) {
     throw_format("{}: the checkpoint's description is damaged: {}", checkpoint.string(), e.what());
   }

@@ -243,9 +243,10 @@ fs::path save_checkpoint(const fs::path& directory, const TrainState& state,
   for (const Item& i : items) infos.push_back(info_of(i));
   Json meta = {{"version", kVersion}, {"position", to_json(position)}, {"identity", identity}};
   if (!base.weights.empty()) {
-    meta["model"] = {{"weights", base.weights.string()},
-                     {"config", base.config.string()},
-                     {"tokenizer", base.tokenizer.string()},
+    const auto seen = [&](const fs::path& file) { return seen_from(directory, file).string(); };
+    meta["model"] = {{"weights", seen(base.weights)},
+                     {"config", seen(base.config)},
+                     {"tokenizer", seen(base.tokenizer)},
                      {"tied", state.config().tied}};
   }
   const fs::path path = directory / checkpoint_name(position.trainer.step);

@@ -2,12 +2,14 @@
 // A library for LD_PRELOAD that stands before libc, for run_faults.py and crash_images.py:
 //   NIBBLE_FAULT=write:17:28     the 17th write (of a file, not of the standard streams) fails with
 //                                errno 28; kinds are the names in kKinds
+//   NIBBLE_FAULT=memory:17:12    from the 17th allocation on there is no memory but what is freed
 //   NIBBLE_FAULT_COUNTS=FILE     at the end, how often each kind was called
 //   NIBBLE_RECORD=FILE           every call that changes files, with its data, for a replay
 // Plain C on purpose: what is interposed here must not be called from here.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -36,10 +38,11 @@ enum Kind {
   k_unlink,
   k_flock,
   k_space,
+  k_memory,
   k_kinds
 };
-const char* const kKinds[] = {"open",   "write", "fsync",  "rename", "mmap", "clone",
-                              "malloc", "mkdir", "unlink", "flock",  "space"};
+const char* const kKinds[] = {"open",   "write", "fsync",  "rename", "mmap",  "clone",
+                              "malloc", "mkdir", "unlink", "flock",  "space", "memory"};
 
 long g_count[k_kinds];
 int g_kind = -1, g_errno = 0, g_record = -1;
@@ -100,6 +103,29 @@ bool fails(Kind kind) {
   if (kind != g_kind || n != g_nth) return false;
   errno = g_errno;
   return true;
+}
+
+// Memory as it is when it runs out: what was freed since can be had again, and nothing else.
+long g_free_bytes = 0;
+bool g_exhausted = false;
+
+bool no_memory(size_t size, void* instead_of = nullptr) {
+  if (fails(k_malloc)) return true;
+  if (!g_main) return false;
+  if (fails(k_memory)) __atomic_store_n(&g_exhausted, true, __ATOMIC_RELAXED);
+  if (!__atomic_load_n(&g_exhausted, __ATOMIC_RELAXED)) return false;
+  // An allocation takes its header and what its size is rounded up by, too.
+  const long more = long(size) + 32 - long(instead_of ? malloc_usable_size(instead_of) : 0);
+  if (more <= 0) return false;
+  if (__atomic_sub_fetch(&g_free_bytes, more, __ATOMIC_RELAXED) >= 0) return false;
+  __atomic_add_fetch(&g_free_bytes, more, __ATOMIC_RELAXED);
+  errno = ENOMEM;
+  return true;
+}
+
+void was_freed(void* p) {
+  if (!p || !__atomic_load_n(&g_exhausted, __ATOMIC_RELAXED)) return;
+  __atomic_add_fetch(&g_free_bytes, long(malloc_usable_size(p)), __ATOMIC_RELAXED);
 }
 
 bool is_file(int fd) {
@@ -324,20 +350,25 @@ void* __libc_malloc(size_t);
 void* __libc_calloc(size_t, size_t);
 void* __libc_realloc(void*, size_t);
 void* __libc_memalign(size_t, size_t);
-void* malloc(size_t size) noexcept { return fails(k_malloc) ? nullptr : __libc_malloc(size); }
+void __libc_free(void*);
+void* malloc(size_t size) noexcept { return no_memory(size) ? nullptr : __libc_malloc(size); }
 void* calloc(size_t n, size_t size) noexcept {
-  return fails(k_malloc) ? nullptr : __libc_calloc(n, size);
+  return no_memory(n * size) ? nullptr : __libc_calloc(n, size);
 }
 void* realloc(void* p, size_t size) noexcept {
-  return fails(k_malloc) ? nullptr : __libc_realloc(p, size);
+  return no_memory(size, p) ? nullptr : __libc_realloc(p, size);
 }
 void* aligned_alloc(size_t alignment, size_t size) noexcept {
-  return fails(k_malloc) ? nullptr : __libc_memalign(alignment, size);
+  return no_memory(size) ? nullptr : __libc_memalign(alignment, size);
 }
 int posix_memalign(void** out, size_t alignment, size_t size) noexcept {
-  if (fails(k_malloc)) return ENOMEM;
+  if (no_memory(size)) return ENOMEM;
   *out = __libc_memalign(alignment, size);
   return *out ? 0 : ENOMEM;
+}
+void free(void* p) noexcept {
+  was_freed(p);
+  __libc_free(p);
 }
 
 }  // extern "C"

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Every call that can fail does so in turn: the n-th open, write, fsync, rename, mmap, thread start,
-malloc, mkdir, unlink or lock of a command fails, for all n (or a sample of them). Afterwards every
+malloc, mkdir, unlink or lock of a command fails, for all n (or a sample of them), or memory runs out
+at the n-th allocation. Afterwards every
 file is old or new and sound, the exit code is a documented one, and the same command without the
 fault ends well.
 
@@ -20,7 +21,8 @@ import sandbox
 ERRORS = {"open": errno.EMFILE, "write": errno.ENOSPC, "fsync": errno.EIO, "rename": errno.EIO,
           "mmap": errno.ENOMEM, "clone": errno.EAGAIN, "malloc": errno.ENOMEM,
           "mkdir": errno.ENOSPC, "unlink": errno.EIO, "flock": errno.ENOLCK,
-          "space": errno.ENOSPC}
+          "space": errno.ENOSPC, "memory": errno.ENOMEM}
+ALLOCATIONS = {"malloc", "memory"}  # one that fails; from one on there is no more
 OK, FILE, DEVICE = 0, 3, 4  # core/error.h
 ALLOWED = {OK, FILE, DEVICE}
 
@@ -94,7 +96,7 @@ def main():
             if o.kinds and kind not in o.kinds.split(","):
                 continue
             codes = {}
-            most = min(o.sample, o.malloc) if kind == "malloc" else o.sample
+            most = min(o.sample, o.malloc) if kind in ALLOCATIONS else o.sample
             for i, n in enumerate(spread(count, most)):
                 if i % parts != part - 1:
                     continue
