@@ -8,9 +8,9 @@
 #include <new>
 
 #include "apps/cli.h"
-#include "apps/terminal/memory_reserve.h"
 #include "apps/terminal/output_buffer.h"
 #include "apps/terminal/process_start.h"
+#include "core/durable/memory_reserve.h"
 
 int main(int argc, char** argv) try {
   nibble::open_missing_streams();

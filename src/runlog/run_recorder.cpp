@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "core/command_line.h"
+#include "core/durable/memory_reserve.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/json.h"
@@ -35,7 +36,13 @@ constexpr std::chrono::seconds kPlotInterval{30};
 constexpr double kHashSecondsAfterAnError = 1;
 
 std::optional<ChainPlace> chain_place;
-thread_local fs::path failed_run;  // waits for its explanation
+// The run that waits for its explanation. Plain bytes: a thread's first use of anything with a
+// destructor takes memory, and aborts where there is none.
+thread_local char failed_run[4096];
+void set_failed_run(const fs::path& folder) {
+  const std::string text = folder.string();
+  if (text.size() < sizeof failed_run) std::strcpy(failed_run, text.c_str());
+}
 
 // The weights among the files of a directory.
 std::vector<fs::path> weight_files(const fs::path& path) {
@@ -109,15 +116,21 @@ RunRecorder::RunRecorder(fs::path folder, std::string command, const std::string
     write_record();
     tell_guard(folder_);
   } catch (...) {  // a run that could not begin does not say that it goes on
-    status_.state = RunState::failed;
-    status_.message = "it could not begin";
-    attempt([&] { write_status(); });
+    spend_memory_reserve();
+    try {
+      status_.state = RunState::failed;
+      status_.message = "it could not begin";
+      attempt([&] { write_status(); });
+    } catch (const std::bad_alloc&) {
+      last_words_.say();
+    }
     throw;
   }
 }
 
 RunRecorder::~RunRecorder() {
   if (finished_) return;
+  spend_memory_reserve();
   try {
     if (!stepped_ && !has_files(folder_ / "checkpoints")) {
       // Nothing was done that could be looked at or gone on with; the error says what was wrong.
@@ -128,8 +141,9 @@ RunRecorder::~RunRecorder() {
     }
     finish(RunState::failed, "it ended with an error", ExitCode::internal,
            kHashSecondsAfterAnError);
-    failed_run = folder_;
-  } catch (...) {  // nothing more can be done, and a destructor does not throw
+    set_failed_run(folder_);
+  } catch (...) {  // a destructor does not throw; that the run goes on would be untrue
+    last_words_.say();
   }
 }
 
@@ -148,7 +162,7 @@ void RunRecorder::write_status() {
   if (status_.state == RunState::running) {
     RunStatus ended = status_;
     ended.state = RunState::interrupted;
-    ended.message = "a signal ended it";
+    ended.message = "a signal or a lack of memory ended it";
     last_words_.set(status_json(ended));
   } else {
     last_words_.clear();
@@ -401,7 +415,7 @@ void RunRecorder::finish(RunState state, std::string_view message, ExitCode exit
 
 void set_chain_place(std::optional<ChainPlace> place) { chain_place = std::move(place); }
 
-void forget_failed_run() { failed_run.clear(); }
+void forget_failed_run() { failed_run[0] = 0; }
 
 namespace {
 
@@ -427,8 +441,10 @@ void explain_run(const fs::path& folder, std::optional<RunState> state, ExitCode
 }  // namespace
 
 void explain_failed_run(ExitCode code, const std::string& message) {
-  if (failed_run.empty()) return;
-  explain_run(std::exchange(failed_run, {}), std::nullopt, code, message);
+  const fs::path folder = failed_run;
+  if (folder.empty()) return;
+  forget_failed_run();
+  explain_run(folder, std::nullopt, code, message);
 }
 
 void explain_killed_run(const fs::path& folder, ExitCode code, const std::string& message) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/durable/directories.h"
+#include "core/durable/memory_reserve.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
@@ -54,6 +55,7 @@ void remove_quietly(const fs::path& folder) noexcept {
       fs::remove_all(folder);
       return;
     } catch (const std::exception&) {  // what stays is removed by who writes there next
+      spend_memory_reserve();
     }
   }
 }

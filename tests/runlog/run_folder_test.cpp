@@ -401,7 +401,7 @@ TEST(RunRecorder, ASignalLeavesNoRunningStatus) {
   ::waitpid(child, nullptr, 0);
   const RunStatus s = read_status(folder);
   EXPECT_EQ(s.state, RunState::interrupted);
-  EXPECT_EQ(s.message, "a signal ended it");
+  EXPECT_EQ(s.message, "a signal or a lack of memory ended it");
   EXPECT_EQ(s.last.step, 1);
 }
 

@@ -18,12 +18,23 @@ constexpr size_t kMostBytes = 16 << 10;
 struct Words {
   std::atomic<bool> claimed{false};
   std::atomic<int> said{-1};  // which text counts; -1: none
+  std::atomic<int> last{-1};  // which was set last
   char file[1024], temporary[1100];
   char text[2][kMostBytes];
   size_t size[2];
 };
 Words g_words[kSlots];
 std::atomic<bool> g_over{false};
+
+void write_text(const Words& w, int which) noexcept {
+  ::unlink(w.temporary);
+  const int fd = ::open(w.temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+  if (fd < 0) return;
+  const bool whole = ::write(fd, w.text[which], w.size[which]) == ssize_t(w.size[which]);
+  const bool safe = ::fsync(fd) == 0;
+  ::close(fd);
+  if (!whole || !safe || ::rename(w.temporary, w.file) != 0) ::unlink(w.temporary);
+}
 
 }  // namespace
 
@@ -41,6 +52,7 @@ LastWords::LastWords(const std::filesystem::path& file) {
 LastWords::~LastWords() {
   if (slot_ < 0) return;
   clear();
+  g_words[slot_].last = -1;
   g_words[slot_].claimed = false;
 }
 
@@ -51,24 +63,23 @@ void LastWords::clear() {
 void LastWords::set(std::string_view text) {
   if (slot_ < 0 || g_over || text.size() > kMostBytes) return;
   Words& w = g_words[slot_];
-  const int next = w.said == 0 ? 1 : 0;
+  const int next = w.last == 0 ? 1 : 0;
   std::memcpy(w.text[next], text.data(), text.size());
   w.size[next] = text.size();
-  w.said = next;
+  w.said = w.last = next;
+}
+
+void LastWords::say() noexcept {
+  const int which = slot_ < 0 || g_over ? -1 : g_words[slot_].last.exchange(-1);
+  clear();
+  if (which >= 0) write_text(g_words[slot_], which);
 }
 
 void write_last_words() noexcept {
   g_over = true;
   for (Words& w : g_words) {
     const int said = w.said.exchange(-1);
-    if (said < 0) continue;
-    ::unlink(w.temporary);
-    const int fd = ::open(w.temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-    if (fd < 0) continue;
-    const bool whole = ::write(fd, w.text[said], w.size[said]) == ssize_t(w.size[said]);
-    const bool safe = ::fsync(fd) == 0;
-    ::close(fd);
-    if (!whole || !safe || ::rename(w.temporary, w.file) != 0) ::unlink(w.temporary);
+    if (said >= 0) write_text(w, said);
   }
 }
 

@@ -16,13 +16,15 @@ class LastWords {
   // At most 16 KiB; longer ones are not said.
   void set(std::string_view text);
   void clear();
+  // At once, those set last, also after clear(). Takes no memory.
+  void say() noexcept;
 
  private:
   int slot_ = -1;  // -1: none was free
 };
 
-// Replaces every such file by its last words. Safe to call in a signal handler, and only there:
-// afterwards nothing can be set any more.
+// Replaces every such file by its last words. Safe to call in a signal handler; for the end of the
+// process only: afterwards nothing can be set any more.
 void write_last_words() noexcept;
 
 }  // namespace nibble

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "apps/terminal/memory_reserve.h"
+#include "core/durable/memory_reserve.h"
 
 #include <unistd.h>
 
@@ -8,6 +8,7 @@
 #include <exception>
 #include <new>
 
+#include "core/durable/last_words.h"
 #include "core/error.h"
 
 namespace nibble {
@@ -45,7 +46,8 @@ std::terminate_handler g_terminate_before;
   try {
     if (const std::exception_ptr e = std::current_exception()) std::rethrow_exception(e);
   } catch (const std::bad_alloc&) {
-    constexpr char kText[] = "nibble: error: out of memory\n";
+    write_last_words();
+    constexpr char kText[] = "nibble: error: out of memory, also for what has to be cleaned up\n";
     if (::write(STDERR_FILENO, kText, sizeof kText - 1) < 0) ::_exit(int(ExitCode::device));
     ::_exit(int(ExitCode::device));
   } catch (...) {  // as it was before
@@ -55,6 +57,11 @@ std::terminate_handler g_terminate_before;
 }
 
 }  // namespace
+
+void spend_memory_reserve() noexcept {
+  give(g_for_work);
+  give(g_for_unwinding);
+}
 
 void keep_memory_reserve() {
   take(g_for_work);

@@ -9,5 +9,7 @@ namespace nibble {
 // more for what unwinds after that. Beyond it std::bad_alloc is thrown, as without a reserve; where
 // it may not be thrown, the process says that memory ran out and ends with exit code 4.
 void keep_memory_reserve();
+// Gives all of it back at once: for those who tidy up after an error, with calls that ask nobody.
+void spend_memory_reserve() noexcept;
 
 }  // namespace nibble
