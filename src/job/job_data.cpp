@@ -34,7 +34,7 @@ Dataset load_kept(const TrainJob& job, const TrainInputs& in, const KeptSource& 
   const bool text = source.kind == KeptKind::text || source.kind == KeptKind::self;
   DatasetOptions o = job.data.dataset(DataUse::fine_tune, job.batch.seq_len, in.chat);
   o.use = text ? DataUse::pretrain : DataUse::fine_tune;
-  o.format = source.format;
+  o.format = DataFormat::automatic;
   o.long_response = LongResponse::cut;  // nothing is learned that could be learned wrongly
   o.documents = Documents::whole_file;  // windows of running text
   if (text) {
