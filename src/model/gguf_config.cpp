@@ -18,9 +18,21 @@ using OrderedJson = nlohmann::ordered_json;
 struct GgufFamily {
   std::string_view architecture;  // the GGUF's name, and Hugging Face's model_type
   std::string_view model_class;
+  bool pairs_adjacent;  // rows of q and k: see gguf_pairs_adjacent()
 };
-constexpr GgufFamily kGgufFamilies[] = {
-    {"qwen2", "Qwen2ForCausalLM"}, {"llama", "LlamaForCausalLM"}, {"qwen3", "Qwen3ForCausalLM"}};
+constexpr GgufFamily kGgufFamilies[] = {{"qwen2", "Qwen2ForCausalLM", false},
+                                        {"llama", "LlamaForCausalLM", true},
+                                        {"qwen3", "Qwen3ForCausalLM", false}};
+
+const GgufFamily& gguf_family(const GgufMetadata& m) {
+  const std::string& arch = m.text("general.architecture");
+  std::string known;
+  for (const GgufFamily& f : kGgufFamilies) {
+    if (f.architecture == arch) return f;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", f.architecture);
+  }
+  throw_format("{}: the architecture '{}' is not supported, only {}", m.where(), arch, known);
+}
 
 // The metadata has f32 for what config.json says in short decimals: 1e-06 instead of 9.99e-07.
 double short_decimal(double x) {
@@ -33,7 +45,7 @@ class ConfigMaker {
       : source_(source), m_(source.values()), arch_(m_.text("general.architecture")) {}
 
   std::string text() {
-    const GgufFamily& family = find_family();
+    const GgufFamily& family = gguf_family(m_);
     refuse_features();
     using Most = ConfigLimits;
     const int64_t width = integer("embedding_length", Most::kWidth);
@@ -78,15 +90,6 @@ class ConfigMaker {
     const double x = m_.number(key(name));
     if (!(x > 0)) m_.refuse(key(name), "a positive number");
     return x;
-  }
-
-  const GgufFamily& find_family() const {
-    std::string known;
-    for (const GgufFamily& f : kGgufFamilies) {
-      if (f.architecture == arch_) return f;
-      known += fmt::format("{}{}", known.empty() ? "" : ", ", f.architecture);
-    }
-    throw_format("{}: the architecture '{}' is not supported, only {}", m_.where(), arch_, known);
   }
 
   void refuse_features() const {
@@ -210,6 +213,8 @@ bool is_gguf_model(const GgufMetadata& m) {
   const std::string* arch = m.find_text("general.architecture");
   return arch && m.has(*arch + ".block_count");
 }
+
+bool gguf_pairs_adjacent(const GgufMetadata& m) { return gguf_family(m).pairs_adjacent; }
 
 std::string gguf_config_json(const GgufSource& source) { return ConfigMaker(source).text(); }
 

@@ -20,6 +20,10 @@ bool is_gguf_model(const GgufMetadata& metadata);
 // (model/same_matrix.h).
 std::string gguf_config_json(const GgufSource& source);
 
+// How files of this architecture order the rows of q and k: the two that are rotated together side
+// by side (true), or one half of a head after the other, as Hugging Face has them.
+bool gguf_pairs_adjacent(const GgufMetadata& metadata);
+
 // The Hugging Face name of a tensor; empty for one that has no place in such a model.
 std::string gguf_tensor_name(std::string_view name);
 

@@ -33,8 +33,7 @@ constexpr Name kInBlock[] = {
 // Frequencies of the rotation, which config.json gives in its own words.
 constexpr std::string_view kFrequencies = "rope_freqs.weight";
 
-// Rows of q and k in a `llama` file: the pairs that are rotated together stand side by side, row
-// 2i + half; Hugging Face has one half of a head after the other, row half * D/2 + i.
+// Where gguf_pairs_adjacent(): the file's row 2i + half is Hugging Face's row half * D/2 + i.
 int64_t interleaved_row(int64_t row, int64_t head_width) {
   const int64_t head = row / head_width, inside = row % head_width, half = head_width / 2;
   return head * head_width + inside % half * 2 + inside / half;
@@ -108,7 +107,7 @@ std::string gguf_tensor_name(std::string_view name) {
 
 std::unique_ptr<TensorSource> as_hugging_face(std::unique_ptr<GgufSource> source, TiedMatrix tied) {
   const GgufMetadata& m = source->values();
-  const std::string arch = m.text("general.architecture");
+  const bool adjacent = gguf_pairs_adjacent(m);
   std::vector<TensorInfo> tensors;
   std::vector<int64_t> head_widths;
   std::vector<std::string> strangers;
@@ -124,8 +123,8 @@ std::unique_ptr<TensorSource> as_hugging_face(std::unique_ptr<GgufSource> source
       strangers.push_back(t.name);
       continue;
     }
-    const bool apart = arch == "llama" && (name.find("q_proj") != std::string::npos ||
-                                           name.find("k_proj") != std::string::npos);
+    const bool apart = adjacent && (name.find("q_proj") != std::string::npos ||
+                                    name.find("k_proj") != std::string::npos);
     if (apart && (t.shape.empty() || t.shape[0] % config.D != 0)) {
       throw_format("{}: tensor '{}' is {}, which are not rows of heads of {}", m.where(), t.name,
                    t.describe(), config.D);
@@ -137,8 +136,8 @@ std::unique_ptr<TensorSource> as_hugging_face(std::unique_ptr<GgufSource> source
   if (!strangers.empty()) {
     const size_t n = strangers.size();
     if (n > 8) strangers.resize(8);
-    throw_format("{}: {} tensors have no place in a {} model: {}{}", m.where(), n, arch,
-                 fmt::join(strangers, ", "), n > 8 ? ", ..." : "");
+    throw_format("{}: {} tensors have no place in a {} model: {}{}", m.where(), n,
+                 m.text("general.architecture"), fmt::join(strangers, ", "), n > 8 ? ", ..." : "");
   }
   return std::make_unique<HuggingFaceView>(std::move(source), std::move(tensors),
                                            std::move(head_widths));
