@@ -34,9 +34,10 @@ void GenerateCommandOptions::visit_fields(Fields& f) {
   f.add(input_ids, {.flag = "--input-ids",
                     .help = "The prompt as token ids; no tokenizer is needed",
                     .value = "IDS"});
-  f.add(system, {.flag = "--system",
-                 .help = "A system message before the prompt; with --batch, of lines that have none",
-                 .value = "TEXT"});
+  f.add(system,
+        {.flag = "--system",
+         .help = "A system message before the prompt; with --batch, of lines that have none",
+         .value = "TEXT"});
   f.add(raw, {.flag = "--raw", .help = "Continue the prompt as it is, without the chat template"});
   f.add(plain, {.flag = "--plain",
                 .help = "With --raw: strings like <|im_end|> in the prompt are ordinary text"});
@@ -139,7 +140,8 @@ void check_prompt_flags(const GenerateCommandOptions& o) {
   }
   if (o.force && o.out.empty()) throw_usage("--force is about --out, which is not given");
   const bool json = o.json || !o.batch.empty();
-  if (json && (o.echo || o.print_ids || o.timing || o.escapes.choice == EscapesFlag::Choice::visible)) {
+  if (json &&
+      (o.echo || o.print_ids || o.timing || o.escapes.choice == EscapesFlag::Choice::visible)) {
     throw_usage(
         "--json and --batch print JSON, which has ids and escapes of its own: leave out --echo, "
         "--print-ids, --timing and --escapes visible");

@@ -80,7 +80,7 @@ fs::path cached_snapshot(const fs::path& folder) {
       return all / commit;
     }
     throw_format("{}: names the snapshot '{}', which is not in {}: download the model again",
-                 ref.string(), excerpt(commit), all.string());
+                 ref.string(), commit.substr(0, 80), all.string());
   }
   std::vector<fs::path> found;
   for (const auto& entry : fs::directory_iterator(all)) {
@@ -114,8 +114,7 @@ std::string how_to_download(const std::string& named) {
     return "";
   }
   const std::string org = named.substr(0, slash), name = named.substr(slash + 1);
-  const fs::path cached =
-      hugging_face_cache() / fmt::format("models--{}--{}", org, name);
+  const fs::path cached = hugging_face_cache() / fmt::format("models--{}--{}", org, name);
   if (fs::is_directory(cached)) {
     return fmt::format(". The model is in Hugging Face's cache: --model {}", cached.string());
   }

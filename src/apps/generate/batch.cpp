@@ -78,8 +78,12 @@ ReplyFacts shown_reply(const Tokenizer& tokenizer, const GenerateCommandOptions&
   text += stop.push(decoder.flush());
   text += stop.flush();
   reply.ids.resize(taken);
-  return {"", std::move(text), std::move(reply.ids),
-          stop.stopped() ? FinishReason::stop : reply.reason, 0, {}};
+  return {"",
+          std::move(text),
+          std::move(reply.ids),
+          stop.stopped() ? FinishReason::stop : reply.reason,
+          0,
+          {}};
 }
 
 }  // namespace

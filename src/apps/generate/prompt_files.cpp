@@ -78,15 +78,15 @@ std::vector<AskedPrompt> read_batch_file(const std::filesystem::path& file, Extr
     const bool named = id != keys.end();
     if (named) keys.erase(id);
     if (extra == ExtraKeys::refuse && !keys.empty()) {
-      throw_format("{}:{}: \"{}\" says nothing here, and --strict-data asks for nothing to be left "
-                   "out: remove it",
-                   name, r.line, keys.front());
+      throw_format(
+          "{}:{}: \"{}\" says nothing here, and --strict-data asks for nothing to be left "
+          "out: remove it",
+          name, r.line, keys.front());
     }
     ignored.add(r.record);
     out.push_back(asked_of(std::move(r)));
     if (named) {
-      out.back().id =
-          parse_json<nlohmann::ordered_json>(reader.line_of(i)).at("id").dump();
+      out.back().id = parse_json<nlohmann::ordered_json>(reader.line_of(i)).at("id").dump();
     }
   }
   if (out.empty()) throw_format("{}: no prompt in this file", name);

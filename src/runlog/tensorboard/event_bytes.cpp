@@ -53,9 +53,7 @@ uint32_t crc32c(std::string_view text) {
   return ~c;
 }
 
-uint32_t masked_crc32c(std::string_view text) {
-  return std::rotr(crc32c(text), 15) + 0xa282ead8u;
-}
+uint32_t masked_crc32c(std::string_view text) { return std::rotr(crc32c(text), 15) + 0xa282ead8u; }
 
 std::string tfrecord(std::string_view text) {
   std::string out;

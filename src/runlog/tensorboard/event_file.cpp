@@ -51,7 +51,8 @@ void check_tensorboard_folder(const fs::path& folder, bool goes_on) {
   }
   if (goes_on || newest_events(folder) == 0) return;
   throw_usage(
-      "--tensorboard {}: this folder has the curves of another run, and both would be drawn as one. "
+      "--tensorboard {}: this folder has the curves of another run, and both would be drawn as "
+      "one. "
       "Name a folder of its own, e.g. {}: tensorboard --logdir {} shows all below it beside each "
       "other (a run that goes on with --resume goes on with its curves)",
       folder.string(), (folder.parent_path() / (folder.filename().string() + "-2")).string(),
@@ -62,7 +63,8 @@ EventFile::EventFile(const fs::path& folder) : flushed_(std::chrono::steady_cloc
   make_directories(folder);
   // TensorBoard reads the files of a folder in the order of their names.
   const int64_t time = std::max(int64_t(seconds_now()), newest_events(folder) + 1);
-  path_ = folder / fmt::format("{}{:010}.{}.{}.nibble", kEventPrefix, time, host_name(), ::getpid());
+  path_ =
+      folder / fmt::format("{}{:010}.{}.{}.nibble", kEventPrefix, time, host_name(), ::getpid());
   fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
   if (fd_ < 0) throw_format("cannot write {}: {}", path_.string(), std::strerror(errno));
   append(version_event(seconds_now()));
@@ -82,7 +84,8 @@ void EventFile::append(const std::string& event) {
     if (n < 0) {
       const int why = errno;
       // What follows must not stand behind half a record, where no reader would get to.
-      if (::ftruncate(fd_, off_t(whole_)) != 0) {}
+      if (::ftruncate(fd_, off_t(whole_)) != 0) {
+      }
       throw_format("cannot write {}: {}", path_.string(), std::strerror(why));
     }
     done += size_t(n);
