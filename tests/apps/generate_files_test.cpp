@@ -73,7 +73,7 @@ TEST_F(GenerateFiles, MessagesAreAConversation) {
   refused({"--messages", write("c.json", R"([{"role": "user", "content": "a"},
               {"role": "assistant", "content": "b"}])")},
           3, "nothing to answer");
-  refused({"--messages", write("d.json", list + list)}, 3, "--batch");
+  refused({"--messages", write("d.json", R"({"prompt": "a"} {"prompt": "b"})")}, 3, "--batch");
   refused({"--messages", write("e.json", list), "--system", "x"}, 2, "--messages");
   refused({"--messages", dir_->file("a.json"), "--prompt", "x"}, 2, "once");
 }

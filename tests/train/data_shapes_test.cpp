@@ -156,6 +156,13 @@ TEST(DataShapes, KeysBesideAreCountedOrRefused) {
   strict.extra = ExtraKeys::refuse;
   throws_saying<FormatError>([&] { read_jsonl(text, strict); },
                              {"d.jsonl:1", "\"id\"", "--strict-data"});
+  throws_saying<FormatError>(
+      [&] {
+        read_jsonl(
+            R"({"messages": [{"role": "user", "content": "a", "name": "x"}, {"role": "assistant", "content": "b"}]})",
+            strict);
+      },
+      {"d.jsonl:1", "messages[].name"});
 }
 
 TEST(DataShapes, WhatIsBrokenIsNamedWithItsPlace) {

@@ -277,7 +277,8 @@ DataRecord record_from_json(const ShapeJson& j) {
   } else {
     std::string found;
     for (const auto& [name, value] : j.items()) {
-      found += fmt::format("{}\"{}\"", found.empty() ? "" : ", ", excerpt(name));
+      found += fmt::format("{}\"{}\"{}", found.empty() ? "" : ", ", excerpt(name),
+                           value.is_null() ? " (null)" : "");
       if (found.size() > 200) break;
     }
     throw_format(
