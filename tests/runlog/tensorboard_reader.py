@@ -31,6 +31,8 @@ with tempfile.TemporaryDirectory() as d:
                         "64", "--steps", str(steps), "--runs-dir", os.path.join(d, "runs"),
                         "--checkpoint-dir", os.path.join(d, "ck"), "--save-every-steps", "2",
                         "--lr-schedule", "constant", "--output", os.path.join(d, f"out{steps}.dat"),
+                        "--probes", os.path.join(source, "models/mini/conversations.json"),
+                        "--probe-every", "2", "--probe-max", "1",
                         "--tensorboard", tb, *more], check=True, stdout=subprocess.DEVNULL)
 
     train(4)
@@ -39,10 +41,13 @@ with tempfile.TemporaryDirectory() as d:
     events.Reload()
     tags = events.Tags()["scalars"]
     for tag in ["train/loss", "train/learning_rate", "train/gradient_norm",
-                "train/tokens_per_second", "memory/resident_bytes", "eval/loss"]:
+                "train/tokens_per_second", "memory/resident_bytes", "eval/loss", "probes/all"]:
         assert tag in tags, (tag, tags)
     steps = [e.step for e in events.Scalars("train/loss")]
     assert steps == [1, 2, 3, 4, 5, 6], steps
     losses = [e.value for e in events.Scalars("train/loss")]
     assert all(0 < x < 100 for x in losses), losses
+    # The last gate of the first run stands between two of the second's steps: all are there once.
+    gates = [e.step for e in events.Scalars("probes/all")]
+    assert gates == [2, 4, 6], gates
     print("tags", tags, "losses", losses)
