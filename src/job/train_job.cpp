@@ -57,7 +57,8 @@ KeptInputs load_all_kept(const TrainJob& job, const TrainInputs& in,
   const TeacherWeights weights = teacher_weights(teacher, in, s);
   std::optional<KeptWriter> writer;
   for (const std::string& name : job.keep.sources) {
-    const KeptSource source = kept_source(name);
+    const KeptSource source =
+        kept_source(name, job.data.strict_data ? ExtraKeys::refuse : ExtraKeys::count);
     fs::path made;
     if (source.kind == KeptKind::prompts || source.kind == KeptKind::self) {
       if (!writer) {

@@ -5,7 +5,9 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/log.h"
 #include "data/read/data_files.h"
+#include "data/read/ignored_keys.h"
 #include "eval/probe_file.h"
 
 namespace nibble {
@@ -32,12 +34,13 @@ int64_t self_tokens(const std::string& name) {
 
 // The records of a file or a folder, until `use` has enough.
 template <class Use>
-void for_each_record(const std::string& name, DataWants wants, Use&& use) {
+void for_each_record(const std::string& name, DataWants wants, ExtraKeys extra, Use&& use) {
   for (const DataFile& f :
-       data_files(name, DataFormat::automatic, DataUse::pretrain, ExtraKeys::count).files) {
+       data_files(name, DataFormat::automatic, DataUse::pretrain, extra).files) {
     const std::string file = f.path.string();
     const DataText read = read_data_text(f.path, WithHash::no);
-    const DataReader reader(read.text, file, {f.format, DataUse::pretrain, Documents::whole_file});
+    const DataReader reader(read.text, file,
+                            {f.format, DataUse::pretrain, Documents::whole_file, extra});
     for (size_t i = 0; i < reader.units().size(); ++i) {
       DataReader::Result r = reader.read(i, wants);
       if (!r.error.empty()) throw_format("{}:{}: {}", file, r.line, r.error);
@@ -62,8 +65,8 @@ bool is_probe_file(const fs::path& path) {
 
 }  // namespace
 
-KeptSource kept_source(const std::string& name) {
-  if (name.starts_with(kSelf)) return {name, KeptKind::self, false, self_tokens(name)};
+KeptSource kept_source(const std::string& name, ExtraKeys extra) {
+  if (name.starts_with(kSelf)) return {name, KeptKind::self, false, self_tokens(name), extra};
   const fs::path path = name;
   std::error_code ignored;
   const bool folder = fs::is_directory(path, ignored);
@@ -74,14 +77,14 @@ KeptSource kept_source(const std::string& name) {
         "self:TOKENS is what the model writes itself",
         name);
   }
-  if (!folder && is_probe_file(path)) return {name, KeptKind::prompts, true};
+  if (!folder && is_probe_file(path)) return {name, KeptKind::prompts, true, 0, extra};
   std::optional<KeptKind> kind;
-  for_each_record(name, DataWants::anything, [&](DataRecord&& record) {
+  for_each_record(name, DataWants::anything, extra, [&](DataRecord&& record) {
     kind = kind_of(record);
     return false;
   });
   if (!kind) throw_format("{}: nothing to keep: it has no line that is not blank", name);
-  return {name, *kind};
+  return {name, *kind, false, 0, extra};
 }
 
 std::vector<std::vector<Message>> kept_prompts(const KeptSource& source) {
@@ -94,10 +97,13 @@ std::vector<std::vector<Message>> kept_prompts(const KeptSource& source) {
     }
     return prompts;
   }
-  for_each_record(source.name, DataWants::prompt, [&](DataRecord&& record) {
+  IgnoredKeys ignored;
+  for_each_record(source.name, DataWants::prompt, source.extra, [&](DataRecord&& record) {
+    ignored.add(record);
     prompts.push_back(std::move(record.messages));
     return true;
   });
+  if (!ignored.empty()) log_info("--keep {}: {}", source.name, ignored.text());
   return prompts;
 }
 

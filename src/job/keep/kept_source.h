@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "data/lines.h"
+#include "data/read/data_reader.h"
 
 namespace nibble {
 
@@ -21,10 +22,11 @@ struct KeptSource {
   KeptKind kind = KeptKind::text;
   bool probes = false;  // prompts: a probe file
   int64_t tokens = 0;   // self
+  ExtraKeys extra = ExtraKeys::count;
 };
 
 // Reads the first record of a file (a folder: of its first one). Throws UsageError, FormatError.
-KeptSource kept_source(const std::string& name);
+KeptSource kept_source(const std::string& name, ExtraKeys extra = ExtraKeys::count);
 
 // The conversations of a source of prompts, each up to where the model is to answer. Throws
 // FormatError with the line.
