@@ -10,8 +10,10 @@
 
 #include "apps/command.h"
 #include "apps/options/legacy_flags.h"
+#include "apps/options/other_names.h"
 #include "apps/run_chain.h"
 #include "apps/version.h"
+#include "core/live_line.h"
 #include "core/log.h"
 #include "core/text/nearest_name.h"
 #include "core/text/visible.h"
@@ -48,11 +50,17 @@ struct CommonOptions {
 
 std::string general_help() {
   std::string s =
-      "nibble: trains and runs language models with NVFP4 weights\n\n"
+      "nibble: trains language models with NVFP4 weights, every parameter of them, and runs "
+      "them\n\n"
       "Usage: nibble [--quiet|--verbose] COMMAND [options]\n"
       "       nibble COMMAND --help\n"
       "       nibble --version\n\nCommands:\n";
   for (const Command& c : commands()) s += fmt::format("  {:<11} {}\n", c.name, c.summary);
+  s += "\nTo begin with:\n"
+       "  nibble chat mini\n"
+       "  nibble train mini --train-data pairs.tsv --output mine\n"
+       "  nibble chat mine\n"
+       "  nibble runs list\n";
   return s;
 }
 
@@ -85,6 +93,20 @@ std::string commands_with(const std::string& flag, const std::string& except) {
   return names;
 }
 
+// A flag of another program: ours, and where it belongs.
+std::string explain_other_name(const std::string& flag, const OtherName& other,
+                               const std::string& command, Fields& fields) {
+  const std::string more = other.explain.empty() ? "" : fmt::format(" ({})", other.explain);
+  if (other.ours.empty()) return fmt::format("{}: not in nibble: {}", flag, other.explain);
+  const std::string ours(other.ours);
+  if (fields.find(ours)) return fmt::format("unknown option {}: here it is {}{}", flag, ours, more);
+  const std::string elsewhere = commands_with(ours, command);
+  return fmt::format(
+      "unknown option {}: in nibble it is {}{}, which '{}' does not have; it belongs "
+      "to {}",
+      flag, ours, more, command, elsewhere);
+}
+
 std::string explain_unknown(const std::string& flag, const std::string& command, Fields& fields) {
   const std::string elsewhere = commands_with(flag, command);
   if (const LegacyFlag* legacy = find_legacy_flag(flag)) {
@@ -94,6 +116,14 @@ std::string explain_unknown(const std::string& flag, const std::string& command,
   }
   if (!elsewhere.empty()) {
     return fmt::format("{}: not an option of '{}'; it belongs to {}", flag, command, elsewhere);
+  }
+  if (const OtherName* other = find_other_name(flag)) {
+    return explain_other_name(flag, *other, command, fields);
+  }
+  std::string dashed = flag;
+  std::ranges::replace(dashed, '_', '-');
+  if (dashed != flag && fields.find(dashed)) {
+    return fmt::format("unknown option {}: it is written {}", flag, dashed);
   }
   std::vector<std::string> names;
   for (const Field& f : fields.all()) {
@@ -201,6 +231,7 @@ ExitCode dispatch(const std::vector<std::string>& args, Io& io) {
 }
 
 int fail(std::ostream& err, ExitCode code, const std::string& message) {
+  erase_live_line();
   explain_failed_run(code, message);
   err << "nibble: error: " << visible_text(message) << std::endl;
   return int(code);

@@ -48,7 +48,11 @@ struct ChatCommandOptions {
 void ChatCommandOptions::visit_fields(Fields& f) {
   nibble::visit_fields(runtime, f);
   f.section("Conversation");
-  f.add(prompt, {.flag = "--prompt", .help = "The first user turn", .value = "TEXT"});
+  f.add(prompt, {.flag = "--prompt",
+                 .help = "The first user turn",
+                 .value = "TEXT",
+                 .aliases = {"-p"},
+                 .common = true});
   f.add(turns, {.flag = "--turns",
                 .help = "Scripted turns: --prompt, then --followup-prompt again and again",
                 .value = "N",
@@ -71,7 +75,8 @@ void ChatCommandOptions::visit_fields(Fields& f) {
          .aliases = {"--ifInteractive"}});
   f.add(reset_history,
         {.flag = "--interactive-reset-history", .help = "Forget the scripted turns before typing"});
-  f.add(system, {.flag = "--system", .help = "The system message", .value = "TEXT"});
+  f.add(system,
+        {.flag = "--system", .help = "The system message", .value = "TEXT", .common = true});
   f.add_choice(session.history,
                {.flag = "--history",
                 .help = "What a later turn continues: the very tokens of the conversation, or its "

@@ -24,7 +24,9 @@ void GenerateCommandOptions::visit_fields(Fields& f) {
   f.section("Prompt");
   f.add(prompt, {.flag = "--prompt",
                  .help = "The prompt; without any, it is read from standard input",
-                 .value = "TEXT"});
+                 .value = "TEXT",
+                 .aliases = {"-p"},
+                 .common = true});
   f.add(prompt_file,
         {.flag = "--prompt-file", .help = "Read the prompt from a file", .value = "FILE"});
   f.add(messages, {.flag = "--messages",
@@ -32,12 +34,14 @@ void GenerateCommandOptions::visit_fields(Fields& f) {
                            "alone",
                    .value = "FILE"});
   f.add(input_ids, {.flag = "--input-ids",
-                    .help = "The prompt as token ids; no tokenizer is needed",
+                    .help = "The prompt as token ids; no tokenizer is needed, and without one "
+                            "the reply is ids, too",
                     .value = "IDS"});
   f.add(system,
         {.flag = "--system",
          .help = "A system message before the prompt; with --batch, of lines that have none",
-         .value = "TEXT"});
+         .value = "TEXT",
+         .common = true});
   f.add(raw, {.flag = "--raw", .help = "Continue the prompt as it is, without the chat template"});
   f.add(plain, {.flag = "--plain",
                 .help = "With --raw: strings like <|im_end|> in the prompt are ordinary text"});
@@ -202,8 +206,15 @@ ExitCode run_generate(const GenerateCommandOptions& o, Io& io) {
     io.out << reply_json_line({"", decoder ? std::optional(text) : std::nullopt, r.ids, r.reason,
                                prompt.size(), r.timing});
   }
+  const bool ids_are_the_reply = !decoder && !o.print_ids && !o.json;
+  if (ids_are_the_reply) {
+    log_info("there is no tokenizer: the reply is given as ids");
+    io.out << ids_text(r.ids) << "\n";
+  }
   if (o.timing) io.out << timing_line(r.timing) << "\n";
   const ExitCode code = report_finish(r.reason);
+  report_cut(r.reason, o.generate.max_tokens, engine.options().context,
+             rt.model.config.max_positions);
   log_debug("finish reason: {}", finish_reason_name(r.reason));
   if (o.print_ids) io.out << ids_text(r.ids) << "\n";
   return code;

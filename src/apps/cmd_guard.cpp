@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: MIT
 // nibble guard: a command under a memory limit.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include "apps/command.h"
 #include "core/log.h"
 #include "guard/gpu_memory.h"
 #include "guard/guard.h"
+#include "runlog/run_recorder.h"
 
 namespace nibble {
 namespace {
@@ -127,6 +131,37 @@ std::vector<std::string> without_script_word(const std::vector<std::string>& pro
   return rest;
 }
 
+// The runs of nibble that go on below a guard, which it can explain when it has ended them.
+class GuardedRuns {
+ public:
+  GuardedRuns() {
+    std::error_code ec;
+    std::string name = (std::filesystem::temp_directory_path(ec) / "nibble-guard-XXXXXX").string();
+    const int fd = ec ? -1 : ::mkstemp(name.data());
+    if (fd < 0) return;  // without it records say less
+    ::close(fd);
+    list_ = name;
+    ::setenv(kGuardedRunsVariable, list_.c_str(), 1);
+  }
+  ~GuardedRuns() {
+    std::error_code ec;
+    if (!list_.empty()) std::filesystem::remove(list_, ec);
+  }
+  GuardedRuns(const GuardedRuns&) = delete;
+  GuardedRuns& operator=(const GuardedRuns&) = delete;
+
+  void explain(const std::string& reason) const {
+    if (list_.empty()) return;
+    std::ifstream in(list_);
+    for (std::string folder; std::getline(in, folder);) {
+      explain_killed_run(folder, kKilledByGuard, "nibble guard ended it: " + reason);
+    }
+  }
+
+ private:
+  std::string list_;
+};
+
 ExitCode run_guard(const GuardOptions& o, Io& io) {
   const auto gpu_gb = option_or_environment(o.gpu_limit_gb, "GPU_LIMIT_GB", {0, kMostGb, false});
   const double over =
@@ -152,6 +187,8 @@ ExitCode run_guard(const GuardOptions& o, Io& io) {
   if (gpu_gb) line("", *gpu_gb, *s.gpu_limit_mib);
   if (o.ram_limit_gb) line("ram ", *o.ram_limit_gb, *s.ram_limit_mib);
   io.out.flush();
+  const GuardedRuns runs;
+  s.killed = [&](const std::string& reason) { runs.explain(reason); };
   return run_guarded(s);
 }
 

@@ -14,6 +14,7 @@
 #include "apps/terminal/output_buffer.h"
 #include "core/file.h"
 #include "core/json.h"
+#include "core/text/columns.h"
 #include "core/text/visible.h"
 #include "runlog/chain_record.h"
 #include "runlog/run_folder.h"

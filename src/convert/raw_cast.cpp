@@ -31,7 +31,9 @@ CastLoss cast(const float* x, int64_t n, T* out, Convert&& convert) {
 
 CastLoss cast_from_f32(const float* x, int64_t n, DType to, void* out) {
   switch (to) {
-    case DType::f32: std::memcpy(out, x, size_t(n) * sizeof(float)); return {};
+    case DType::f32:
+      if (n > 0) std::memcpy(out, x, size_t(n) * sizeof(float));  // none: x may be null
+      return {};
     case DType::bf16:
       return cast(x, n, static_cast<bf16_t*>(out), [](float v) { return to_bf16(v); });
     case DType::f16: return cast(x, n, static_cast<f16_t*>(out), [](float v) { return to_f16(v); });

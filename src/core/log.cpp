@@ -5,7 +5,9 @@
 #include <cstdio>
 #include <string>
 
+#include "core/live_line.h"
 #include "core/text/visible.h"
+#include "core/warnings.h"
 
 namespace nibble {
 namespace {
@@ -16,10 +18,12 @@ void set_log_level(LogLevel level) { g_level = level; }
 LogLevel log_level() { return g_level; }
 
 void log_line(LogLevel, std::string_view text) {
+  constexpr std::string_view kWarning = "warning: ";  // log_warning() begins with it
+  if (text.starts_with(kWarning) && !collect_warning(text.substr(kWarning.size()))) return;
   // One write per line, so that lines of several threads do not mix.
   std::string line = visible_text(text);
   line += '\n';
-  write_to_stderr(line);
+  write_log_line(line);
 }
 
 void write_to_stderr(std::string_view text) noexcept {

@@ -2,10 +2,10 @@
 #include "core/progress.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 
+#include "core/live_line.h"
 #include "core/log.h"
 #include "core/memory_info.h"
 #include "core/text/visible.h"
@@ -22,12 +22,12 @@ Progress::Progress(const std::string& what, uint64_t total, std::string unit)
       total_(total),
       start_(Clock::now()),
       last_(start_),
-      terminal_(isatty(STDERR_FILENO) != 0) {}
+      terminal_(live_line_possible()) {}
 
 Progress::~Progress() {
   if (!drawn_) return;
   draw(seconds(Clock::now() - start_));
-  if (terminal_) write_to_stderr("\n");
+  if (terminal_) leave_live_line();
 }
 
 void Progress::update(uint64_t done) {
@@ -47,9 +47,15 @@ void Progress::draw(double elapsed_s) {
   };
   const double share = total_ ? std::min(1.0, double(done_) / double(total_)) : 0;
   const double left = share > 0 ? elapsed_s * (1 - share) / share : 0;
-  const std::string line = fmt::format("{}: {:3.0f} % ({} of {}), {:.0f} s, {:.0f} s left", what_,
-                                       share * 100, show(done_), show(total_), elapsed_s, left);
-  write_to_stderr(fmt::format("{}{}{}", terminal_ ? "\r" : "", line, terminal_ ? "\x1b[K" : "\n"));
+  // What matters first: a narrow terminal cuts the end.
+  const std::string line =
+      fmt::format("{:3.0f} %, {:.0f} s left: {} ({} of {}, {:.0f} s)", share * 100, left, what_,
+                  show(done_), show(total_), elapsed_s);
+  if (terminal_) {
+    draw_live_line(line);
+  } else {
+    write_log_line(line + "\n");
+  }
 }
 
 }  // namespace nibble

@@ -51,12 +51,20 @@ void check_needle(const CheckOptions& o, const Runtime& r, CheckReport& report) 
   NeedleOptions n = o.needle_options;
   if (o.max_tokens) n.max_tokens = *o.max_tokens;
   // The last chunk may overshoot by a line, and the question comes on top.
-  const int64_t needed = n.target_tokens + n.max_tokens + 512;
-  if (needed > r.model.config.max_positions && !o.cache.context) {
+  constexpr int64_t kSlack = 512;
+  const int64_t needed = n.target_tokens + n.max_tokens + kSlack;
+  const int64_t known = r.model.config.max_positions;
+  if (needed > known && !o.cache.context) {
+    const int64_t most = known - n.max_tokens - kSlack;
     throw_usage(
-        "--target-tokens {}: with the question that is more than the {} positions the "
-        "model knows",
-        n.target_tokens, r.model.config.max_positions);
+        "--target-tokens {}: with {} for the reply (--max-tokens) and {} kept free for the "
+        "question "
+        "and the last line of filler that is {} tokens, and the model knows {} positions; {}",
+        n.target_tokens, n.max_tokens, kSlack, needed, known,
+        most > 0 ? fmt::format("--target-tokens {} is the most, or --context says how many there "
+                               "are",
+                               most)
+                 : "--context says how many there are");
   }
   Engine engine(*r.backend, r.model, check_engine_options(o, r, needed));
   EngineConversation conversation(engine, encoder, o.needle_mode);

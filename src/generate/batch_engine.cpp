@@ -100,12 +100,14 @@ void BatchEngine::check(int64_t sequence, std::span<const int32_t> tokens) const
           id, model_.config.V);
     }
   }
+  const int64_t needed = length(sequence) + int64_t(tokens.size());
   if (int64_t(tokens.size()) > room(sequence)) {
     throw_usage(
-        "the context is full: {} tokens are in it, {} more were to be added, it holds {}; use a "
-        "larger "
-        "--context or start a new conversation",
-        length(sequence), tokens.size(), options_.context);
+        "the context is full: {} tokens are in it, {} more were to be added, it holds {}; {}start "
+        "a "
+        "new conversation",
+        length(sequence), tokens.size(), options_.context,
+        needed <= model_.config.max_positions ? fmt::format("use --context {} or ", needed) : "");
   }
 }
 

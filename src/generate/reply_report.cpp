@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "core/log.h"
 
 namespace nibble {
@@ -21,6 +23,18 @@ std::string timing_line(const GenerateTiming& t) {
 
 std::string ids_text(const std::vector<int32_t>& ids) {
   return fmt::format("{}", fmt::join(ids, ","));
+}
+
+void report_cut(FinishReason reason, int64_t max_tokens, int64_t context, int64_t most) {
+  if (reason == FinishReason::length) {
+    log_info("the reply was cut after {} tokens: --max-tokens {} (-n) would let it go on",
+             max_tokens, 2 * max_tokens);
+  } else if (reason == FinishReason::context_full && context < most) {
+    log_info("--context {} would let it go on; the model knows {} positions",
+             std::min(2 * context, most), most);
+  } else if (reason == FinishReason::context_full) {
+    log_info("the model knows no more than {} positions", most);
+  }
 }
 
 ExitCode report_finish(FinishReason reason) {

@@ -209,12 +209,16 @@ class Guard {
                fmt::format("[guard] RAM limit exceeded{}: tree_mem={}MiB limit={}MiB. killing "
                            "PID={}",
                            mode, now.ram_mib, *s_.ram_limit_mib, pid_));
+      reason_ = fmt::format("{} MiB of memory were in use, the limit is {} MiB", now.ram_mib,
+                            *s_.ram_limit_mib);
       end_tree(Cause::limit);
     } else if (gpu_over_.exceeded(std::max(now.gpu_mib, now.gpu_total_mib), s_.over)) {
       log_line(LogLevel::quiet,
                fmt::format("[guard] GPU memory limit exceeded{}: pid_mem={}MiB total_mem={}MiB "
                            "limit={}MiB. killing PID={}",
                            mode, now.gpu_mib, now.gpu_total_mib, *s_.gpu_limit_mib, pid_));
+      reason_ = fmt::format("{} MiB of GPU memory were in use, the limit is {} MiB",
+                            std::max(now.gpu_mib, now.gpu_total_mib), *s_.gpu_limit_mib);
       end_tree(Cause::limit);
     }
   }
@@ -277,7 +281,9 @@ class Guard {
     for (const ProcessInfo& p : tree_.kill_all(kKillLimit)) {  // held by the kernel
       log_warning("[guard] process {} (state {}) does not end", p.pid, p.state);
     }
-    if (killed_) log_line(LogLevel::quiet, "[guard] killed by watchdog.");
+    if (!killed_) return;
+    log_line(LogLevel::quiet, "[guard] killed by watchdog.");
+    if (s_.killed) s_.killed(reason_);
   }
 
   // The program has ended, but what it started in the background has not: no one would watch it.
@@ -306,6 +312,7 @@ class Guard {
   Usage peak_;
   bool interrupted_ = false, ending_ = false, killed_ = false, gpu_warned_ = false;
   int killed_by_signal_ = 0;
+  std::string reason_;  // of the limit that ended it
   Clock::time_point start_ = Clock::now(), next_poll_ = start_, reported_ = start_,
                     gpu_seen_ = start_;
 };

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,6 +27,8 @@ struct GuardSettings {
   std::chrono::duration<double> report{10};  // between lines on usage; 0: none
   std::filesystem::path nvidia_smi;          // empty: GPUs are not watched
   std::optional<GpuReading> gpu_at_start;    // counts until nvidia-smi has been asked again
+  // Called when everything has been ended because of a limit, with which and by how much.
+  std::function<void(const std::string& reason)> killed;
 };
 
 // Returns the program's exit code (128 + signal when one ended it), 124 when a limit ended it.

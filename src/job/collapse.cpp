@@ -12,6 +12,7 @@ constexpr double kLeastBaseline = 20;  // percent: below, a fall says nothing
 
 std::string_view on_collapse_name(OnCollapse action) {
   switch (action) {
+    case OnCollapse::automatic: return "auto";
     case OnCollapse::ignore: return "ignore";
     case OnCollapse::stop: return "stop";
     case OnCollapse::rollback: return "rollback";

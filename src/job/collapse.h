@@ -10,10 +10,11 @@
 namespace nibble {
 
 enum class OnCollapse {
-  ignore,    // it is said
-  stop,      // nothing is exported, exit code 1
-  rollback,  // to the last good gate, with half the learning rate
-  restart,   // from the original file, with half the learning rate
+  automatic,  // losses no sound run has stop it; what only may be a collapse is said
+  ignore,     // it is said
+  stop,       // nothing is exported, exit code 1
+  rollback,   // to the last good gate, with half the learning rate
+  restart,    // from the original file, with half the learning rate
 };
 std::string_view on_collapse_name(OnCollapse action);
 

@@ -201,6 +201,7 @@ GateVerdict Gates::gate(int64_t step, bool last) {
   if (alarm && (memory_.alarms >= kPatience || last || asked.signs.not_finite > 0)) {
     v.kind = GateVerdict::Kind::collapsed;
     v.reason = *alarm;
+    v.certain = asked.signs.not_finite > 0;
   } else if (alarm) {
     log_warning("step {}: {}; once more, and it is a collapse", step, *alarm);
   } else if (settings_.stop_when_passed && low_.empty()) {
@@ -212,9 +213,8 @@ GateVerdict Gates::gate(int64_t step, bool last) {
 
 GateVerdict Gates::after_step(const StepResult& r, bool last) {
   GateVerdict v;
-  if (const auto why = memory_.watch.add(r.loss, r.skipped, guessing_)) {
-    v.kind = GateVerdict::Kind::collapsed;
-    v.reason = *why;
+  if (const auto alarm = memory_.watch.add(r.loss, r.skipped, guessing_, last)) {
+    v = {GateVerdict::Kind::collapsed, alarm->why, alarm->certain};
   }
   // Losses that are to be ignored take no gate away: the end is judged whatever they were.
   v = unless_ignored(r.step, std::move(v), told_.of_losses);
@@ -225,10 +225,18 @@ GateVerdict Gates::after_step(const StepResult& r, bool last) {
   return v;
 }
 
+GateVerdict Gates::after_training(int64_t step, double loss) {
+  const auto alarm = memory_.watch.at_end(loss, guessing_);
+  if (!alarm) return {};
+  return unless_ignored(step, {GateVerdict::Kind::collapsed, alarm->why, alarm->certain},
+                        told_.of_losses);
+}
+
 // Both go on saying it once they have begun: it is told once.
 GateVerdict Gates::unless_ignored(int64_t step, GateVerdict v, bool& told) const {
-  if (v.kind != GateVerdict::Kind::collapsed || settings_.on_collapse != OnCollapse::ignore)
-    return v;
+  if (v.kind != GateVerdict::Kind::collapsed) return v;
+  const OnCollapse action = settings_.on_collapse;
+  if (action != OnCollapse::ignore && !(action == OnCollapse::automatic && !v.certain)) return v;
   if (!std::exchange(told, true)) {
     log_warning("step {}: collapse: {}", step, v.reason);
     record_collapse(step, v.reason, OnCollapse::ignore, std::nullopt);
@@ -248,7 +256,8 @@ std::string Gates::note() const {
               {"first", w.first},
               {"start_sum", w.start_sum},
               {"smoothed", w.smoothed},
-              {"lowest", w.lowest}}}};
+              {"lowest", w.lowest},
+              {"high", w.high_in_a_row}}}};
   if (memory_.baseline) {
     j["baseline"] = {{"probes", file_->hash},
                      {"in_between", some_.size()},
@@ -276,9 +285,10 @@ void Gates::restore(const std::string& note) {
     m.alarms = count(j.at("alarms"));
     m.passed = j.at("passed");
     const nlohmann::json& w = j.at("losses");
-    m.watch.state = {count(w.at("count")), count(w.at("bad")), count(w.at("skipped")),
-                     w.at("first"),        w.at("start_sum"),  w.at("smoothed"),
-                     w.at("lowest")};
+    m.watch.state = {count(w.at("count")),   count(w.at("bad")),
+                     count(w.at("skipped")), w.at("first"),
+                     w.at("start_sum"),      w.at("smoothed"),
+                     w.at("lowest"),         w.contains("high") ? count(w["high"]) : 0};
     // Of other questions the scores say nothing.
     if (file_ && j.contains("baseline") && j["baseline"].at("probes") == file_->hash &&
         j["baseline"].at("in_between") == some_.size()) {
@@ -314,8 +324,9 @@ void Gates::next_attempt(const std::string& note) {
 OnCollapse Gates::action() const {
   const bool again =
       settings_.on_collapse == OnCollapse::restart || settings_.on_collapse == OnCollapse::rollback;
-  return again && memory_.attempt >= settings_.max_restarts ? OnCollapse::stop
-                                                            : settings_.on_collapse;
+  const bool stop = (again && memory_.attempt >= settings_.max_restarts) ||
+                    settings_.on_collapse == OnCollapse::automatic;
+  return stop ? OnCollapse::stop : settings_.on_collapse;
 }
 
 void Gates::record(int64_t step, const Asked& asked, const std::vector<std::string>& low,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Gates of a training run: every so many steps its current weights answer probes. Scores and
 // replies go to the run's folder; a run may end when all pass, and what looks like collapse is
-// found here. Nothing of the training is changed by asking.
+// found here, in the losses of a run without probes, too. Nothing of the training is changed by
+// asking.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -24,21 +25,21 @@ struct GateSettings {
   int64_t most = 0;   // probes of a group, between start and end; 0: all
   std::string min_score;
   bool stop_when_passed = false;
-  OnCollapse on_collapse = OnCollapse::ignore;
+  OnCollapse on_collapse = OnCollapse::automatic;
   int64_t max_restarts = 3;
   double min_retention = 50;  // percent of the baseline
   int64_t replies = 3;        // of each group and language, recorded at each gate
 
   void check(int64_t save_every) const;  // throws UsageError for what does not go together
-  bool used() const { return !probes.empty() || on_collapse != OnCollapse::ignore; }
 };
 
 struct GateVerdict {
   enum class Kind { go_on, passed, collapsed };
   Kind kind = Kind::go_on;
-  std::string reason;  // of a collapse
-  bool good = false;   // a gate, and nothing looked like collapse; without gates in between, losses
-                       // that do not
+  std::string reason;    // of a collapse
+  bool certain = false;  // of a collapse: nothing else looks like that
+  bool good = false;  // a gate, and nothing looked like collapse; without gates in between, losses
+                      // that do not
 };
 
 class Gates {
@@ -61,6 +62,8 @@ class Gates {
 
   // A collapse that is to be ignored is told and recorded here, and the verdict is another.
   GateVerdict after_step(const StepResult& r, bool last);
+  // The loss of the trained weights, before they are exported.
+  GateVerdict after_training(int64_t step, double loss);
 
   // What a checkpoint keeps, and the way back. A damaged note is a FormatError.
   std::string note() const;
@@ -68,12 +71,14 @@ class Gates {
   // After a collapse: another attempt, which begins as `note` says; empty: at the beginning.
   void next_attempt(const std::string& note);
   int64_t attempt() const { return memory_.attempt; }
-  // What a collapse leads to now: stop, when no attempt is left.
+  // What a collapse leads to now: stop, when no attempt is left or nothing was asked for.
   OnCollapse action() const;
   // `lr_factor`: of the learning rate from then on, where that changes.
   void record_collapse(int64_t step, const std::string& reason, OnCollapse action,
                        std::optional<double> lr_factor) const;
 
+  // Scores of these probes before the training are known, measured or restored.
+  bool has_baseline() const { return memory_.baseline; }
   bool has_passed() const { return memory_.passed; }
   // The scores of the gate at this step; null: there was none.
   const ProbeScores* scores_at(int64_t step) const {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/log.h"
+#include "train/dataset_remarks.h"
 
 namespace nibble {
 
@@ -12,6 +13,52 @@ int64_t JobSamples::all_kept() const {
   for (const Dataset& d : kept) n += d.size();
   return n;
 }
+
+namespace {
+
+// What a person would want to know before a night of training, once and in the record.
+void warn_of_cuts(const std::filesystem::path& file, const Dataset& d, int64_t seq_len) {
+  const DatasetCounts& c = d.counts();
+  if (c.skipped > 0) {
+    log_warning("{}: {} of its {} lines cannot be used and were left out (--skip-bad-lines)",
+                file.string(), c.skipped, c.lines);
+  }
+  if (c.truncated == 0) return;
+  std::string lost = fmt::format(
+      "{} of {} samples are longer than --seq-len {} and lose {} tokens "
+      "from their left",
+      c.truncated, c.samples, seq_len, c.lost_tokens);
+  if (c.truncated_responses > 0) {
+    lost += fmt::format("; {} of them lose {} tokens of what should be learned",
+                        c.truncated_responses, c.lost_response_tokens);
+  }
+  log_warning("{}: {}; --seq-len {} would hold them all", file.string(), lost, c.longest - 1);
+}
+
+void warn_of_contradictions(const std::filesystem::path& file, const Dataset& d,
+                            const Tokenizer& tokenizer) {
+  const Contradictions c = contradictions(d);
+  if (c.prompts == 0) return;
+  log_warning(
+      "{}: {} prompt{} with more than one answer ({} samples), which can only be learned half; the "
+      "first: {}",
+      file.string(), c.prompts, c.prompts == 1 ? "" : "s", c.samples,
+      excerpt(tokenizer.decode(c.prompt, DecodeSpecial::skip)));
+}
+
+void warn_of_shared(const DataSettings& data, const Dataset& taught, const Dataset& held_out) {
+  const int64_t shared = shared_samples(taught, held_out);
+  if (shared == 0) return;
+  const std::string which = shared == held_out.size()
+                                ? "every sample"
+                                : fmt::format("{} of {} samples", shared, held_out.size());
+  log_warning(
+      "--eval-data {}: {} stand{} in the training data, too: the held-out loss says little about "
+      "what was not taught; nibble data split makes a held-out part",
+      data.eval_data.string(), which, shared == held_out.size() ? "s" : "");
+}
+
+}  // namespace
 
 JobSamples load_samples(const TrainJob& job, const TrainInputs& in) {
   const auto load = [&](const std::filesystem::path& file) {
@@ -23,9 +70,18 @@ JobSamples load_samples(const TrainJob& job, const TrainInputs& in) {
   JobSamples s;
   if (!job.data.train_data.empty()) {
     s.train = load(job.data.train_data);
-    log_info("{}", s.train->summary());
+    const std::string summary = s.train->summary();  // its first line; warnings say the others
+    log_info("{}", summary.substr(0, summary.find('\n')));
+    warn_of_cuts(job.data.train_data, *s.train, job.batch.seq_len);
+    if (job.use == DataUse::fine_tune) {
+      warn_of_contradictions(job.data.train_data, *s.train, in.tokenizer);
+    }
   }
-  if (!job.data.eval_data.empty()) s.held_out = load(job.data.eval_data);
+  if (!job.data.eval_data.empty()) {
+    s.held_out = load(job.data.eval_data);
+    warn_of_cuts(job.data.eval_data, *s.held_out, job.batch.seq_len);
+    if (s.train) warn_of_shared(job.data, *s.train, *s.held_out);
+  }
   return s;
 }
 

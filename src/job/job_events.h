@@ -18,6 +18,11 @@ class JobEvents {
   // Results for people, whole lines.
   virtual void text(std::string_view /*lines*/) {}
 
+  // Before the first step: where the run is recorded, and how many steps it is to have.
+  virtual void run_begins(const std::filesystem::path& /*folder*/, int64_t /*steps*/) {}
+  // Whether whoever started it is shown every step as it is done: no log lines are needed then.
+  virtual bool shows_steps() { return false; }
+
   // Between these two the job can be asked to stop: the step at hand is finished and saved. Before
   // and after (loading, exporting) it does not ask.
   virtual void steps_begin() {}

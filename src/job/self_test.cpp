@@ -35,8 +35,15 @@ double inference_loss(Engine& engine, const PackedBatch& b, int64_t V) {
 
 }  // namespace
 
-bool self_test(const SelfTestSettings& settings, const RuntimeOptions& exported,
-               const SelfTestReference& reference, const ChatTemplate& style, JobEvents& events) {
+SelfTestRecord self_test(const SelfTestSettings& settings, const RuntimeOptions& exported,
+                         const SelfTestReference& reference, const ChatTemplate& style,
+                         JobEvents& events) {
+  SelfTestRecord record;
+  const auto failed = [&](std::string why) {
+    events.text(fmt::format("self-test: failed, {}\n", why));
+    record.problem = std::move(why);
+    return record;
+  };
   const Runtime rt = open_runtime(exported, TokenizerNeed::optional);
   CacheOptions cache;
   cache.context = std::min(int64_t(reference.batch.ids.size()) + 512 + settings.max_tokens,
@@ -44,21 +51,23 @@ bool self_test(const SelfTestSettings& settings, const RuntimeOptions& exported,
   Engine engine(*rt.backend, rt.model, rt.engine_options(cache));
   const double loss = inference_loss(engine, reference.batch, rt.model.config.V);
   if (!std::isfinite(loss)) {
-    events.text(
-        "self-test: failed, the loss of the first sample is not finite: the weights are broken\n");
-    return false;
+    return failed("the loss of the first sample is not finite: the weights are broken");
   }
+  record.loss_from_file = loss;
   if (reference.loss) {
-    const double difference = std::abs(loss - *reference.loss);
-    const bool same = difference <= kLossTolerance * (1 + std::abs(*reference.loss));
+    record.loss_in_training = *reference.loss;
     events.text(fmt::format(
-        "self-test: loss of the first sample {:.4f} in training, {:.4f} from the file{}\n",
-        *reference.loss, loss, same ? "" : ": they differ, the export is not sound"));
-    if (!same) return false;
+        "self-test: loss of the first sample {:.4f} in training, {:.4f} from the file\n",
+        *reference.loss, loss));
+    const double difference = std::abs(loss - *reference.loss);
+    if (difference > kLossTolerance * (1 + std::abs(*reference.loss))) {
+      return failed("they differ, the export is not sound");
+    }
   } else {
     events.text(fmt::format("self-test: loss of the first sample {:.4f} from the file\n", loss));
   }
-  if (!rt.tokenizer) return true;
+  record.passed = true;
+  if (!rt.tokenizer) return record;
 
   std::vector<int32_t> ids = reference.prompt_ids;
   if (!settings.prompt.empty()) {
@@ -70,16 +79,24 @@ bool self_test(const SelfTestSettings& settings, const RuntimeOptions& exported,
   g.max_tokens = settings.max_tokens;
   g.stop_ids = rt.stop_ids();
   const GenerateResult result = generate(engine, ids, g);
-  const std::string reply = rt.tokenizer->decode(result.ids);
-  events.text(fmt::format("self-test: prompt {}\nself-test: reply  {}\n",
-                          settings.prompt.empty() ? rt.tokenizer->decode(ids) : settings.prompt,
-                          reply));
+  record.prompt = settings.prompt.empty() ? rt.tokenizer->decode(ids) : settings.prompt;
+  record.reply = rt.tokenizer->decode(result.ids);
+  const bool cut = result.reason == FinishReason::length;
+  events.text(fmt::format(
+      "self-test: prompt {}\nself-test: reply  {}{}\n", record.prompt, record.reply,
+      cut ? fmt::format(" ... (cut after {} tokens; --test-max-tokens)", settings.max_tokens)
+          : ""));
+  record.passed = false;
   for (const std::string& text : settings.expect) {
-    if (reply.find(text) != std::string::npos) continue;
-    events.text(fmt::format("self-test: failed, the reply lacks '{}'\n", text));
-    return false;
+    if (record.reply.find(text) != std::string::npos) continue;
+    return failed(fmt::format("the reply lacks '{}'{}", text,
+                              cut ? ": it was cut, more --test-max-tokens may show it" : ""));
   }
-  return report_finish(result.reason) == ExitCode::ok;
+  if (report_finish(result.reason) != ExitCode::ok) {
+    return failed(fmt::format("the reply ended with {}", finish_reason_name(result.reason)));
+  }
+  record.passed = true;
+  return record;
 }
 
 }  // namespace nibble

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "job/job_events.h"
+#include "runlog/run_record.h"
 #include "runtime/runtime.h"
 #include "train/packing.h"
 
@@ -28,9 +29,10 @@ struct SelfTestReference {
   std::vector<int32_t> prompt_ids;  // its rows up to the first scored one
 };
 
-// Opens the exported file anew. False, with the reason as text, when the two losses differ, the
+// Opens the exported file anew. Failed, with the reason as text, when the two losses differ, the
 // reply lacks something expected or the model is broken.
-bool self_test(const SelfTestSettings& settings, const RuntimeOptions& exported,
-               const SelfTestReference& reference, const ChatTemplate& style, JobEvents& events);
+SelfTestRecord self_test(const SelfTestSettings& settings, const RuntimeOptions& exported,
+                         const SelfTestReference& reference, const ChatTemplate& style,
+                         JobEvents& events);
 
 }  // namespace nibble

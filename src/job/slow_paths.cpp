@@ -37,7 +37,7 @@ void warn_of_slow_kernels(const TrainSettings& settings, const Backend& backend)
   if (backend.traits().device == DeviceKind::cuda) {
     if (const auto why = slow_on_cuda(settings)) log_warning("slow: {}", *why);
   } else if (cpu_multiplies_bf16_pairs()) {
-    if (const auto hint = faster_on_bf16_cpu(settings)) log_info("{}", *hint);
+    if (const auto hint = faster_on_bf16_cpu(settings)) log_debug("{}", *hint);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include "convert/init.h"
 #include "core/log.h"
+#include "core/warnings.h"
 #include "job/memory_choice.h"
 #include "job/slow_paths.h"
 #include "model/gguf_model.h"
@@ -54,6 +55,7 @@ void SmokeJob::check() const {
 
 JobResult run_smoke_job(const SmokeJob& job, JobEvents& events) {
   job.check();
+  const WarningCollector warnings;
   ModelPaths paths;
   if (!job.synthetic) paths = resolve_model(job.model, TokenizerNeed::optional);
   check_output_file(job.run.vram_report, job.force ? Overwrite::allow : Overwrite::refuse, paths);
@@ -61,6 +63,7 @@ JobResult run_smoke_job(const SmokeJob& job, JobEvents& events) {
   const auto backend = make_backend(job.train.device, job.train.threads);
   RunRecorder recorder(create_run_folder(job.run.folder, "smoke"), "smoke", job.config,
                        job.epochs * job.steps_per_epoch, memory_source(*backend));
+  recorder.record_warnings_of(warnings);
   recorder.set_steps_per_epoch(job.steps_per_epoch);
   if (!job.run.vram_report.empty()) recorder.also_report_memory_to(job.run.vram_report);
   recorder.phase("start", 0);
@@ -105,10 +108,8 @@ JobResult run_smoke_job(const SmokeJob& job, JobEvents& events) {
   }
   TrainRun run(trainer, batches, plan, run_settings, recorder, std::move(identity), events);
   run.resume();
-  if (trainer.progress.step >= plan.steps) {
-    events.text(fmt::format("no step to do: the checkpoint is at step {} of {}\n",
-                            trainer.progress.step, plan.steps));
-  }
+  events.run_begins(recorder.directory(), plan.steps);
+  const int64_t begun_at = trainer.progress.step;
   const RunEnd end = run.run(nullptr);
   recorder.arenas(state.arenas().all());  // their peaks, now that they are known
   if (end == RunEnd::interrupted) {
@@ -120,12 +121,28 @@ JobResult run_smoke_job(const SmokeJob& job, JobEvents& events) {
     remove_checkpoints_after(run.checkpoint_directory(), -1);
     recorder.checkpoints_removed();
   }
-  recorder.finish(end == RunEnd::finished ? RunState::finished : RunState::interrupted);
-  events.text(fmt::format("{} steps, loss {:.6f}, {} skipped\nrun folder {}\n",
-                          trainer.progress.step, run.last_loss(), trainer.progress.skipped,
-                          recorder.directory().string()));
+  const int64_t done = trainer.progress.step - begun_at;
+  std::string said = fmt::format("{} steps, loss {:.6f}, {} skipped\n", trainer.progress.step,
+                                 run.last_loss(), trainer.progress.skipped);
+  if (done <= 0) {  // no step of this run has a loss to tell
+    said = fmt::format(
+        "nothing was trained: the checkpoint is at step {} of {} already; more --epochs go on\n",
+        begun_at, plan.steps);
+  } else if (begun_at > 0) {
+    said = fmt::format("{} steps after the {} of the checkpoint, loss {:.6f}, {} skipped\n", done,
+                       begun_at, run.last_loss(), trainer.progress.skipped);
+  }
+  if (end == RunEnd::collapsed) {
+    said += fmt::format("collapse at step {}: {}\n", trainer.progress.step, run.collapse());
+    recorder.finish(RunState::collapsed, run.collapse());
+  } else {
+    recorder.finish(end == RunEnd::finished ? RunState::finished : RunState::interrupted);
+  }
+  events.text(fmt::format("{}run folder {}\n", said, recorder.directory().string()));
   JobResult result;
-  result.end = end == RunEnd::finished ? JobEnd::finished : JobEnd::interrupted;
+  result.end = end == RunEnd::finished    ? JobEnd::finished
+               : end == RunEnd::collapsed ? JobEnd::collapsed
+                                          : JobEnd::interrupted;
   result.steps = trainer.progress.step;
   result.folder = recorder.directory();
   return result;

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "core/log.h"
+#include "core/warnings.h"
 #include "job/keep/kept_text.h"
 #include "job/memory_choice.h"
 #include "job/slow_paths.h"
@@ -27,7 +28,7 @@ Destination destination(const TrainJob& job, const TrainInputs& in, const fs::pa
 // Everything that can be known before a weight is read, memory included.
 TrainSettings settle(const TrainJob& job, const TrainInputs& in, const Config& as_trained,
                      const Backend& backend, const JobSamples& samples, const PackBounds& bounds,
-                     const std::optional<TeacherFile>& teacher, const Gates* gates) {
+                     const std::optional<TeacherFile>& teacher, const Gates& gates) {
   TrainSettings s = job.train.settings();
   s.schedule.steps = steps_of(job, samples.train ? samples.taught() : samples.all_kept());
   s.max_tokens = bounds.tokens;
@@ -37,7 +38,7 @@ TrainSettings settle(const TrainJob& job, const TrainInputs& in, const Config& a
   s.keep.max_tokens = bounds.kept_tokens;
   s.keep.max_sequences = bounds.kept_sequences;
   if (teacher) s.keep.teacher = teacher->shape();
-  if (gates) s.gate_bytes = gates->bytes(backend, as_trained, s);
+  s.gate_bytes = gates.bytes(backend, as_trained, s);
   choose_memory(s, job.train, backend, as_trained, has_global_scales(*in.source),
                 job.batch.accumulate);
   warn_of_slow_kernels(s, backend);
@@ -75,7 +76,7 @@ KeptInputs load_all_kept(const TrainJob& job, const TrainInputs& in,
 
 void record_inputs(RunRecorder& recorder, const TrainJob& job, const TrainInputs& in,
                    const JobSamples& samples, const std::optional<TeacherFile>& teacher,
-                   const std::vector<fs::path>& kept, const Gates* gates, const Backend& backend) {
+                   const std::vector<fs::path>& kept, const Gates& gates, const Backend& backend) {
   if (!job.run.tensorboard.empty()) recorder.also_write_events_to(job.run.tensorboard);
   if (!job.run.vram_report.empty()) recorder.also_report_memory_to(job.run.vram_report);
   recorder.device(backend.name());
@@ -95,12 +96,13 @@ void record_inputs(RunRecorder& recorder, const TrainJob& job, const TrainInputs
   for (size_t i = 0; i < kept.size(); ++i) {
     recorder.input("kept-data", kept[i], samples.kept[i].file_sha256());
   }
-  if (gates) recorder.input("probes", job.gates.probes, gates->probes_hash());
+  recorder.input("probes", job.gates.probes, gates.probes_hash());
   recorder.phase("start", 0);
 }
 
-bool test_export(const TrainJob& job, const TrainSettings& settings, const Destination& d,
-                 const SelfTestReference& reference, const ChatTemplate& chat, JobEvents& events) {
+SelfTestRecord test_export(const TrainJob& job, const TrainSettings& settings, const Destination& d,
+                           const SelfTestReference& reference, const ChatTemplate& chat,
+                           JobEvents& events) {
   RuntimeOptions exported;
   exported.model.model = d.path;
   exported.device = job.train.device;
@@ -119,16 +121,18 @@ bool test_export(const TrainJob& job, const TrainSettings& settings, const Desti
 // After the training: the file tries itself, and the probes say how it stands.
 void judge(TrainSession& s) {
   std::vector<std::string>& wrong = s.result.problems;
-  if (s.target && s.job.test.enabled &&
-      !test_export(s.job, s.settings, *s.target, s.reference, s.in.chat, s.events)) {
-    wrong.push_back("the self-test of the exported model failed");
-  }
-  if (s.gates) {
-    s.events.text(s.gates->table());
-    for (const std::string& low : s.gates->low()) {
-      wrong.push_back("probes: too low, " + low);
-      s.events.text(wrong.back() + "\n");
+  if (s.target && s.job.test.enabled) {
+    SelfTestRecord test =
+        test_export(s.job, s.settings, *s.target, s.reference, s.in.chat, s.events);
+    if (!test.passed) {
+      wrong.push_back("the self-test of the exported model failed: " + test.problem);
     }
+    s.recorder.self_test(std::move(test));
+  }
+  s.events.text(s.gates.table());
+  for (const std::string& low : s.gates.low()) {
+    wrong.push_back("probes: too low, " + low);
+    s.events.text(wrong.back() + "\n");
   }
   if (wrong.empty()) s.remove_own_checkpoints();
   s.result.end = wrong.empty() ? JobEnd::finished : JobEnd::failed;
@@ -186,18 +190,18 @@ int64_t steps_of(const TrainJob& job, int64_t samples) {
 
 JobResult run_train_job(const TrainJob& job, TrainInputs in, JobEvents& events) {
   job.check();
+  const WarningCollector warnings;  // from here on all of them are in the record
   check_output_file(job.run.vram_report, job.force ? Overwrite::allow : Overwrite::refuse, in.paths,
                     job.other_inputs());
   const std::optional<FileLock> checkpoints = lock_checkpoints(job.run);
   std::optional<Destination> target;
   if (!job.output.empty()) target = destination(job, in, job.output);
-  log_info("{}", in.source->describe());
+  log_debug("{}", in.source->describe());
   JobSamples samples = load_samples(job, in);
   const auto teacher =
       open_teacher(job.keep, in.config, &in.tokenizer, job.train.settings().compute);
   const auto backend = make_backend(job.train.device, job.train.threads);
-  std::optional<Gates> gates;
-  if (job.gates.used()) gates.emplace(job.gates, in.tokenizer, in.chat);
+  Gates gates(job.gates, in.tokenizer, in.chat);
   // What a teacher writes first lies beside the checkpoints, where a run that goes on finds it.
   std::optional<fs::path> folder;
   const auto run_folder = [&] {
@@ -211,38 +215,31 @@ JobResult run_train_job(const TrainJob& job, TrainInputs in, JobEvents& events) 
   samples.kept = std::move(kept.samples);
   JobBatches batches(job, samples);
   const Config as_trained = training_config(in.config, *in.source, job.train.untie);
-  const TrainSettings settings = settle(job, in, as_trained, *backend, samples, batches.bounds,
-                                        teacher, gates ? &*gates : nullptr);
+  const TrainSettings settings =
+      settle(job, in, as_trained, *backend, samples, batches.bounds, teacher, gates);
 
   RunRecorder recorder(run_folder(), job.name, job.config, settings.schedule.steps,
                        memory_source(*backend));
+  recorder.record_warnings_of(warnings);
   if (job.write_output && !target) {
     target = destination(
         job, in, recorder.directory() / (in.source->format() == "dat" ? "model.dat" : "model"));
   }
-  record_inputs(recorder, job, in, samples, teacher, kept.files, gates ? &*gates : nullptr,
-                *backend);
+  record_inputs(recorder, job, in, samples, teacher, kept.files, gates, *backend);
+  events.run_begins(recorder.directory(), settings.schedule.steps);
 
-  TrainSession session{job,
-                       in,
-                       *backend,
-                       settings,
-                       as_trained,
-                       samples,
-                       batches,
-                       teacher,
-                       gates ? &*gates : nullptr,
-                       target ? &*target : nullptr,
-                       recorder,
-                       events};
+  TrainSession session{job,      in,      *backend, settings, as_trained,
+                       samples,  batches, teacher,  gates,    target ? &*target : nullptr,
+                       recorder, events};
   session.result.folder = recorder.directory();
   for (double lr_factor = 1;;) {
     const RunEnd end = session.attempt(lr_factor);
     if (end == RunEnd::collapsed && session.result.end != JobEnd::collapsed) {
-      gates->next_attempt("");
+      gates.next_attempt("");
       continue;
     }
-    if (end == RunEnd::finished || end == RunEnd::passed) judge(session);
+    const bool to_judge = session.result.end != JobEnd::collapsed;
+    if (to_judge && (end == RunEnd::finished || end == RunEnd::passed)) judge(session);
     return session.result;
   }
 }

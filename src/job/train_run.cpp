@@ -4,16 +4,21 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 
 #include "core/durable/directories.h"
 #include "core/log.h"
 #include "core/memory_info.h"
 #include "core/utc_time.h"
+#include "runlog/earlier_run.h"
 #include "runtime/output_files.h"
 
 namespace nibble {
 namespace fs = std::filesystem;
 namespace {
+
+constexpr int64_t kSmoothedOver = 20;  // steps, about
+constexpr int64_t kLogEvery = 10;
 
 // By group, and of all, for the curves.
 std::vector<std::pair<std::string, double>> percents_of(const ProbeScores& scores) {
@@ -108,7 +113,10 @@ void TrainRun::resume() {
         found.back().path.parent_path().string());
   }
   if (found.empty()) {
-    log_info("--resume: no checkpoint in {} yet, starting at step 1", checkpoints_.string());
+    log_warning(
+        "--resume: nothing in {} to go on from, which is empty or did not exist: the run begins at "
+        "step 1",
+        checkpoints_.string());
     return;
   }
   std::vector<std::pair<fs::path, std::string>> damaged;
@@ -135,6 +143,22 @@ void TrainRun::resume() {
   if (gates_) gates_->restore(position_.note);
   remove_checkpoints_after(good_directory(), position_.trainer.step);  // they will come again
   log_info("resumed from {} at step {}", found.back().path.string(), position_.trainer.step);
+  continue_record(found.back());
+}
+
+// The curve goes on where it was: what the run that saved this wrote down comes first.
+void TrainRun::continue_record(const CheckpointFile& from) {
+  const fs::path before =
+      run_of_checkpoint(from.path, settings_.folder.runs_dir, recorder_.directory());
+  if (before.empty()) return;
+  recorder_.continue_from(before, from.step, gates_ && gates_->has_baseline());
+  const StepRecord& last = recorder_.last_step();
+  if (last.step == 0) return;
+  last_loss_ = last.loss;
+  if (std::isfinite(last.smoothed_loss)) {
+    smoothed_ = last.smoothed_loss;
+    averaged_ = std::min(last.step, kSmoothedOver);
+  }
 }
 
 const RunIdentity& TrainRun::identity() {
@@ -152,6 +176,8 @@ const RunIdentity& TrainRun::identity() {
 void TrainRun::went_back() {
   remove_checkpoints_after(checkpoints_, trainer_.progress.step);
   smoothed_ = 0;
+  averaged_ = 0;
+  watch_ = {};
   done_ = 0;
   seconds_ = 0;
   if (settings_.saves()) save();
@@ -237,7 +263,8 @@ std::optional<double> TrainRun::held_out_loss(BatchSource& held_out, bool to_the
 std::string TrainRun::log_line(const StepResult& r, double seconds) const {
   const double left = seconds_ / double(std::max<int64_t>(1, done_)) * double(plan_.steps - r.step);
   std::string line = fmt::format(
-      "step {}/{}  loss {:.4f} (avg {:.4f}){}  lr {:.2e}  |g| {:.3g}{}  {:.0f} tok/s  {:.0f} ms  "
+      "step {}/{}  loss {:.4f} (smoothed {:.4f}){}  lr {:.2e}  |g| {:.3g}{}  {:.0f} tok/s  {:.0f} "
+      "ms  "
       "{}",
       r.step, plan_.steps, r.loss, smoothed_, kept_text(r), r.lr, r.grad_norm,
       r.clip < 1 ? fmt::format(" clipped to {:.3g}", r.grad_norm * r.clip) : "",
@@ -250,9 +277,8 @@ std::string TrainRun::log_line(const StepResult& r, double seconds) const {
 void TrainRun::record(const StepResult& r, double seconds) {
   last_loss_ = r.loss;
   if (std::isfinite(r.loss)) {
-    // The mean of about the last twenty steps.
-    const double weight = std::max(0.05, 1.0 / double(done_));
-    smoothed_ = done_ == 1 ? r.loss : smoothed_ + weight * (r.loss - smoothed_);
+    averaged_ = std::min(averaged_ + 1, kSmoothedOver);
+    smoothed_ += (r.loss - smoothed_) / double(averaged_);
   }
   StepRecord s;
   s.step = r.step;
@@ -274,6 +300,7 @@ void TrainRun::record(const StepResult& r, double seconds) {
   s.loss_scale = r.loss_scale;
   s.rss_bytes = process_resident_bytes();
   recorder_.step(s);
+  s.gpu_bytes = recorder_.gpu_bytes();
   events_.step_done(s);
   if (r.skipped) {
     log_warning("step {} skipped: {} (skipped {} so far)", r.step, r.problem,
@@ -281,9 +308,20 @@ void TrainRun::record(const StepResult& r, double seconds) {
   } else if (r.bad_tensors > 0) {
     log_warning("step {}: {} tensors not updated: {}", r.step, r.bad_tensors, r.problem);
   }
-  if (r.step == 1 || r.step == plan_.steps || r.step % settings_.log_every == 0) {
+  const bool shown = events_.shows_steps() && !settings_.log_every;
+  const bool at_ends = r.step == plan_.steps || (!shown && (r.step == 1 || done_ == 1));
+  if (at_ends || (!shown && r.step % settings_.log_every.value_or(kLogEvery) == 0)) {
     log_info("{}", log_line(r, seconds));
   }
+}
+
+std::optional<std::string> TrainRun::ran_away(const StepResult& r, bool last) {
+  const TrainState& state = trainer_.state();
+  const double guessing = state.settings().loss == LossKind::ce
+                              ? std::log(double(state.config().V))
+                              : std::numeric_limits<double>::infinity();
+  const auto alarm = watch_.add(r.loss, r.skipped, guessing, last);
+  return alarm && alarm->certain ? std::optional(alarm->why) : std::nullopt;
 }
 
 RunEnd TrainRun::run(BatchSource* held_out) {
@@ -316,6 +354,8 @@ RunEnd TrainRun::run(BatchSource* held_out) {
         events_.gate_done(r.step, *scores);
         recorder_.gate(r.step, percents_of(*scores));
       }
+    } else if (const auto why = ran_away(r, last)) {
+      gate = {GateVerdict::Kind::collapsed, *why, true};
     }
     if (gate.kind == GateVerdict::Kind::collapsed) {
       collapse_ = gate.reason;

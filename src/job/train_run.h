@@ -18,7 +18,7 @@
 namespace nibble {
 
 struct RunSettings {
-  int64_t log_every = 10;
+  std::optional<int64_t> log_every;  // by default 10, and none where every step is shown
   RunFolderOptions folder;
   std::filesystem::path checkpoint_dir;  // empty: in the run's folder
   int64_t save_every = 0;                // steps; 0: by time
@@ -87,12 +87,14 @@ class TrainRun {
 
   const RunPosition& position() const { return position_; }
   std::filesystem::path checkpoint_directory() const { return checkpoints_; }
-  double last_loss() const { return last_loss_; }
+  double last_loss() const { return last_loss_; }  // NaN: no step was done
   const std::string& collapse() const { return collapse_; }
 
  private:
   const RunIdentity& identity();  // waits for the hash of the weights, once
   bool due(const StepResult& r, bool at_end) const;
+  void continue_record(const CheckpointFile& from);
+  std::optional<std::string> ran_away(const StepResult& r, bool last);
   void record(const StepResult& r, double seconds);
   std::string log_line(const StepResult& r, double seconds) const;
   void save_good();
@@ -110,7 +112,9 @@ class TrainRun {
   std::filesystem::path checkpoints_;
   Gates* gates_ = nullptr;
   std::string collapse_;
-  double smoothed_ = 0, last_loss_ = 0;
+  LossWatch watch_;  // of a run without gates
+  double smoothed_ = 0, last_loss_ = kNoValue;
+  int64_t averaged_ = 0;         // losses in smoothed_
   double last_kept_ = kNoValue;  // the last divergence of kept rows
   double seconds_ = 0;           // of the steps of this process
   int64_t done_ = 0;             // steps of this process

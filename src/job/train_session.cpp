@@ -14,11 +14,10 @@ namespace {
 constexpr double kGentler = 0.5;  // of the learning rate, after each collapse
 
 // The first sample alone, as the file's own words for the self-test.
-SelfTestReference reference_of(Trainer& trainer, const Dataset& data, bool comparable) {
+SelfTestReference reference_of(const Dataset& data) {
   SelfTestReference r;
   const Sample first = data.sample(0);
   pack(r.batch, std::span(&first, 1));
-  if (comparable) r.loss = trainer.evaluate(r.batch);
   const auto rows = std::span(r.batch.ids).first(size_t(r.batch.out_rows.front()) + 1);
   r.prompt_ids.assign(rows.begin(), rows.end());
   return r;
@@ -26,17 +25,17 @@ SelfTestReference reference_of(Trainer& trainer, const Dataset& data, bool compa
 
 // Runs until the end, rolling back as often as that is the answer. A collapse that is left to the
 // caller to answer has been recorded, and `lr_factor` is that of the next attempt.
-RunEnd run_with_gates(TrainRun& run, Trainer& trainer, BatchSource* held_out, Gates* gates,
+RunEnd run_with_gates(TrainRun& run, Trainer& trainer, BatchSource* held_out, Gates& gates,
                       double& lr_factor) {
   for (;;) {
     const RunEnd end = run.run(held_out);
     if (end != RunEnd::collapsed) return end;
     const int64_t step = trainer.progress.step;
     const std::optional<CheckpointFile> good = run.good_gate();
-    OnCollapse action = gates->action();
+    OnCollapse action = gates.action();
     if (action == OnCollapse::rollback && !good) action = OnCollapse::restart;
     lr_factor = trainer.progress.lr_factor * kGentler;
-    gates->record_collapse(step, run.collapse(), action, lr_factor);
+    gates.record_collapse(step, run.collapse(), action, lr_factor);
     log_warning("step {}: collapse: {}", step, run.collapse());
     if (action == OnCollapse::rollback) {
       run.roll_back(*good, lr_factor);
@@ -65,7 +64,7 @@ class ExportScope {
 }  // namespace
 
 void TrainSession::start(TrainRun& run, Trainer& trainer, double lr_factor) {
-  if (gates) run.set_gates(gates);
+  run.set_gates(&gates);
   if (lr_factor == 1) {
     run.resume();
   } else {
@@ -77,9 +76,8 @@ void TrainSession::start(TrainRun& run, Trainer& trainer, double lr_factor) {
                 step, settings.schedule.steps);
   }
   check_disk(run);
-  if (!gates) return;
-  gates->begin(trainer.state(), step, recorder.directory());
-  if (const ProbeScores* scores = gates->scores_at(step)) events.gate_done(step, *scores);
+  gates.begin(trainer.state(), step, recorder.directory());
+  if (const ProbeScores* scores = gates.scores_at(step)) events.gate_done(step, *scores);
 }
 
 RunEnd TrainSession::attempt(double& lr_factor) {
@@ -102,12 +100,12 @@ RunEnd TrainSession::attempt(double& lr_factor) {
   const RunEnd end = run_with_gates(run, trainer, batches.held_out ? &*batches.held_out : nullptr,
                                     gates, lr_factor);
   result.steps = trainer.progress.step;
-  if (gates) gates->end();
+  gates.end();
   if (end == RunEnd::interrupted) {
     interrupted(run);
   } else if (end == RunEnd::collapsed) {
-    if (gates->action() == OnCollapse::stop) collapsed(run);
-  } else {
+    if (gates.action() == OnCollapse::stop) collapsed(run.collapse());
+  } else if (!target || sound(trainer)) {
     recorder.arenas(state.arenas().all());  // their peaks, now that they are known
     if (end == RunEnd::passed) {
       events.text(
@@ -158,25 +156,44 @@ void TrainSession::remove_own_checkpoints() {
   recorder.checkpoints_removed();
 }
 
-void TrainSession::collapsed(const TrainRun& run) {
+void TrainSession::collapsed(const std::string& why) {
   const std::string again =
-      gates->attempt() > 0 ? fmt::format(" (after {} gentler attempts)", gates->attempt()) : "";
-  const std::string what =
-      fmt::format("collapse at step {}{}: {}", result.steps, again, run.collapse());
+      gates.attempt() > 0 ? fmt::format(" (after {} gentler attempts)", gates.attempt()) : "";
+  const std::string what = fmt::format("collapse at step {}{}: {}", result.steps, again, why);
   result.end = JobEnd::collapsed;
   result.problems.push_back(what);
-  recorder.finish(RunState::failed, what);
-  events.text(fmt::format("{}\nnothing was exported, {} is as it was\n{}run folder {}\n", what,
-                          in.paths.weights.string(), gates->last_gate(),
+  recorder.finish(RunState::collapsed, what);
+  std::string advice;
+  if (gates.settings().on_collapse == OnCollapse::automatic) {
+    const auto& o = settings.optimizer;
+    advice = fmt::format(
+        "what usually helps: a lower rate than --lr {:g}{}{}; --on-collapse rollback or restart "
+        "halves it by itself, --on-collapse ignore goes on regardless\n",
+        settings.schedule.lr, settings.schedule.warmup == 0 ? ", --warmup-steps 20" : "",
+        o.grad_clip == 0 ? ", --grad-clip 1" : "");
+  }
+  events.text(fmt::format("{}\nnothing was exported, {} is as it was\n{}{}run folder {}\n", what,
+                          in.paths.weights.string(), advice, gates.last_gate(),
                           recorder.directory().string()));
+}
+
+// The last update has not been seen by any step's loss.
+bool TrainSession::sound(Trainer& trainer) {
+  reference = reference_of(samples.first());
+  if (settings.loss != LossKind::ce) return true;
+  const double loss = trainer.evaluate(reference.batch);
+  if (!file_is_coarser(*in.source, settings, target->container)) reference.loss = loss;
+  const GateVerdict verdict = gates.after_training(result.steps, loss);
+  if (verdict.kind != GateVerdict::Kind::collapsed) return true;
+  gates.record_collapse(result.steps, verdict.reason, OnCollapse::stop, std::nullopt);
+  log_warning("step {}: collapse: {}", result.steps, verdict.reason);
+  collapsed(verdict.reason);
+  return false;
 }
 
 void TrainSession::export_trained(TrainRun& run, Trainer& trainer) {
   run.save_before_export();
   if (!job.run.asked_for_checkpoints()) checkpoints = run.checkpoint_directory();
-  const bool comparable =
-      settings.loss == LossKind::ce && !file_is_coarser(*in.source, settings, target->container);
-  reference = reference_of(trainer, samples.first(), comparable);
   const ExportScope held(events);
   const ExportSummary done = [&] {
     const auto failed = [&](ExitCode code, const std::string& why) {

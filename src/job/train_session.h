@@ -17,7 +17,7 @@ struct TrainSession {
   const JobSamples& samples;
   JobBatches& batches;
   const std::optional<TeacherFile>& teacher;
-  Gates* gates;
+  Gates& gates;
   const Destination* target;  // null: nothing is exported
   RunRecorder& recorder;
   JobEvents& events;
@@ -35,7 +35,9 @@ struct TrainSession {
   void check_disk(const TrainRun& run) const;
   std::string how_to_go_on(const TrainRun& run) const;
   void interrupted(const TrainRun& run);
-  void collapsed(const TrainRun& run);
+  void collapsed(const std::string& why);
+  // False: the trained weights are not worth it, and the run has been called collapsed.
+  bool sound(Trainer& trainer);
   void export_trained(TrainRun& run, Trainer& trainer);
 };
 

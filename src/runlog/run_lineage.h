@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which run made which run's input: found by the hashes of the files, wherever they have been
-// moved.
+// Which run made which run's input: found by the path that was read, and by the hash of what was
+// read where the file has been moved since.
 #pragma once
 #include <string>
 #include <vector>

@@ -22,6 +22,7 @@ struct StepRecord {
   double tokens_per_second = 0;  // 0: tokens / seconds
   bool skipped = false;    // the weights did not change: the loss or a gradient was not finite
   uint64_t rss_bytes = 0;  // 0: the recorder asks
+  uint64_t gpu_bytes = 0;  // for who shows the step: the GPU's memory in use by the run; 0: none
   double loss_scale = 1;   // of fp16 training
   // Of a run that keeps rows: the parts of the loss, and how many tokens were kept.
   double taught_loss = kNoValue, kept_loss = kNoValue;
@@ -46,10 +47,10 @@ class MetricsWriter {
   MetricsWriter& operator=(const MetricsWriter&) = delete;
   void append(const StepRecord& record);  // throws FormatError when the disk is full
   void append_held_out(int64_t step, double loss);
-  void flush();  // to disk; throws FormatError
+  void append_line(std::string line);  // one that was written before, without its end
+  void flush();                        // to disk; throws FormatError
 
  private:
-  void append_line(std::string line);
   std::filesystem::path path_;
   int fd_ = -1;
   bool torn_ = false;  // the last line could not be written whole

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runlog/run_folder.h"
+#include "core/file.h"
 
 namespace nibble {
 namespace {
@@ -60,7 +60,7 @@ std::vector<NamedPlot> run_plots(const RunSeries& s, const std::vector<GateScore
   };
   Plot loss{.title = "Loss", .y_label = "loss", .y_scale = loss_scale({&s.loss})};
   loss.series = {curve("each step", s.loss, LineStyle::faint, 0),
-                 curve("smoothed", s.smoothed, LineStyle::strong, 0)};
+                 curve("smoothed over 20", s.smoothed, LineStyle::strong, 0)};
   if (!s.held_out.empty()) {
     loss.series.push_back(curve("held out", s.held_out, LineStyle::strong, 1));
   }
@@ -79,6 +79,13 @@ std::vector<NamedPlot> run_plots(const RunSeries& s, const std::vector<GateScore
     plot.series = {curve("", series, LineStyle::strong, colour)};
     add(file, std::move(plot));
   };
+  const bool norms = std::ranges::any_of(s.grad_norm.y(), [](double v) { return v > 0; });
+  if (norms) {
+    Plot grad{.title = "Gradient norm", .y_label = "norm before the clip"};
+    grad.y_scale = loss_scale({&s.grad_norm});
+    grad.series = {curve("", s.grad_norm, LineStyle::strong, 4)};
+    add("grad.svg", std::move(grad));
+  }
   single("lr.svg", {.title = "Learning rate", .y_label = "rate"}, s.lr, 3);
   single("speed.svg", {.title = "Speed", .y_label = "tokens per second"}, s.speed, 2);
   if (s.gpu_mib.empty()) {
@@ -111,7 +118,7 @@ Plot compare_losses(const std::vector<std::pair<std::string, RunSeries>>& runs) 
     if (s.held_out.empty()) continue;
     plot.series.push_back(curve("", s.held_out, LineStyle::dashed, int(i)));
   }
-  if (held_out) plot.title = "Loss, smoothed (held out: dashed)";
+  plot.title = held_out ? "Loss, smoothed (held out: dashed)" : "Loss, smoothed";
   plot.y_scale = loss_scale(losses);
   return plot;
 }

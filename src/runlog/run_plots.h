@@ -15,8 +15,8 @@ struct NamedPlot {
   Plot plot;
 };
 
-// Loss, learning rate, speed, memory; gate scores when there are some. Titles end with " of NAME"
-// unless the name is empty.
+// Loss, gradient norm, learning rate, speed, memory; gate scores when there are some. Titles end
+// with " of NAME" unless the name is empty.
 std::vector<NamedPlot> run_plots(const RunSeries& series, const std::vector<GateScores>& gates,
                                  const std::string& run_name);
 void write_plots(const std::filesystem::path& folder, const std::vector<NamedPlot>& plots);

@@ -63,6 +63,16 @@ ordered_json gates_json(const std::vector<GateScores>& gates) {
   return list;
 }
 
+ordered_json self_test_json(const std::optional<SelfTestRecord>& t) {
+  if (!t) return nullptr;
+  return {{"passed", t->passed},
+          {"problem", t->problem},
+          {"loss_in_training", t->loss_in_training},
+          {"loss_from_file", t->loss_from_file},
+          {"prompt", t->prompt},
+          {"reply", t->reply}};
+}
+
 // Values of a JSON object that may hold anything.
 struct Reader {
   const json& j;
@@ -103,8 +113,11 @@ void read_into(RunRecord& record, const json& j) {
         {file.text("role"), file.text("path"), uint64_t(file.count("bytes")), file.text("sha256")});
   }
   const Reader m{r.at("metrics")};
+  const Reader grad{m.at("largest_grad_norm")};
   record.totals = {m.number("first_loss"),
+                   m.step_loss("lowest_loss"),
                    m.number("lowest_smoothed_loss"),
+                   {grad.count("step"), grad.number("norm")},
                    std::max(0.0, m.number("seconds")),
                    m.count("tokens"),
                    m.count("response_tokens"),
@@ -123,6 +136,18 @@ void read_into(RunRecord& record, const json& j) {
     record.memory.arenas.emplace_back(arena.text("name"),
                                       uint64_t(std::max<int64_t>(0, arena.count("peak_bytes"))));
   }
+  for (const json& w : r.at("warnings")) {
+    if (w.is_string()) record.warnings.push_back(w.get<std::string>());
+  }
+  const Reader test{r.at("self_test")};
+  if (test.j.is_object()) {
+    record.self_test = {
+        test.at("passed") == true,     test.text("problem"), test.number("loss_in_training"),
+        test.number("loss_from_file"), test.text("prompt"),  test.text("reply")};
+  }
+  const Reader before{r.at("continues")};
+  record.continues = before.text("run");
+  record.continued_at = before.count("step");
   const Reader chain{r.at("chain")};
   if (chain.j.is_object()) {
     record.chain = {chain.text("name"), chain.text("stage_name"), int(chain.count("stage")),
@@ -139,8 +164,12 @@ std::string text_or_empty(const fs::path& file) {
 
 void RunTotals::add(const StepRecord& r) {
   if (std::isnan(first_loss)) first_loss = r.loss;
-  if (std::isfinite(r.smoothed_loss) && !(lowest_loss <= r.smoothed_loss)) {
-    lowest_loss = r.smoothed_loss;
+  if (std::isfinite(r.loss) && !(lowest.loss <= r.loss)) lowest = {r.step, r.loss};
+  if (std::isfinite(r.smoothed_loss) && !(lowest_smoothed <= r.smoothed_loss)) {
+    lowest_smoothed = r.smoothed_loss;
+  }
+  if (std::isfinite(r.grad_norm) && !(largest_grad.loss >= r.grad_norm)) {
+    largest_grad = {r.step, r.grad_norm};
   }
   seconds += r.seconds;
   tokens += r.tokens;
@@ -235,7 +264,10 @@ std::string record_json(const RunRecord& r) {
                   {"first_loss", t.first_loss},
                   {"loss", s.last.loss},
                   {"smoothed_loss", s.last.smoothed_loss},
-                  {"lowest_smoothed_loss", t.lowest_loss},
+                  {"lowest_loss", step_loss_json(t.lowest)},
+                  {"lowest_smoothed_loss", t.lowest_smoothed},
+                  {"grad_norm", s.last.grad_norm},
+                  {"largest_grad_norm", nullptr},
                   {"held_out", step_loss_json({s.held_out_step, s.held_out_loss})},
                   {"first_held_out", step_loss_json(t.first_held_out)},
                   {"best_held_out", step_loss_json(t.best_held_out)},
@@ -244,6 +276,10 @@ std::string record_json(const RunRecord& r) {
                   {"seconds", t.seconds},
                   {"tokens_per_second", t.seconds > 0 ? double(t.tokens) / t.seconds : 0.0},
                   {"skipped", t.skipped}};
+  if (t.largest_grad.step > 0) {
+    j["metrics"]["largest_grad_norm"] = {{"step", t.largest_grad.step},
+                                         {"norm", t.largest_grad.loss}};
+  }
   if (t.kept_tokens > 0) {
     j["metrics"]["taught_loss"] = t.taught_loss;
     j["metrics"]["kept_loss"] = t.kept_loss;
@@ -258,6 +294,10 @@ std::string record_json(const RunRecord& r) {
   }
   j["gates"] = gates_json(r.gates);
   j["collapses"] = r.collapses;
+  j["warnings"] = r.warnings;
+  j["self_test"] = self_test_json(r.self_test);
+  j["continues"] = nullptr;
+  if (!r.continues.empty()) j["continues"] = {{"run", r.continues}, {"step", r.continued_at}};
   j["checkpoint"] = s.checkpoint;
   j["output"] = s.output;
   j["chain"] = nullptr;

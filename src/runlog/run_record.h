@@ -35,8 +35,11 @@ struct StepLoss {
 
 // What all steps come to.
 struct RunTotals {
-  double first_loss = kNoValue, lowest_loss = kNoValue;  // the lowest smoothed one
-  double seconds = 0;                                    // of the steps themselves
+  double first_loss = kNoValue;
+  StepLoss lowest;                    // of the losses as they were
+  double lowest_smoothed = kNoValue;  // of their mean over about twenty steps
+  StepLoss largest_grad;              // the largest norm of a gradient before it was clipped
+  double seconds = 0;                 // of the steps themselves
   int64_t tokens = 0, response_tokens = 0, skipped = 0;
   StepLoss first_held_out, best_held_out;
   // Of a run that keeps rows: the last of each part of the loss, and the largest divergence.
@@ -55,6 +58,14 @@ struct GateScore {
 struct GateScores {
   int64_t step = 0;
   std::vector<GateScore> groups;
+};
+
+// What the exported file said for itself.
+struct SelfTestRecord {
+  bool passed = false;
+  std::string problem;                                            // what was wrong
+  double loss_in_training = kNoValue, loss_from_file = kNoValue;  // of the first sample
+  std::string prompt, reply;                                      // empty: it was not asked
 };
 
 struct RunMemory {
@@ -76,6 +87,10 @@ struct RunRecord {
   RunMemory memory;
   std::vector<GateScores> gates;       // the first and the last
   std::vector<std::string> collapses;  // what gates found wrong, and what was done
+  std::vector<std::string> warnings;   // what was said to whoever started it
+  std::optional<SelfTestRecord> self_test;
+  std::string continues;     // the run it goes on with, by name
+  int64_t continued_at = 0;  // the step it does so after
   std::optional<ChainPlace> chain;
   bool pinned = false;
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <limits>
 
@@ -17,6 +18,8 @@
 #include "core/sha256.h"
 #include "core/utc_time.h"
 #include "core/version.h"
+#include "guard/interrupt.h"
+#include "runlog/earlier_run.h"
 #include "runlog/run_folder.h"
 #include "runlog/run_plots.h"
 #include "runlog/run_report.h"
@@ -57,6 +60,19 @@ FileLock take_lock(const fs::path& folder) {
   return std::move(*lock);
 }
 
+bool has_files(const fs::path& folder) {
+  std::error_code ec;
+  return fs::is_directory(folder, ec) && !fs::is_empty(folder, ec);
+}
+
+// A guard above us that has to end this run says so in its record.
+void tell_guard(const fs::path& folder) {
+  const char* const file = std::getenv(kGuardedRunsVariable);
+  std::error_code ec;
+  if (!file || !fs::is_regular_file(file, ec)) return;
+  append_file(file, fs::absolute(folder).lexically_normal().string() + "\n");
+}
+
 std::string command_text() {
   std::error_code ec;
   return fmt::format("{}\n# in {}\n# {}, started {}\n", own_command_line(),
@@ -91,6 +107,7 @@ RunRecorder::RunRecorder(fs::path folder, std::string command, const std::string
   try {
     write_status();
     write_record();
+    tell_guard(folder_);
   } catch (...) {  // a run that could not begin does not say that it goes on
     status_.state = RunState::failed;
     status_.message = "it could not begin";
@@ -102,6 +119,13 @@ RunRecorder::RunRecorder(fs::path folder, std::string command, const std::string
 RunRecorder::~RunRecorder() {
   if (finished_) return;
   try {
+    if (!stepped_ && !has_files(folder_ / "checkpoints")) {
+      // Nothing was done that could be looked at or gone on with; the error says what was wrong.
+      finished_ = true;
+      last_words_.clear();
+      fs::remove_all(folder_);
+      return;
+    }
     finish(RunState::failed, "it ended with an error", ExitCode::internal,
            kHashSecondsAfterAnError);
     failed_run = folder_;
@@ -164,6 +188,7 @@ void RunRecorder::write_record() {
   for (const auto& a : memory_.arena_sizes()) {
     record_.memory.arenas.emplace_back(a.name, a.peak_bytes);
   }
+  if (warnings_) record_.warnings = warnings_->all();
   record_.collapses.clear();
   for (const CollapseEvent& e : read_collapses(folder_)) record_.collapses.push_back(e.text());
   record_.gates = read_gates(folder_);
@@ -217,6 +242,52 @@ void RunRecorder::input(std::string_view role, const fs::path& path) {
   if (!path.empty()) add_files(role, path);
 }
 
+void RunRecorder::continue_from(const fs::path& folder, int64_t step, bool same_probes) {
+  RunRecord before;
+  try {
+    before = read_record(folder);
+  } catch (const Error& e) {
+    log_warning("the record of the run that is gone on with cannot be read: {}", e.what());
+    return;
+  }
+  record_.continues = before.name;
+  record_.continued_at = step;
+  attempt([&] {
+    for_each_line_up_to(folder / "metrics.jsonl", step, [&](const std::string& line) {
+      if (const auto r = parse_metrics_line(line)) {
+        series_.add(*r);
+        record_.totals.add(*r);
+        status_.last = *r;
+      } else if (const auto held_out = parse_held_out_line(line)) {
+        series_.add_held_out(held_out->step, held_out->loss);
+        record_.totals.add_held_out(held_out->step, held_out->loss);
+        status_.held_out_step = held_out->step;
+        status_.held_out_loss = held_out->loss;
+      }
+      metrics_->append_line(line);
+    });
+    for (const char* name : {"probes.jsonl", "replies.jsonl"}) {
+      if (!same_probes) break;
+      std::string lines;
+      for_each_line_up_to(folder / name, step,
+                          [&](const std::string& line) { lines += line + "\n"; });
+      if (!lines.empty()) append_file(folder_ / name, lines);
+    }
+    write_status();
+    write_record();
+  });
+}
+
+uint64_t RunRecorder::gpu_bytes() const {
+  if (!memory_.of_gpu() || memory_.samples().empty()) return 0;
+  return uint64_t(std::max<int64_t>(0, memory_.samples().back().pid_mib)) << 20;
+}
+
+void RunRecorder::self_test(SelfTestRecord result) {
+  record_.self_test = std::move(result);
+  attempt([&] { write_record(); });
+}
+
 void RunRecorder::step(const StepRecord& record) {
   StepRecord r = record;
   if (r.rss_bytes == 0) r.rss_bytes = process_resident_bytes();
@@ -225,7 +296,7 @@ void RunRecorder::step(const StepRecord& record) {
   const double seconds = std::chrono::duration<double>(now - last_step_).count();
   last_step_ = now;
   // The first interval holds the loading; then a mean of about the last ten.
-  const bool first = series_.loss.empty();
+  const bool first = !std::exchange(stepped_, true);
   if (first) {
     step_seconds_ = r.seconds;
   } else {
@@ -320,7 +391,11 @@ void RunRecorder::write_plots_and_memory() {
 
 void RunRecorder::finish(RunState state, std::string_view message,
                          std::optional<ExitCode> exit_code) {
-  const ExitCode usual = state == RunState::failed ? ExitCode::check_failed : ExitCode::ok;
+  const bool bad = state == RunState::failed || state == RunState::collapsed;
+  const int signal = state == RunState::interrupted ? InterruptGuard::signal() : 0;
+  const ExitCode usual = bad          ? ExitCode::check_failed
+                         : signal > 0 ? interrupted_by(signal)
+                                      : ExitCode::ok;
   finish(state, message, exit_code.value_or(usual), std::numeric_limits<double>::infinity());
 }
 
@@ -352,20 +427,41 @@ void set_chain_place(std::optional<ChainPlace> place) { chain_place = std::move(
 
 void forget_failed_run() { failed_run.clear(); }
 
-void explain_failed_run(ExitCode code, const std::string& message) {
-  if (failed_run.empty()) return;
-  const fs::path folder = std::exchange(failed_run, {});
+namespace {
+
+// What a run that has ended is said to have ended by.
+void explain_run(const fs::path& folder, std::optional<RunState> state, ExitCode code,
+                 const std::string& message) {
   try {
     RunStatus status = read_status(folder);
+    status.state = state.value_or(status.state);
     status.message = message;
     replace_file(folder / "status.json", status_json(status));
     auto j = parse_json<nlohmann::ordered_json>(read_text_file(folder / "run.json", 64 << 20));
+    j["state"] = run_state_name(status.state);
     j["message"] = message;
     j["exit_code"] = int(code);
     replace_file(folder / "run.json",
                  j.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
     write_report(folder);
   } catch (const std::exception&) {  // the error itself is what matters, and it is being shown
+  }
+}
+
+}  // namespace
+
+void explain_failed_run(ExitCode code, const std::string& message) {
+  if (failed_run.empty()) return;
+  explain_run(std::exchange(failed_run, {}), std::nullopt, code, message);
+}
+
+void explain_killed_run(const fs::path& folder, ExitCode code, const std::string& message) {
+  try {
+    const RunState state = read_status(folder).state;
+    if (state == RunState::running || state == RunState::interrupted) {
+      explain_run(folder, RunState::interrupted, code, message);
+    }
+  } catch (const Error&) {  // it had not begun
   }
 }
 

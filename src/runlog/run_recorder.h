@@ -7,7 +7,7 @@
 //                  it takes to cost no more than a hundredth of the time
 //   run.json       the record (run_record.h)
 //   memory.json    memory by phase, arenas
-//   loss.svg, lr.svg, speed.svg, memory.svg, gates.svg
+//   loss.svg, grad.svg, lr.svg, speed.svg, memory.svg, gates.svg
 //   report.html    at the end (run_report.h)
 // A disk that is full gives one warning: a training is worth more than its record.
 #pragma once
@@ -25,6 +25,7 @@
 #include "core/durable/file_lock.h"
 #include "core/durable/last_words.h"
 #include "core/error.h"
+#include "core/warnings.h"
 #include "runlog/memory_report.h"
 #include "runlog/run_hashes.h"
 #include "runlog/run_metrics.h"
@@ -40,7 +41,8 @@ class RunRecorder {
   // FormatError.
   RunRecorder(std::filesystem::path folder, std::string command, const std::string& config,
               int64_t steps, MemorySource memory = {});
-  ~RunRecorder();  // a run that did not finish() has failed
+  // A run that did not finish() has failed; one that had not begun to train leaves no folder.
+  ~RunRecorder();
   RunRecorder(const RunRecorder&) = delete;
   RunRecorder& operator=(const RunRecorder&) = delete;
 
@@ -50,6 +52,15 @@ class RunRecorder {
   void also_write_events_to(const std::filesystem::path& folder);
   // The memory report goes to this file, too.
   void also_report_memory_to(std::filesystem::path file) { extra_report_ = std::move(file); }
+
+  // What it says from now on and has said is in the record. Must outlive the recorder.
+  void record_warnings_of(const WarningCollector& warnings) { warnings_ = &warnings; }
+  // Goes on with a run that was saved after `step`: its curve up to there, and what it came to, are
+  // the beginning of this one's; its scores only where `same_probes` are asked, since
+  // those of other questions are not the beginning of this curve.
+  void continue_from(const std::filesystem::path& folder, int64_t step, bool same_probes);
+  const StepRecord& last_step() const { return status_.last; }
+  uint64_t gpu_bytes() const;  // in use by this run, as last seen; 0: no GPU takes part
 
   void device(std::string name);  // as the backend calls itself
   // A file the run reads, hashed while it goes on (roles: run_record.h). An empty path is none; of
@@ -72,7 +83,9 @@ class RunRecorder {
   void checkpoint(const std::filesystem::path& path, const std::filesystem::path& model = {});
   void checkpoints_removed();
   void exported(const std::filesystem::path& model);
-  // `exit_code`: of the process; by default 1 for a run that failed, 0 otherwise.
+  void self_test(SelfTestRecord result);
+  // `exit_code`: of the process; by default 1 for a run that failed or collapsed, 128 and the
+  // signal for one that a signal interrupted, 0 otherwise.
   void finish(RunState state, std::string_view message = {},
               std::optional<ExitCode> exit_code = {});
 
@@ -99,7 +112,8 @@ class RunRecorder {
   BackgroundHashes hashes_;
   double step_seconds_ = 0;  // of late, everything between two steps included
   std::chrono::steady_clock::time_point last_step_, next_status_{}, last_plots_;
-  bool finished_ = false, warned_ = false;
+  const WarningCollector* warnings_ = nullptr;
+  bool finished_ = false, warned_ = false, stepped_ = false;
 };
 
 // The runs a chain starts say so in their records, from set_chain_place(place) on.
@@ -110,5 +124,12 @@ void set_chain_place(std::optional<ChainPlace> place);
 // none so far.
 void explain_failed_run(ExitCode code, const std::string& message);
 void forget_failed_run();
+
+// The guard says in this variable where runs below it write down their folders, a line each, so
+// that it can say of those it ends why they ended.
+constexpr const char* kGuardedRunsVariable = "NIBBLE_GUARDED_RUNS";
+// Of a run whose process was killed: it was interrupted, by what `message` says.
+void explain_killed_run(const std::filesystem::path& folder, ExitCode code,
+                        const std::string& message);
 
 }  // namespace nibble

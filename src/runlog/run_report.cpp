@@ -25,8 +25,9 @@ std::string number(double v, const char* format) {
 }
 
 const char* state_colour(const RunRecord& r) {
-  if (r.gone || r.status.state == RunState::failed) return "bad";
-  return r.status.state == RunState::finished ? "good" : "warn";
+  const RunState state = r.status.state;
+  if (r.gone || state == RunState::failed || state == RunState::collapsed) return "bad";
+  return state == RunState::finished ? "good" : "warn";
 }
 
 std::string short_time(const std::string& utc) {
@@ -52,7 +53,14 @@ std::string title(const RunRecord& r) {
     line += fmt::format(", stage {} of {} ({}) of the chain {}", r.chain->stage, r.chain->stages,
                         r.chain->stage_name, r.chain->chain);
   }
-  return out + fmt::format("<p class=\"soft\">{}</p>\n", html_text(line));
+  if (!r.continues.empty()) {
+    line += fmt::format(", continues {} after step {}", r.continues, r.continued_at);
+  }
+  out += fmt::format("<p class=\"soft\">{}</p>\n", html_text(line));
+  for (const std::string& w : r.warnings) {
+    out += fmt::format("<p class=\"warn reply\">Warning: {}</p>\n", html_text(w));
+  }
+  return out;
 }
 
 std::string cards(const RunRecord& r) {
@@ -62,8 +70,17 @@ std::string cards(const RunRecord& r) {
   out += card(r.status.steps > 0 ? fmt::format("{} / {}", last.step, r.status.steps)
                                  : fmt::format("{}", last.step),
               t.skipped > 0 ? fmt::format("steps ({} skipped)", t.skipped) : "steps");
-  out += card(number(last.smoothed_loss, "{:.4f}"),
-              "smoothed loss, first step " + number(t.first_loss, "{:.4f}"));
+  out += card(number(last.loss, "{:.4f}"), "last loss, first " + number(t.first_loss, "{:.4f}"));
+  if (t.lowest.step > 0) {
+    out +=
+        card(number(t.lowest.loss, "{:.4f}"), fmt::format("lowest loss, step {}", t.lowest.step));
+  }
+  out += card(number(last.smoothed_loss, "{:.4f}"), "loss smoothed over about 20 steps");
+  if (t.largest_grad.step > 0) {
+    out += card(number(last.grad_norm, "{:.3g}"),
+                fmt::format("gradient norm, largest {:.3g} at step {}", t.largest_grad.loss,
+                            t.largest_grad.step));
+  }
   if (t.kept_tokens > 0) {
     out += card(number(t.kept_loss, "{:.5f}"),
                 "nats a token on kept rows, taught rows " + number(t.taught_loss, "{:.4f}"));
@@ -182,6 +199,25 @@ std::string replies(const std::vector<ReplyHistory>& list) {
   return out;
 }
 
+std::string self_test(const std::optional<SelfTestRecord>& t) {
+  if (!t) return "";
+  std::string out = "<h2 id=\"self-test\">Self-test of the exported model</h2>\n";
+  out += t->passed ? "<p class=\"good\">Passed.</p>\n"
+                   : fmt::format("<p class=\"bad reply\">Failed: {}</p>\n", html_text(t->problem));
+  out += "<div class=\"wide\"><table>\n";
+  const auto row = [&](const char* name, const std::string& text) {
+    out += fmt::format("<tr><td>{}</td><td class=\"reply\"{}>{}</td></tr>\n", name,
+                       html_language(text), html_text(text));
+  };
+  row("loss of the first sample", number(t->loss_in_training, "{:.4f}") + " in training, " +
+                                      number(t->loss_from_file, "{:.4f}") + " from the file");
+  if (!t->prompt.empty()) {
+    row("prompt", t->prompt);
+    row("reply", t->reply);
+  }
+  return out + "</table></div>\n";
+}
+
 std::string run_link(const std::string& name) {
   std::string href = "../";  // a name may hold what means something in an address
   for (const char c : name) {
@@ -256,9 +292,9 @@ std::string report_html(const ReportContent& c) {
   return html_head(c.record.name + ", a run of nibble " + c.record.status.command, svg_style(),
                    kReportScript) +
          "<body>\n<main>\n" + title(c.record) + cards(c.record) + charts(c) +
-         gates(c.gates, c.record.collapses) + replies(c.replies) + lineage(c) + files(c.record) +
-         memory(c.record.memory) + configuration(c.record) + "</main>\n<script>" + kReportScript +
-         "</script>\n</body>\n</html>\n";
+         gates(c.gates, c.record.collapses) + replies(c.replies) + self_test(c.record.self_test) +
+         lineage(c) + files(c.record) + memory(c.record.memory) + configuration(c.record) +
+         "</main>\n<script>" + kReportScript + "</script>\n</body>\n</html>\n";
 }
 
 ReportContent read_report(const fs::path& folder) {

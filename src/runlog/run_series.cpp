@@ -78,6 +78,7 @@ void RunSeries::add(const StepRecord& r) {
   };
   add(loss, r.loss);
   add(smoothed, r.smoothed_loss);
+  add(grad_norm, r.grad_norm);
   add(lr, r.lr);
   add(speed, r.tokens_per_second);
   add(rss_mib, double(r.rss_bytes) / (1 << 20));

@@ -14,7 +14,7 @@
 namespace nibble {
 
 struct RunSeries {
-  ThinnedSeries loss, smoothed, held_out, lr, speed, rss_mib, gpu_mib;
+  ThinnedSeries loss, smoothed, held_out, grad_norm, lr, speed, rss_mib, gpu_mib;
   ThinnedSeries taught, kept;  // parts of the loss, of a run that keeps rows
 
   void add(const StepRecord& record);

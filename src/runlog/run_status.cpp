@@ -13,10 +13,9 @@ namespace nibble {
 namespace {
 
 constexpr std::pair<RunState, std::string_view> kStates[] = {
-    {RunState::running, "running"},
-    {RunState::finished, "finished"},
-    {RunState::failed, "failed"},
-    {RunState::interrupted, "interrupted"},
+    {RunState::running, "running"},     {RunState::finished, "finished"},
+    {RunState::failed, "failed"},       {RunState::interrupted, "interrupted"},
+    {RunState::collapsed, "collapsed"},
 };
 
 std::string own_host() {

@@ -12,7 +12,8 @@
 
 namespace nibble {
 
-enum class RunState { running, finished, failed, interrupted };
+// collapsed: its losses or replies said that the model fell apart, and it was ended for that.
+enum class RunState { running, finished, failed, interrupted, collapsed };
 std::string_view run_state_name(RunState state);
 std::optional<RunState> parse_run_state(std::string_view name);
 

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/memory_info.h"
+#include "core/text/columns.h"
 #include "core/text/visible.h"
 #include "core/utc_time.h"
 
@@ -16,16 +17,6 @@ namespace {
 
 std::string number_or_dash(double v, const char* format) {
   return std::isfinite(v) ? fmt::format(fmt::runtime(format), v) : "-";
-}
-
-// Columns a text takes on a terminal: ideographs and their kind take two.
-size_t columns_of(const std::string& s) {
-  size_t n = 0;
-  for (const char c : s) {
-    const auto b = static_cast<unsigned char>(c);
-    if ((b & 0xc0) != 0x80) n += b >= 0xe3 && b < 0xf0 ? 2 : 1;
-  }
-  return n;
 }
 
 enum class Align { left, right };
@@ -85,6 +76,35 @@ std::string held_out_text(const RunRecord& r) {
                      r.totals.best_held_out.step);
 }
 
+// "8.1234 -> 0.0007, lowest 0.0005 at step 310; smoothed over about 20 steps 0.0031"
+std::string loss_text(const RunRecord& r) {
+  std::string out = fmt::format("{} -> {}", number_or_dash(r.totals.first_loss, "{:.4f}"),
+                                number_or_dash(r.status.last.loss, "{:.4f}"));
+  if (r.totals.lowest.step > 0) {
+    out += fmt::format(", lowest {:.4f} at step {}", r.totals.lowest.loss, r.totals.lowest.step);
+  }
+  return out + fmt::format("; smoothed over about 20 steps {}",
+                           number_or_dash(r.status.last.smoothed_loss, "{:.4f}"));
+}
+
+std::string gradient_text(const RunRecord& r) {
+  std::string out = "norm " + number_or_dash(r.status.last.grad_norm, "{:.3g}");
+  const StepLoss& largest = r.totals.largest_grad;
+  if (largest.step > 0)
+    out += fmt::format(", largest {:.3g} at step {}", largest.loss, largest.step);
+  return out;
+}
+
+std::string self_test_text(const SelfTestRecord& t) {
+  std::string out = t.passed ? "passed" : "failed: " + t.problem;
+  if (std::isfinite(t.loss_from_file)) {
+    out += fmt::format("; loss of the first sample {:.4f} from the file", t.loss_from_file);
+  }
+  if (std::isfinite(t.loss_in_training))
+    out += fmt::format(", {:.4f} in training", t.loss_in_training);
+  return out;
+}
+
 std::string memory_text(const RunRecord& r) {
   std::string out = format_bytes(r.memory.peak_rss_bytes);
   if (r.memory.peak_gpu_mib > 0) {
@@ -133,7 +153,7 @@ std::string runs_table(const std::vector<RunRecord>& runs) {
   for (const RunRecord& r : runs) {
     rows.push_back({(r.pinned ? "*" : "") + r.name, r.state_name(), r.status.command,
                     minute(r.status.started_utc), duration_text(r.seconds()), steps_text(r),
-                    number_or_dash(r.status.last.smoothed_loss, "{:.4f}"),
+                    number_or_dash(r.status.last.loss, "{:.4f}"),
                     number_or_dash(r.status.held_out_loss, "{:.4f}"), gates_text(r)});
   }
   using enum Align;
@@ -159,10 +179,8 @@ std::string run_text(const RunRecord& r, const Lineage& lineage,
   row("time", duration_text(r.seconds()));
   row("steps",
       steps_text(r) + (r.totals.skipped > 0 ? fmt::format(", {} skipped", r.totals.skipped) : ""));
-  row("loss", fmt::format("first {}, smoothed {} (lowest {})",
-                          number_or_dash(r.totals.first_loss, "{:.4f}"),
-                          number_or_dash(r.status.last.smoothed_loss, "{:.4f}"),
-                          number_or_dash(r.totals.lowest_loss, "{:.4f}")));
+  row("loss", loss_text(r));
+  row("gradient", gradient_text(r));
   if (r.totals.kept_tokens > 0) {
     row("kept", fmt::format("KL {} at the end, {} at most, over {} tokens; taught rows {}",
                             number_or_dash(r.totals.kept_loss, "{:.5f}"),
@@ -170,6 +188,9 @@ std::string run_text(const RunRecord& r, const Lineage& lineage,
                             number_or_dash(r.totals.taught_loss, "{:.4f}")));
   }
   row("held out", held_out_text(r));
+  if (!r.continues.empty()) {
+    row("continues", fmt::format("{}, after step {}", r.continues, r.continued_at));
+  }
   row("speed", fmt::format("{} tokens/s, {} tokens", number_or_dash(speed_of(r), "{:.1f}"),
                            r.totals.tokens));
   row("memory", memory_text(r));
@@ -180,6 +201,14 @@ std::string run_text(const RunRecord& r, const Lineage& lineage,
     }
   }
   for (const std::string& c : r.collapses) row("collapse", one_line(c, 400));
+  for (const std::string& w : r.warnings) row("warning", one_line(w, 400));
+  if (r.self_test) {
+    row("self-test", self_test_text(*r.self_test));
+    if (!r.self_test->prompt.empty()) {
+      row("", fmt::format("{} -> {}", one_line(r.self_test->prompt, 60),
+                          one_line(r.self_test->reply, 200)));
+    }
+  }
   row("lineage", lineage_text(r, lineage));
   for (const RunFile& f : r.files) {
     row("file", fmt::format("{:<10} {}  {}  {}", f.role,
@@ -216,10 +245,14 @@ Comparison compare_runs(const std::vector<RunRecord>& runs) {
   result("steps", steps_text);
   result("first loss",
          [](const RunRecord& r) { return number_or_dash(r.totals.first_loss, "{:.4f}"); });
+  result("last loss",
+         [](const RunRecord& r) { return number_or_dash(r.status.last.loss, "{:.4f}"); });
+  result("lowest loss",
+         [](const RunRecord& r) { return number_or_dash(r.totals.lowest.loss, "{:.4f}"); });
   result("smoothed loss",
          [](const RunRecord& r) { return number_or_dash(r.status.last.smoothed_loss, "{:.4f}"); });
-  result("lowest loss",
-         [](const RunRecord& r) { return number_or_dash(r.totals.lowest_loss, "{:.4f}"); });
+  result("largest gradient",
+         [](const RunRecord& r) { return number_or_dash(r.totals.largest_grad.loss, "{:.3g}"); });
   result("held-out loss",
          [](const RunRecord& r) { return number_or_dash(r.status.held_out_loss, "{:.4f}"); });
   result("best held out",
@@ -362,11 +395,21 @@ std::string run_markdown(const RunRecord& r, const Lineage& lineage,
   }
   if (!settings.empty()) row("Settings", markdown(settings));
   row("Steps", markdown(fmt::format("{} in {}", steps_text(r), duration_text(r.seconds()))));
-  row("Loss", markdown(fmt::format(
-                  "{} -> {} (smoothed); held out {}", number_or_dash(r.totals.first_loss, "{:.4f}"),
-                  number_or_dash(r.status.last.smoothed_loss, "{:.4f}"), held_out_text(r))));
+  if (!r.continues.empty()) {
+    row("Continues", markdown(fmt::format("{}, after step {}", r.continues, r.continued_at)));
+  }
+  row("Loss", markdown(loss_text(r) + "; held out " + held_out_text(r)));
+  row("Gradient", markdown(gradient_text(r)));
   row("Peak memory", memory_text(r));
   for (const std::string& c : r.collapses) row("Collapse", markdown(c));
+  for (const std::string& w : r.warnings) row("Warning", markdown(w));
+  if (r.self_test) {
+    row("Self-test", markdown(self_test_text(*r.self_test)));
+    if (!r.self_test->prompt.empty()) {
+      row("Self-test's reply",
+          markdown(fmt::format("{} -> {}", r.self_test->prompt, r.self_test->reply)));
+    }
+  }
   row("Lineage", markdown(lineage_text(r, lineage)));
   for (const RunFile& f : r.files) {
     row(f.role, code(f.path) + (f.sha256.empty() ? "" : " sha256 " + code(f.sha256)));

@@ -69,15 +69,6 @@ std::string sparkline(std::span<const double> values, size_t width) {
   return out;
 }
 
-std::string clipped(const std::string& line, size_t columns) {
-  size_t n = 0;
-  for (size_t i = 0; i < line.size(); ++i) {
-    const bool starts = (static_cast<unsigned char>(line[i]) & 0xc0) != 0x80;
-    if (starts && ++n > columns) return line.substr(0, i);
-  }
-  return line;
-}
-
 RunView::RunView(std::filesystem::path folder)
     : folder_(std::move(folder)), metrics_(folder_ / "metrics.jsonl") {}
 

@@ -41,7 +41,5 @@ class RunView {
 // Bars of one character each, `width` of them or fewer; each is the mean of its part of `values`.
 // Values that are not finite are passed over.
 std::string sparkline(std::span<const double> values, size_t width);
-// At most `columns` characters of UTF-8 text, every one counted as one column wide.
-std::string clipped(const std::string& line, size_t columns);
 
 }  // namespace nibble

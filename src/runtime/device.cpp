@@ -39,10 +39,17 @@ Device resolve_device(const Device& wanted) {
 
 Device choose_device(const Device& wanted) {
   const Device chosen = resolve_device(wanted);
-  if (kBuiltWithCuda && wanted.kind == Device::automatic && chosen.kind == Device::cpu) {
-    log_info("on the CPU: {}", cuda_support().problem);
-  }
+  if (!kBuiltWithCuda) return chosen;
+  const std::string text = fallback_text(wanted, chosen, cuda_support().problem);
+  if (!text.empty()) log_warning("{}", text);
   return chosen;
+}
+
+std::string fallback_text(const Device& wanted, const Device& chosen,
+                          const std::string& gpu_problem) {
+  if (wanted.kind != Device::automatic || chosen.kind != Device::cpu) return "";
+  return fmt::format("on the CPU, since no GPU can be used: {} (--device cpu asks for the CPU)",
+                     gpu_problem);
 }
 
 }  // namespace nibble

@@ -20,7 +20,11 @@ std::string parse_device(const std::string& text, Device& out);
 
 // What `wanted` stands for on this machine, never automatic.
 Device resolve_device(const Device& wanted);
-// The same, and where a GPU could have been taken but was not the log says why.
+// The same, and where a GPU could have been taken but was not a warning says why.
 Device choose_device(const Device& wanted);
+// That warning; empty: nothing was fallen back from. `gpu_problem`: why this build, which knows
+// GPUs, found none.
+std::string fallback_text(const Device& wanted, const Device& chosen,
+                          const std::string& gpu_problem);
 
 }  // namespace nibble

@@ -13,6 +13,7 @@
 #include "core/shipped_files.h"
 #include "formats/gguf/gguf.h"
 #include "runtime/model_texts.h"
+#include "runtime/no_model.h"
 
 namespace nibble {
 namespace {
@@ -136,6 +137,9 @@ Located locate_one(const fs::path& named) {
     throw_format("{}: no such file or directory (the model){}{}", named.string(),
                  named == named.filename() ? ", nor a model that comes with nibble" : "",
                  how_to_download(named.string()));
+  }
+  if (const std::string why = why_no_model(named); !why.empty()) {
+    throw_format("{}: this is {}", named.string(), why);
   }
   return {named, is_gguf(named) ? named : place_of(named)};
 }

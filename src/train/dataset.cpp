@@ -127,9 +127,10 @@ class DatasetBuilder {
     const size_t window = size_t(options_.seq_len) + 1;
     const size_t lost = t.ids.size() > window ? t.ids.size() - window : 0;
     if (t.last_response > options_.seq_len && options_.long_response == LongResponse::refuse) {
-      bad(line, fmt::format("the response has {} tokens and does not fit the window of {}: use a "
-                            "longer window, or let it lose its beginning (truncate)",
-                            t.last_response, options_.seq_len));
+      bad(line, fmt::format("the response has {} tokens and does not fit the window of {}: "
+                            "--seq-len {} holds the whole sample, --truncate lets the response "
+                            "lose its beginning",
+                            t.last_response, options_.seq_len, t.ids.size() - 1));
       return false;
     }
     if (lost > 0) {

@@ -270,7 +270,7 @@ TEST_F(ChainTest, GoesOnAfterAnInterrupt) {
   EXPECT_EQ(on.code, 0) << on.err;
   EXPECT_EQ(record()["state"], "finished");
   EXPECT_EQ(runs(), 3u);  // the first stage was done
-  EXPECT_EQ(read_jsonl(file("runs/both-2-b-2/metrics.jsonl")).front()["step"], step + 1);
+  EXPECT_EQ(read_jsonl(file("runs/both-2-b-2/metrics.jsonl")).front()["step"], 1);
 }
 
 }  // namespace

@@ -168,7 +168,7 @@ TEST_F(Pretrain, Resume) {
   go_on["--resume"] = "true";
   go_on["--force"] = "true";
   const std::string resumed = pretrained(go_on);
-  EXPECT_EQ(last_metrics()[0]["step"], 4);
+  EXPECT_EQ(last_metrics()[3]["step"], 4);
   EXPECT_TRUE(resumed == pretrained({{"--steps", "6"}}));
 }
 

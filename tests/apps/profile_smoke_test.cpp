@@ -310,14 +310,15 @@ TEST_F(Smoke, CheckpointsAndResume) {
   Options go_on = saving;
   go_on["--resume"] = "true";
   smoke(go_on);
-  EXPECT_TRUE(contains(last_out_, "no step to do: the checkpoint is at step 3 of 3")) << last_out_;
+  EXPECT_TRUE(contains(last_out_, "nothing was trained: the checkpoint is at step 3 of 3"))
+      << last_out_;
   go_on["--epochs"] = "2";
   const auto second = read_jsonl(smoke(go_on) / "metrics.jsonl");
-  ASSERT_EQ(second.size(), 3u);
+  ASSERT_EQ(second.size(), 6u);  // the first three are those of the run it continues
   const auto whole = read_jsonl(smoke({{"--epochs", "2"}}) / "metrics.jsonl");
   for (size_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(second[i]["step"], whole[i + 3]["step"]);
-    EXPECT_EQ(second[i]["loss"], whole[i + 3]["loss"]);
+    EXPECT_EQ(second[i + 3]["step"], whole[i + 3]["step"]);
+    EXPECT_EQ(second[i + 3]["loss"], whole[i + 3]["loss"]);
   }
   // Every step, when that is asked for.
   smoke({{"--checkpoint-dir", file("often")}, {"--save-every-steps", "1"}});

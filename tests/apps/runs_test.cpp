@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "apps/cli_run.h"
+#include "core/text/columns.h"
 #include "runlog/run_folder.h"
 #include "runlog/run_recorder.h"
 #include "runlog/run_view.h"
@@ -196,7 +197,7 @@ TEST_F(RunLogTest, List) {
   const std::string table = runs_ok({"list"});
   EXPECT_TRUE(contains(table, "run   state"));
   EXPECT_TRUE(std::regex_search(
-      table, std::regex("\ngood +finished +train .* 2/2 +2.5000 +1.2500 +identity 75 %\n")))
+      table, std::regex("\ngood +finished +train .* 2/2 +2.0000 +1.2500 +identity 75 %\n")))
       << table;
   EXPECT_TRUE(std::regex_search(table, std::regex("\nbad +failed +pretrain .* 1/4 "))) << table;
   EXPECT_TRUE(std::regex_search(table, std::regex("\ngone +gone +train .* 0/10 "))) << table;
@@ -366,6 +367,8 @@ TEST(RunView, Clipped) {
   EXPECT_EQ(clipped("abc", 3), "abc");
   EXPECT_EQ(clipped("abcd", 3), "abc");
   EXPECT_EQ(clipped("▁▂▃", 2), "▁▂");
+  EXPECT_EQ(clipped("你好", 3), "你");  // two columns each
+  EXPECT_EQ(columns_of("a你😀"), 5U);
 }
 
 }  // namespace

@@ -224,7 +224,7 @@ TEST_F(Train, SelfTestOptions) {
   const fs::path run = dir_.path() / "runs" / ("test" + std::to_string(runs_));
   const auto status = nlohmann::json::parse(read_text_file(run / "status.json"));
   EXPECT_EQ(status["state"], "failed");
-  EXPECT_EQ(status["message"], "the self-test of the exported model failed");
+  EXPECT_EQ(status["message"], "the self-test of the exported model failed: the reply lacks 'no'");
   auto twice = train_arguments({{"--self-test", "true"}, {"--test-expect", "a"}});
   twice.insert(twice.end(), {"--test-expect", "surely not this"});
   EXPECT_EQ(cli(twice).code, 1);

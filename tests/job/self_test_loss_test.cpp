@@ -25,7 +25,8 @@ class SelfTestLoss : public testing::Test {
   bool passes(std::optional<double> loss) {
     reference_.loss = loss;
     Lines lines;
-    const bool passed = self_test(settings_, exported_, reference_, TemplateStyle::qwen3, lines);
+    const bool passed =
+        self_test(settings_, exported_, reference_, TemplateStyle::qwen3, lines).passed;
     out_ = lines.all;
     return passed;
   }

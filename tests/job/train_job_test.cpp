@@ -119,7 +119,10 @@ TEST_F(TrainJobTest, AFailedSelfTestIsAResultAndNoException) {
   const JobResult r = run(j, witness);
   EXPECT_EQ(r.end, JobEnd::failed);
   EXPECT_FALSE(r.ok());
-  EXPECT_EQ(r.problems, std::vector<std::string>{"the self-test of the exported model failed"});
+  EXPECT_EQ(r.problems,
+            std::vector<std::string>{"the self-test of the exported model failed: the reply lacks "
+                                     "'no reply says this': it was cut, more --test-max-tokens "
+                                     "may show it"});
   EXPECT_TRUE(fs::exists(j.output));
 }
 

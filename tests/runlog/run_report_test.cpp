@@ -278,7 +278,10 @@ TEST_F(RunReportTest, ARecordWithoutItsFile) {
 TEST_F(RunReportTest, AnErrorIsExplained) {
   const fs::path folder = create_run_folder(dir_.path(), "run");
   forget_failed_run();
-  { RunRecorder recorder(folder, "train", "", 3); }
+  {
+    RunRecorder recorder(folder, "train", "", 3);
+    recorder.step({.step = 1, .loss = 2});
+  }
   explain_failed_run(ExitCode::file, "the disk is <full>");
   EXPECT_EQ(read_status(folder).message, "the disk is <full>");
   const json j = json::parse(read_text_file(folder / "run.json"));

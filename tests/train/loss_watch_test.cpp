@@ -58,9 +58,32 @@ TEST(LossWatch, WorseThanGuessing) {
     return int64_t(0);
   };
   // Gone with the first update: the mean of the first ten is no start.
-  EXPECT_EQ(over([](int64_t i) { return i == 1 ? 0.1 : 50.0; }), 20);
+  EXPECT_EQ(over([](int64_t i) { return i == 1 ? 0.1 : 8.0; }), 20);
   EXPECT_EQ(over([](int64_t i) { return i == 1 ? 5.8 : 6.5; }), 0);  // one that knows nothing yet
   EXPECT_EQ(over([](int64_t) { return 9.0; }), 0) << "it was so before the training";
+}
+
+// What no sound run does is told apart from what hard data may do as well.
+TEST(LossWatch, RunningAwayIsCertain) {
+  LossWatch watch;
+  EXPECT_FALSE(watch.add(8, false, 7.6));
+  for (int i = 0; i < 9; ++i) EXPECT_FALSE(watch.add(198, false, 7.6));
+  const auto third = watch.add(198, false, 7.6);
+  ASSERT_TRUE(third);
+  EXPECT_TRUE(third->certain);
+  LossWatch last;  // a run of two steps: the last one says it alone
+  EXPECT_FALSE(last.add(8, false, 7.6, false));
+  EXPECT_TRUE(last.add(198, false, 7.6, true)->certain);
+  LossWatch one;  // and of one step, whose update only the trained weights show
+  EXPECT_FALSE(one.add(8, false, 7.6, true));
+  EXPECT_FALSE(one.at_end(9, 7.6));
+  EXPECT_TRUE(one.at_end(132, 7.6));
+  EXPECT_TRUE(one.at_end(kNan, 7.6));
+  LossWatch harder;  // the second half of the data is new: a sign, no more
+  std::optional<LossAlarm> alarm;
+  for (int i = 0; i < 200 && !alarm; ++i) alarm = harder.add(i < 60 ? 0.1 : 4, false, 7.6);
+  ASSERT_TRUE(alarm);
+  EXPECT_FALSE(alarm->certain);
 }
 
 TEST(LossWatch, GentleRunsAreLeftAlone) {

@@ -75,23 +75,22 @@ std::string paragraphs(const std::string& text) {
   return s;
 }
 
+// ", -m": behind the flag itself, by which a page is searched.
+std::string short_names(const Field& f) {
+  std::string names;
+  for (const std::string& a : f.info.aliases) names += a.size() == 2 ? ", " + a : "";
+  return names;
+}
+
 std::string options(const Fields& fields) {
-  std::vector<std::string> sections;
-  const auto section_of = [](const Field& f) {
-    return f.positional() ? std::string("Arguments") : f.section;
-  };
-  for (const Field& f : fields.all()) {
-    if (std::ranges::find(sections, section_of(f)) == sections.end()) {
-      sections.push_back(section_of(f));
-    }
-  }
   std::string s = ".SH OPTIONS\n";
-  for (const std::string& section : sections) {
+  for (const std::string& section : help_sections(fields)) {
     s += fmt::format(".SS {}\n", roff(section));
     for (const Field& f : fields.all()) {
-      if (section_of(f) != section) continue;
+      if (help_section(f) != section) continue;
       const std::string value = f.positional() ? "" : value_name(f);
-      s += fmt::format(".TP\n{}{}\n{}.\n", f.positional() ? italic(f.info.flag) : bold(f.info.flag),
+      s += fmt::format(".TP\n{}{}\n{}.\n",
+                       f.positional() ? italic(f.info.flag) : bold(f.info.flag + short_names(f)),
                        value.empty() ? "" : " " + italic(value), roff(help_sentence(f)));
     }
   }

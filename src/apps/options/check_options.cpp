@@ -46,7 +46,7 @@ void visit_fields(CheckOptions& o, Fields& f) {
   f.add(o.force,
         {.flag = "--force", .help = "Replace a --json, --html or --probe-report that exists"});
   f.section("Prompts");
-  f.add(o.prompt, {.flag = "--prompt", .help = "The first user turn"});
+  f.add(o.prompt, {.flag = "--prompt", .help = "The first user turn", .aliases = {"-p"}});
   f.add(o.input_ids, {.flag = "--input-ids",
                       .help = "Token ids instead of a prompt; a model without a tokenizer is "
                               "otherwise checked with random ids"});
@@ -54,6 +54,7 @@ void visit_fields(CheckOptions& o, Fields& f) {
                        .help = "Tokens of a reply; default 32, with --kv 4, with --needle 50, with "
                                "--probes what its file says",
                        .value = "N",
+                       .aliases = {"-n"},
                        .least = 1});
   visit_sampling(f, o.sample);
   f.section("Texts and choices");
@@ -159,7 +160,8 @@ void visit_fields(CheckOptions& o, Fields& f) {
   f.add(o.needle_options.secret,
         {.flag = "--secret", .help = "What is to be remembered", .needs = "--needle"});
   f.add(o.needle_options.target_tokens, {.flag = "--target-tokens",
-                                         .help = "Length of the conversation before the question",
+                                         .help = "Length of the conversation before the "
+                                                 "question; 512 tokens more are kept free for it",
                                          .value = "N",
                                          .least = 1,
                                          .needs = "--needle"});

@@ -19,7 +19,8 @@ std::string toml_value(const Device& v) {
 void add_device(Fields& f, Device& device, int32_t& threads) {
   f.add(device, {.flag = "--device",
                  .help = "Where to run; auto takes a GPU when there is one",
-                 .choices = {"auto", "cpu", "cuda", "cuda:N"}});
+                 .choices = {"auto", "cpu", "cuda", "cuda:N"},
+                 .common = true});
   f.add(threads, {.flag = "--threads",
                   .help = "CPU threads; 0 takes every CPU this process may use",
                   .value = "N",

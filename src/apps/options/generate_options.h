@@ -25,7 +25,8 @@ void visit_sampling(Fields& f, Sampling& sample) {
                                              "unless given; without either, greedy"
                                            : "Temperature; 0 or less is greedy",
                              .value = "T",
-                             .aliases = {"--temperature"}});
+                             .aliases = {"--temperature"},
+                             .common = true});
   f.add(sample.top_k, {.flag = "--top-k",
                        .help = "Draw from the K likeliest tokens; 0: all",
                        .value = "K",
@@ -64,8 +65,10 @@ struct GenerateFlags {
     f.add(max_tokens, {.flag = "--max-tokens",
                        .help = "Tokens a reply may have",
                        .value = "N",
+                       .aliases = {"-n"},
                        .least = 1,
-                       .most = 1 << 30});
+                       .most = 1 << 30,
+                       .common = true});
     visit_sampling(f, sample);
     f.add(stop, {.flag = "--stop",
                  .help = "End the reply where this text would come, and do not show it; may be "

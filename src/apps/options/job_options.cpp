@@ -7,12 +7,15 @@ namespace nibble {
 
 void visit_fields(RunSettings& o, Fields& f) {
   visit_fields(o.folder, f);
-  f.add(o.log_every, {.flag = "--log-every",
-                      .help = "Steps between log lines; first and last always",
-                      .least = 1});
+  f.add(o.log_every,
+        {.flag = "--log-every",
+         .help = "Steps between log lines, first and last always; default 10, and none "
+                 "on a terminal, where one line shows every step",
+         .least = 1});
   f.add(o.checkpoint_dir, {.flag = "--checkpoint-dir",
                            .help = "Where checkpoints are kept; default: in the run's folder",
-                           .value = "DIR"});
+                           .value = "DIR",
+                           .common = true});
   f.add(
       o.save_every,
       {.flag = "--save-every-steps", .help = "Steps between checkpoints; 0: by time", .least = 0});
@@ -30,7 +33,9 @@ void visit_fields(RunSettings& o, Fields& f) {
          .least = 0});
   f.add(o.resume,
         {.flag = "--resume",
-         .help = "Go on from the newest checkpoint of --checkpoint-dir, if there is one"});
+         .help = "Go on from the newest checkpoint of --checkpoint-dir; where there is none, a "
+                 "warning says so and the run begins at step 1",
+         .common = true});
   f.add(o.vram_report, {.flag = "--vram-report",
                         .help = "Also write the memory report to this file",
                         .value = "FILE",
@@ -68,15 +73,18 @@ void visit_fields(GateSettings& o, Fields& f) {
         {.flag = "--stop-when-passed",
          .help = "End at the gate where every score is reached (default 95), on all probes",
          .needs = "--probe-every"});
-  f.add_choice(o.on_collapse,
-               {.flag = "--on-collapse",
-                .help = "When losses or replies say that the model falls apart: say so and go on, "
-                        "stop with exit code 1, go back to the last good gate, or begin again; the "
-                        "last two with half the rate"},
-               {{"ignore", OnCollapse::ignore},
-                {"stop", OnCollapse::stop},
-                {"rollback", OnCollapse::rollback},
-                {"restart", OnCollapse::restart}});
+  f.add_choice(
+      o.on_collapse,
+      {.flag = "--on-collapse",
+       .help = "When losses or replies say that the model falls apart: stop with exit code "
+               "1 where no sound run has such losses and otherwise say so (auto), say so "
+               "and go on, always stop, go back to the last good gate, or begin again; "
+               "the last two with half the rate"},
+      {{"auto", OnCollapse::automatic},
+       {"ignore", OnCollapse::ignore},
+       {"stop", OnCollapse::stop},
+       {"rollback", OnCollapse::rollback},
+       {"restart", OnCollapse::restart}});
   f.add(o.max_restarts, {.flag = "--max-restarts",
                          .help = "How often --on-collapse restart or rollback may; then it stops",
                          .value = "N",
@@ -113,9 +121,12 @@ void visit_fields(TrainJob& o, Fields& f) {
   f.section("Data");
   visit_fields(o.data, o.use, f);
   visit_fields(o.batch, f);
-  f.add(o.steps, {.flag = "--steps", .help = "Updates; default: one epoch", .least = 1});
-  f.add(o.epochs,
-        {.flag = "--epochs", .help = "Times through the data, instead of --steps", .above = 0});
+  f.add(o.steps,
+        {.flag = "--steps", .help = "Updates; default: one epoch", .least = 1, .common = true});
+  f.add(o.epochs, {.flag = "--epochs",
+                   .help = "Times through the data, instead of --steps",
+                   .above = 0,
+                   .common = true});
   f.add(o.eval_every, {.flag = "--eval-every",
                        .help = "Steps between losses of --eval-data; 0: at the end only",
                        .least = 0,
@@ -126,7 +137,8 @@ void visit_fields(TrainJob& o, Fields& f) {
                    .help = "The trained model: .dat, .safetensors or a directory; default: in the "
                            "run's folder, of the input's kind",
                    .value = "PATH",
-                   .aliases = {"--output-dat"}});
+                   .aliases = {"--output-dat"},
+                   .common = true});
   f.add(o.force, {.flag = "--force",
                   .help = "Replace an --output or --vram-report that exists (never an input)"});
   f.add(o.write_output, {.flag = "--export", .help = "Write the trained model; false: only train"});

@@ -10,8 +10,12 @@ inline void visit_fields(ModelOptions& o, Fields& f) {
   f.section("Model");
   f.add(o.model, {.flag = "--model",
                   .help = "The model: a Hugging Face directory, a .safetensors, a .gguf or a .dat "
-                          "file; mini is the one that comes with nibble",
-                  .value = "DIR|FILE"});
+                          "file; mini is the one that comes with nibble. --model itself may be "
+                          "left out before it",
+                  .value = "DIR|FILE",
+                  .aliases = {"-m"},
+                  .common = true,
+                  .place = "MODEL"});
   f.add(o.weight, {.flag = "--weight",
                    .help = "The same as --model; with --model-dir, a file in that directory",
                    .value = "FILE",

@@ -80,6 +80,27 @@ std::string value_name(const Field& f) {
   return "";
 }
 
+namespace {
+
+bool is_short(const std::string& flag) { return flag.size() == 2; }
+
+// Those that are said beside the flag itself stand there.
+std::vector<std::string> long_aliases(const Field& f) {
+  std::vector<std::string> names = f.info.aliases;
+  std::erase_if(names, is_short);
+  return names;
+}
+
+}  // namespace
+
+std::string flag_names(const Field& f) {
+  std::string names;
+  for (const std::string& a : f.info.aliases) {
+    if (is_short(a)) names += a + ", ";
+  }
+  return names + f.info.flag;
+}
+
 std::string help_sentence(const Field& f) {
   std::string s = f.info.help;
   std::vector<std::string> notes;
@@ -94,8 +115,8 @@ std::string help_sentence(const Field& f) {
     if (d.size() >= 2 && d.front() == '"') d = d.substr(1, d.size() - 2);
     notes.push_back("default " + d);
   }
-  if (!f.info.aliases.empty()) {
-    notes.push_back(fmt::format("also {}", fmt::join(f.info.aliases, ", ")));
+  if (const auto names = long_aliases(f); !names.empty()) {
+    notes.push_back(fmt::format("also {}", fmt::join(names, ", ")));
   }
   if (!notes.empty()) s += fmt::format(" ({})", fmt::join(notes, "; "));
   return s;
@@ -161,6 +182,15 @@ Field* Fields::find(std::string_view flag) {
   return nullptr;
 }
 
+std::vector<const Field*> Fields::in_places() const {
+  std::vector<const Field*> real, places;
+  for (const Field& f : fields_) {
+    if (f.positional()) real.push_back(&f);
+    if (!f.info.place.empty()) places.push_back(&f);
+  }
+  return real.empty() ? places : real;
+}
+
 std::string Fields::to_toml() const {
   std::string out;
   for (const Field& f : fields_) {
@@ -175,20 +205,29 @@ std::string Fields::to_toml() const {
   return out;
 }
 
+namespace {
+
+// A model named twice, or a prompt without its flag: both happen.
+std::string unexpected_hint(const Field& first) {
+  if (first.info.place.empty()) return "";
+  return fmt::format(": {} is {} already, and everything else has a flag", first.info.place,
+                     first.toml());
+}
+
+}  // namespace
+
 void parse_arguments(Fields& fields, std::span<const std::string> args,
                      const ExplainUnknown& explain) {
-  std::vector<Field*> positional;
-  for (Field& f : fields.all()) {
-    if (f.positional()) positional.push_back(&f);
-  }
+  const std::vector<const Field*> positional = fields.in_places();
   size_t next_positional = 0;
   const auto take_positional = [&](const std::string& text) {
     if (next_positional == positional.size()) {
       throw_usage("unexpected argument '{}'{}", text,
-                  positional.empty() ? ": this command takes flags only" : "");
+                  positional.empty() ? ": this command takes flags only"
+                                     : unexpected_hint(*positional.front()));
     }
-    Field& f = *positional[next_positional];
-    set_field(f, f.info.flag, text);
+    Field& f = fields.all()[size_t(positional[next_positional] - fields.all().data())];
+    set_field(f, f.positional() ? f.info.flag : f.info.place, text);
     if (f.kind != FieldKind::repeated) ++next_positional;
     return f.info.rest;
   };
@@ -281,25 +320,42 @@ std::string usage_arguments(const Fields& fields) {
                            : fmt::format(" [{}{}]", f.info.flag, dots);
     }
   }
+  for (const Field* f : fields.in_places()) {
+    if (!f->positional()) s += fmt::format(" [{}]", f->info.place);
+  }
   for (const Field& f : fields.all()) {
     if (!f.positional() && f.info.required) s += fmt::format(" {} {}", f.info.flag, value_name(f));
   }
   return s + " [options]" + rest;
 }
 
+std::string help_section(const Field& f) {
+  if (f.positional()) return "Arguments";
+  return f.info.common ? "Most used" : f.section;
+}
+
+std::vector<std::string> help_sections(const Fields& fields) {
+  std::vector<std::string> sections;
+  const auto note = [&](const std::string& s) {
+    if (std::ranges::find(sections, s) == sections.end()) sections.push_back(s);
+  };
+  for (const std::string first : {"Arguments", "Most used"}) {
+    for (const Field& f : fields.all()) {
+      if (help_section(f) == first) note(first);
+    }
+  }
+  for (const Field& f : fields.all()) note(help_section(f));
+  return sections;
+}
+
 std::string help_text(const Fields& fields) {
   constexpr size_t kColumn = 30, kWidth = 100;
   std::string out;
-  std::vector<std::string> sections;
-  for (const Field& f : fields.all()) {
-    const std::string s = f.positional() ? "Arguments" : f.section;
-    if (std::ranges::find(sections, s) == sections.end()) sections.push_back(s);
-  }
-  for (const std::string& section : sections) {
+  for (const std::string& section : help_sections(fields)) {
     out += fmt::format("\n{}:\n", section);
     for (const Field& f : fields.all()) {
-      if ((f.positional() ? "Arguments" : f.section) != section) continue;
-      std::string left = "  " + f.info.flag;
+      if (help_section(f) != section) continue;
+      std::string left = "  " + flag_names(f);
       const std::string value = value_name(f);
       if (!f.positional() && !value.empty()) left += " " + value;
       bool first = true;

@@ -30,6 +30,9 @@ struct FieldInfo {
   bool required = false;
   std::string needs = {};  // a flag without which this one says nothing: "--needle"
   bool rest = false;       // a repeated positional: from its first word on, everything is its value
+  bool common = false;     // among the first of --help: what most people need
+  // A flag that may be left out before its value ("MODEL"), in commands without positional fields.
+  std::string place = {};
 };
 
 // Text -> value. Return "" or what is wrong with the text ("is not a whole number").
@@ -157,6 +160,8 @@ class Fields {
   const std::vector<Field>& all() const { return fields_; }
   Field* find(std::string_view flag);  // by flag or alias; null when there is none
   std::string to_toml() const;         // the effective configuration, defaults included
+  // What arguments without a flag are read into, in this order.
+  std::vector<const Field*> in_places() const;
 
  private:
   void add_field(FieldInfo info, FieldKind kind, std::function<std::string(const std::string&)> set,
@@ -185,9 +190,13 @@ void apply_run_config(Fields& fields, const std::filesystem::path& file, const s
 // the command line although the flag it needs was not. (A run-config may hold every key.)
 void check_required(const Fields& fields, const std::string& command);
 
-std::string help_text(const Fields& fields);        // the option list of --help
+std::string help_text(const Fields& fields);  // the option list of --help
+// Its headings in their order, and that of a field: what most people need comes first.
+std::vector<std::string> help_sections(const Fields& fields);
+std::string help_section(const Field& field);
 std::string usage_arguments(const Fields& fields);  // " IN OUT --text T [options]"
 std::string value_name(const Field& field);         // "FILE", "auto|cpu"; "" for a boolean
 std::string help_sentence(const Field& field);      // the help with range, default and aliases
+std::string flag_names(const Field& field);         // "-m, --model"
 
 }  // namespace nibble

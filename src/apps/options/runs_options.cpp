@@ -28,7 +28,8 @@ void RunsOptions::visit_fields(Fields& f) {
   f.section("Which runs");
   f.add(runs_dir, {.flag = "--runs-dir", .help = "Where the runs are", .value = "DIR"});
   f.add(state, {.flag = "--state",
-                .help = "list, export: only those running, finished, failed, interrupted or gone",
+                .help = "list, export: only those running, finished, failed, collapsed, "
+                        "interrupted or gone",
                 .value = "STATE"});
   f.add(command,
         {.flag = "--of", .help = "list, export: only those of this command", .value = "COMMAND"});
@@ -61,7 +62,8 @@ void RunsOptions::visit_fields(Fields& f) {
   f.add(prune.keep,
         {.flag = "--keep", .help = "The newest N of those that would go stay", .least = 0});
   f.add(prune.failed_only,
-        {.flag = "--failed", .help = "Only runs that failed, were interrupted or are gone"});
+        {.flag = "--failed",
+         .help = "Only runs that failed, collapsed, were interrupted or are gone"});
   f.add(yes, {.flag = "--yes", .help = "Do it; without it prune only says what it would move"});
 }
 
@@ -95,7 +97,8 @@ void RunsOptions::check() const {
                   fmt::join(actions, ", "));
     }
   }
-  const std::vector<std::string> states = {"running", "finished", "failed", "interrupted", "gone"};
+  const std::vector<std::string> states = {"running",   "finished",    "failed",
+                                           "collapsed", "interrupted", "gone"};
   if (!state.empty() && std::ranges::find(states, state) == states.end()) {
     throw_usage("--state: '{}' is not one of the choices: use {}", state, fmt::join(states, ", "));
   }

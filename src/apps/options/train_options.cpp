@@ -42,7 +42,10 @@ void visit_fields(TrainChoices& o, Fields& f) {
       {{"nvfp4", Recipe::nvfp4}, {"bf16", Recipe::bf16}});
   add_scale_rule(f, o.rule, "How changed blocks are quantised");
   f.section("Optimizer");
-  f.add(o.lr, {.flag = "--lr", .help = "Learning rate, the peak of the schedule", .least = 0});
+  f.add(o.lr, {.flag = "--lr",
+               .help = "Learning rate, the peak of the schedule",
+               .least = 0,
+               .common = true});
   f.add_choice(o.schedule, {.flag = "--lr-schedule", .help = "How the rate goes after the warm-up"},
                {{"constant", ScheduleShape::constant},
                 {"linear", ScheduleShape::linear},
@@ -141,11 +144,13 @@ void visit_fields(BatchSettings& o, Fields& f) {
   f.add(o.seq_len, {.flag = "--seq-len",
                     .help = "Window: tokens of a sample that are fed at most",
                     .least = 2,
-                    .most = 1 << 24});
+                    .most = 1 << 24,
+                    .common = true});
   f.add(o.batch_size, {.flag = "--batch-size",
                        .help = "Samples that go through the model together, packed without padding",
                        .least = 1,
-                       .most = 1 << 20});
+                       .most = 1 << 20,
+                       .common = true});
   f.add(o.accumulate, {.flag = "--accumulate",
                        .help = "Micro-batches whose gradients are summed for one update",
                        .aliases = {"--grad-accum"},
@@ -189,9 +194,12 @@ void visit_fields(DataSettings& o, DataUse use, Fields& f) {
                      : "Training text: .txt (documents apart by blank lines), .jsonl, .json or "
                        ".csv, also as .gz, or a folder of such files",
          .value = "FILE",
-         .required = use == DataUse::pretrain});
-  f.add(o.eval_data,
-        {.flag = "--eval-data", .help = "Held-out data whose loss is reported", .value = "FILE"});
+         .required = use == DataUse::pretrain,
+         .common = true});
+  f.add(o.eval_data, {.flag = "--eval-data",
+                      .help = "Held-out data whose loss is reported",
+                      .value = "FILE",
+                      .common = true});
   std::vector<std::pair<std::string, DataFormat>> formats = {{"auto", DataFormat::automatic},
                                                              {"jsonl", DataFormat::jsonl},
                                                              {"json", DataFormat::json},

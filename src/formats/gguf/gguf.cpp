@@ -107,7 +107,6 @@ void GgufSource::expand(const TensorInfo& tensor, uint64_t byte_offset,
   const InputFile& file = files()[size_t(tensor.file_index)];
   std::vector<std::byte> raw;
   float one[kMostBlockElements];
-  const bool aligned = reinterpret_cast<uintptr_t>(out.data()) % alignof(float) == 0;
 
   while (!out.empty()) {
     const uint64_t first = byte_offset / block, inside = byte_offset % block;
@@ -119,7 +118,9 @@ void GgufSource::expand(const TensorInfo& tensor, uint64_t byte_offset,
     for (uint64_t i = 0; i < count && !out.empty();) {
       const uint64_t skip = byte_offset % block;
       const uint64_t whole = std::min(count - i, uint64_t(out.size()) / block);
-      if (skip == 0 && whole > 0 && aligned && byte_offset % sizeof(float) == 0) {
+      // The place moves by what was copied before: a range that begins inside a float ends up odd.
+      const bool aligned = reinterpret_cast<uintptr_t>(out.data()) % alignof(float) == 0;
+      if (skip == 0 && whole > 0 && aligned) {
         type.expand(from + i * uint64_t(type.bytes), int64_t(whole),
                     reinterpret_cast<float*>(out.data()));
         out = out.subspan(size_t(whole * block));
