@@ -7,6 +7,7 @@ tools/check_docs.py [NIBBLE]
 - README.md and README.zh-TW.md have the same headings (by level), the same code blocks and the
   same commands in their tables;
 - every relative link of every Markdown file leads to a file;
+- a row of a table that names a source file and functions names those that are in it;
 - with the path of the binary: the README's command table lists what `nibble --help` lists.
 """
 import pathlib
@@ -60,6 +61,14 @@ def broken_links(path, text):
             yield f"{path.relative_to(ROOT)}: link to {target}, which does not exist"
 
 
+def missing_functions(path, text):
+    for name, functions in re.findall(r"^\|.*\| `(src/[^`]+)` \| (`.*`) \|$", text, re.M):
+        source = (ROOT / name).read_text() if (ROOT / name).is_file() else ""
+        for function in re.findall(r"`([^`]+)`", functions):
+            if not re.search(r"^[^/\n]*\b" + re.escape(function) + r"\(", source, re.M):
+                yield f"{path.relative_to(ROOT)}: {function} is not in {name}"
+
+
 def missing_commands(text, help_text):
     listed = re.search(r"^Commands:\n((?:  .*\n)+)", help_text, re.M)
     known = re.findall(r"^  (\w+)", listed[1], re.M) if listed else []
@@ -75,6 +84,7 @@ def problems(binary):
     yield from compare_readmes(english, chinese)
     for path in sorted(p for p in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]):
         yield from broken_links(path, path.read_text())
+        yield from missing_functions(path, path.read_text())
     if binary:
         shown = subprocess.run([binary, "--help"], capture_output=True, text=True, check=False)
         yield from missing_commands(english, shown.stdout)

@@ -10,7 +10,9 @@
 
 #include "apps/command.h"
 #include "apps/options/legacy_flags.h"
+#include "apps/options/legacy_programs.h"
 #include "apps/options/other_names.h"
+#include "apps/options/user_defaults.h"
 #include "apps/run_chain.h"
 #include "apps/version.h"
 #include "core/live_line.h"
@@ -162,7 +164,12 @@ ExitCode run_stages(const Command& command, const RunConfig& config, Fields& fie
   return run_chain({config, command.name, rest, explain_unknown, print_config}, io);
 }
 
-ExitCode run_command(const Command& command, std::span<const std::string> args, Io& io) {
+// `program`: the predecessor's, when the line names it instead of a command.
+ExitCode run_command(const Command& command, std::span<const std::string> typed,
+                     const LegacyProgram* program, Io& io) {
+  const std::vector<std::string> words = with_values_of_today(
+      program ? words_of(*program, typed) : std::vector(typed.begin(), typed.end()), command.name);
+  const std::span<const std::string> args(words);
   const auto body = command.make();
   Fields& fields = body->fields();
   const size_t own = fields.all().size();
@@ -178,7 +185,8 @@ ExitCode run_command(const Command& command, std::span<const std::string> args, 
       return ExitCode::ok;
     }
   }
-  parse_arguments(fields, args, explain);
+  parse_arguments(fields, args, explain,
+                  [&](const std::string& flag) { return find_unneeded(flag, command.name); });
   common.apply_log_level();
   if (!common.run_config.empty()) {
     const RunConfig config = read_run_config(common.run_config);
@@ -189,6 +197,16 @@ ExitCode run_command(const Command& command, std::span<const std::string> args, 
     apply_run_config(fields, config, command.name, explain);
     common.apply_log_level();
   }
+  if (program) apply_defaults(*program, fields, explain);
+  apply_user_defaults(
+      fields, command.name,
+      [](const std::string& key) {
+        return std::ranges::any_of(commands(), [&](const Command& c) {
+          return c.make()->fields().find("--" + key) != nullptr;
+        });
+      },
+      explain);
+  common.apply_log_level();
   Fields configuration = fields;
   configuration.all().resize(own);
   io.config = fmt::format("command = \"{}\"\n{}", command.name, configuration.to_toml());
@@ -224,10 +242,16 @@ ExitCode dispatch(const std::vector<std::string>& args, Io& io) {
   }
   common.apply_log_level();
   const Command* command = find_command(args[begin]);
+  const LegacyProgram* program = command ? nullptr : find_legacy_program(args[begin]);
+  if (program) {
+    command = find_command(std::string(program->command));
+    log_warning("{} is nibble {}{} now", program->name, program->command,
+                program->words.empty() ? "" : fmt::format(" {}", program->words));
+  }
   if (!command) unknown_command(args[begin]);
   std::vector<std::string> rest(args.begin(), args.begin() + std::ptrdiff_t(begin));
   rest.insert(rest.end(), args.begin() + std::ptrdiff_t(begin) + 1, args.end());
-  return run_command(*command, rest, io);
+  return run_command(*command, rest, program, io);
 }
 
 int fail(std::ostream& err, ExitCode code, const std::string& message) {

@@ -9,13 +9,13 @@
 
 #include "apps/command.h"
 #include "apps/options/runtime_options.h"
+#include "convert/checkpoint_model.h"
 #include "core/file.h"
 #include "core/memory_info.h"
 #include "core/thread_pool.h"
 #include "measure/bench_ceilings.h"
 #include "measure/bench_measure.h"
 #include "measure/bench_random.h"
-#include "model/gguf_model.h"
 #include "runtime/model_texts.h"
 #include "runtime/output_files.h"
 #include "runtime/runtime.h"
@@ -245,7 +245,7 @@ ExitCode run_bench(const BenchOptions& o, Io& io) {
   const Runtime r =
       open_runtime(runtime, paths,
                    o.random_weights ? make_random_source(load_config(paths.config), 1, threads)
-                                    : open_model_source(paths.weights),
+                                    : open_weights(paths.weights),
                    &all_caches);
   const double load_s = seconds_since(start);
   if (!o.tokenizer_text.empty()) r.require_tokenizer();

@@ -30,6 +30,7 @@ struct ChatCommandOptions {
   std::string followup = "continue.";
   int64_t turns = 1;
   std::string script;
+  bool stop_here = true;
   std::filesystem::path replay, tee, tee_jsonl;
   bool force = false;
   std::optional<bool> interactive;
@@ -64,6 +65,8 @@ void ChatCommandOptions::visit_fields(Fields& f) {
         {.flag = "--script",
          .help = "User turns from a file, one a line; `predecessor` is its eight-turn scenario",
          .value = "FILE|predecessor"});
+  f.add(stop_here, {.flag = "--stop-here",
+                    .help = "End --script predecessor after its eight turns; false asks two more"});
   f.add(replay,
         {.flag = "--replay",
          .help = "Take a conversation from a --tee-jsonl file and answer its last question anew",
@@ -200,7 +203,8 @@ class ChatCommand {
 
 std::vector<std::string> scripted_turns(const ChatCommandOptions& o) {
   if (o.script == "predecessor") {
-    return predecessor_scenario(o.prompt.value_or("Write one short sentence about UFO and you."));
+    return predecessor_scenario(o.prompt.value_or("Write one short sentence about UFO and you."),
+                                o.stop_here ? ScenarioEnd::stop_here : ScenarioEnd::goes_on);
   }
   std::vector<std::string> turns;
   if (o.prompt) turns.push_back(*o.prompt);

@@ -6,6 +6,7 @@
 #include "apps/command.h"
 #include "apps/options/dtype_option.h"
 #include "apps/options/work_options.h"
+#include "convert/checkpoint_model.h"
 #include "convert/convert.h"
 #include "core/file.h"
 #include "core/log.h"
@@ -13,6 +14,7 @@
 #include "core/text/visible.h"
 #include "inspect/inspect.h"
 #include "model/gguf_model.h"
+#include "runtime/model_paths.h"
 #include "runtime/model_texts.h"
 #include "runtime/output_files.h"
 #include "runtime/staged_output.h"
@@ -34,10 +36,13 @@ struct ConvertOptions {
 
   void visit_fields(Fields& f) {
     f.add(in, {.flag = "IN",
-               .help = "A Hugging Face directory, a .safetensors, a .gguf or a .dat file",
+               .help = "A Hugging Face directory, a .safetensors, a .gguf or a .dat file, or a "
+                       "checkpoint",
+               .aliases = {"--model"},
                .required = true});
     f.add(out, {.flag = "OUT",
                 .help = "What to write: its name says what, a directory, .safetensors or .dat",
+                .aliases = {"--out"},
                 .required = true});
     f.add_choice<std::optional<Packing>>(
         quant,
@@ -93,9 +98,12 @@ struct Input {
 Input open_input(const ConvertOptions& o) {
   if (!fs::exists(o.in)) throw_format("{}: no such file or directory", o.in.string());
   Input input;
-  input.source = open_model_source(o.in);
-  input.directory = place_of(o.in);
-  if (!o.config.empty()) {
+  const std::optional<ModelPaths> checkpoint = checkpoint_paths(o.in);
+  input.source = open_weights(checkpoint ? checkpoint->weights : o.in);
+  input.directory = place_of(checkpoint ? checkpoint->config : o.in);
+  if (checkpoint && o.config.empty()) {
+    input.config_file = checkpoint->config;
+  } else if (!o.config.empty()) {
     input.config_file = o.config;
   } else if (companion_text(input.directory, "config.json")) {
     input.config_file =

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "apps/command.h"
+#include "apps/options/legacy_programs.h"
 #include "core/log.h"
 #include "guard/gpu_memory.h"
 #include "guard/guard.h"
@@ -128,6 +129,11 @@ std::vector<std::string> without_script_word(const std::vector<std::string>& pro
   // The predecessor ran a file of this folder, whether or not it could be found in PATH.
   const bool here = rest[0].find('/') == std::string::npos && std::filesystem::exists(rest[0]);
   if (here) rest[0] = "./" + rest[0];
+  // A program of the predecessor is a command of this one now.
+  const LegacyProgram* legacy = find_legacy_program(rest[0]);
+  if (legacy && ::access(rest[0].c_str(), X_OK) != 0) {
+    rest.insert(rest.begin(), std::filesystem::read_symlink("/proc/self/exe").string());
+  }
   return rest;
 }
 

@@ -56,9 +56,11 @@ struct ProfileOptions {
                    "made in memory; no file is read",
            .needs = "--config"});
     f.section("Batch");
-    f.add(job.train_data, {.flag = "--train-data",
-                           .help = "A sample of this file (.tsv, .jsonl); default: random tokens",
-                           .value = "FILE"});
+    f.add(job.train_data,
+          {.flag = "--train-data",
+           .help = "A sample of this file (.tsv, .jsonl; .txt: plain text, a sample "
+                   "a line); default: random tokens",
+           .value = "FILE"});
     f.add(job.sample_index, {.flag = "--sample-index",
                              .help = "Which sample; counts on from the start after the last",
                              .least = 0,

@@ -11,15 +11,16 @@
 
 #include "apps/command.h"
 #include "apps/options/runs_options.h"
+#include "apps/runs/runs_actions.h"
 #include "apps/terminal/output_buffer.h"
 #include "core/file.h"
 #include "core/json.h"
 #include "core/text/columns.h"
 #include "core/text/visible.h"
 #include "runlog/chain_record.h"
+#include "runlog/diary/run_notes.h"
 #include "runlog/run_folder.h"
 #include "runlog/run_plots.h"
-#include "runlog/run_prune.h"
 #include "runlog/run_report.h"
 #include "runlog/run_tables.h"
 #include "runlog/run_view.h"
@@ -35,26 +36,8 @@ fs::path one_run(const RunsOptions& o) {
   return find_run(o.runs_dir, o.runs.empty() ? "latest" : o.runs.front());
 }
 
-std::string runs_text(size_t n) { return n == 1 ? "1 run" : fmt::format("{} runs", n); }
-
-fs::path base_of(const fs::path& folder) {
-  return fs::absolute(folder).lexically_normal().parent_path();
-}
-
-ordered_json full_json(const RunRecord& r, const fs::path& folder) {
-  ordered_json j = parse_json<ordered_json>(record_json(r));
-  j["state"] = r.state_name();
-  j["pinned"] = r.pinned;
-  j["folder"] = fs::absolute(folder).lexically_normal().string();
-  return j;
-}
-
 ordered_json lineage_json(const Lineage& l) {
   return {{"origin", l.origin}, {"ancestors", l.ancestors}, {"children", l.children}};
-}
-
-std::string dumped(const ordered_json& j) {
-  return j.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 size_t terminal_columns() {
@@ -121,23 +104,6 @@ ExitCode watch(const RunsOptions& o, Io& io) {
   return good ? ExitCode::ok : ExitCode::check_failed;
 }
 
-// The runs the options name, or all that their filters leave, the oldest first.
-std::vector<RunRecord> chosen_runs(const RunsOptions& o) {
-  std::vector<RunRecord> list;
-  if (!o.runs.empty()) {
-    for (const std::string& name : o.runs) list.push_back(read_record(find_run(o.runs_dir, name)));
-    return list;
-  }
-  for (RunRecord& r : read_records(o.runs_dir)) {
-    const bool wanted = (o.state.empty() || r.state_name() == o.state) &&
-                        (o.command.empty() || r.status.command == o.command) &&
-                        r.name.find(o.name) != std::string::npos;
-    if (wanted) list.push_back(std::move(r));
-  }
-  if (o.last && list.size() > size_t(*o.last)) list.erase(list.begin(), list.end() - *o.last);
-  return list;
-}
-
 ExitCode list_them(const RunsOptions& o, Io& io) {
   const std::vector<RunRecord> list = chosen_runs(o);
   if (o.json) {
@@ -186,6 +152,10 @@ ExitCode show(const RunsOptions& o, Io& io) {
   const std::vector<ReplyHistory> replies = read_replies(folder);
   if (!o.json) {
     io.out << run_text(record, lineage, replies);
+    for (const RunNote& n : read_notes(folder)) {
+      io.out << fmt::format("{:<11} {} {}\n", n.kind == NoteKind::good_for ? "good for" : "note",
+                            visible_line(n.time_utc), visible_line(n.text));
+    }
     return ExitCode::ok;
   }
   ordered_json j = full_json(record, folder);
@@ -223,10 +193,6 @@ ExitCode show_lineage(const RunsOptions& o, Io& io) {
   line(record.name + " (this run)");
   for (const std::string& child : l.children) io.out << indent << visible_line(child) << "\n";
   return ExitCode::ok;
-}
-
-Overwrite overwrite_of(const RunsOptions& o) {
-  return o.force ? Overwrite::allow : Overwrite::refuse;
 }
 
 // compare.svg, compare-2.svg, ...: the first that is not there, or that is this very chart.
@@ -271,33 +237,6 @@ ExitCode plot(const RunsOptions& o, Io& io) {
   return ExitCode::ok;
 }
 
-ExitCode export_log(const RunsOptions& o, Io& io) {
-  if (o.markdown == o.json) throw_usage("runs export: say --markdown or --json");
-  check_output_file(o.out, overwrite_of(o));
-  const std::vector<RunRecord> list = chosen_runs(o);
-  std::string text;
-  if (o.json) {
-    ordered_json j = ordered_json::array();
-    for (const RunRecord& r : list) j.push_back(full_json(r, o.runs_dir / r.name));
-    text = dumped(j);
-  } else {
-    const std::vector<RunRecord> all = read_records(o.runs_dir);
-    text = "# Runs\n\n";
-    for (const RunRecord& r : list) {
-      const fs::path folder = find_run(o.runs_dir, r.name);
-      text += run_markdown(r, lineage_of(r, all), read_replies(folder));
-    }
-    text.pop_back();  // one line end is enough
-  }
-  if (o.out.empty()) {
-    io.out << text;
-    return ExitCode::ok;
-  }
-  replace_file(o.out, text, existing_file(overwrite_of(o)));
-  io.out << fmt::format("{} written to {}\n", runs_text(list.size()), o.out.string());
-  return ExitCode::ok;
-}
-
 ExitCode pin(const RunsOptions& o, Io& io) {
   for (const std::string& name : o.runs) {
     const fs::path folder = find_run(o.runs_dir, name);
@@ -313,56 +252,6 @@ ExitCode pin(const RunsOptions& o, Io& io) {
   return ExitCode::ok;
 }
 
-ExitCode prune(const RunsOptions& o, Io& io) {
-  PruneRules rules = o.prune;
-  for (const std::string& name : o.runs) {
-    const fs::path folder = find_run(o.runs_dir, name);
-    if (!same_file(base_of(folder), o.runs_dir)) {
-      throw_usage("{} is not in {}: --runs-dir says which runs may go", folder.string(),
-                  o.runs_dir.string());
-    }
-    rules.names.push_back(read_record(folder).name);
-  }
-  if (rules.names.empty() && !rules.older_than_days && !rules.keep && !rules.failed_only) {
-    throw_usage("runs prune: say which: names of runs, --older-than, --keep or --failed");
-  }
-  const std::vector<RunRecord> all = read_records(o.runs_dir);
-  const std::vector<std::string> chosen = choose_for_pruning(all, rules);
-  const std::vector<std::string> chains = chains_without_runs(o.runs_dir, chosen, rules);
-  const bool nothing = chosen.empty() && chains.empty();
-  fs::path trash;
-  if (o.yes && !nothing) {
-    std::string reason;
-    if (!o.runs.empty()) reason += " by name";
-    if (rules.older_than_days) reason += fmt::format(" --older-than {:g}", *rules.older_than_days);
-    if (rules.keep) reason += fmt::format(" --keep {}", *rules.keep);
-    if (rules.failed_only) reason += " --failed";
-    trash = move_to_trash(o.runs_dir, chosen, chains, reason.substr(1));
-  }
-  if (o.json) {
-    io.out << dumped({{"runs", chosen},
-                      {"chains", chains},
-                      {"moved", !trash.empty()},
-                      {"trash", trash.empty() ? ordered_json() : ordered_json(trash.string())}});
-    return ExitCode::ok;
-  }
-  for (const std::string& name : chosen) io.out << name << "\n";
-  for (const std::string& name : chains) io.out << name << " (a chain without runs)\n";
-  std::string count = runs_text(chosen.size());
-  if (!chains.empty()) {
-    count += fmt::format(" and {} chain{}", chains.size(), chains.size() == 1 ? "" : "s");
-  }
-  if (nothing) {
-    io.out << "nothing to prune\n";
-  } else if (trash.empty()) {
-    io.out << fmt::format("{} would be moved to {}; --yes does it\n", count,
-                          (o.runs_dir / ".trash").string());
-  } else {
-    io.out << fmt::format("{} moved to {}\n", count, trash.string());
-  }
-  return ExitCode::ok;
-}
-
 ExitCode run_runs(const RunsOptions& o, Io& io) {
   o.check();
   if (o.action == "watch") return watch(o, io);
@@ -370,8 +259,11 @@ ExitCode run_runs(const RunsOptions& o, Io& io) {
   if (o.action == "show") return show(o, io);
   if (o.action == "lineage") return show_lineage(o, io);
   if (o.action == "compare") return compare(o, io);
-  if (o.action == "export") return export_log(o, io);
-  if (o.action == "prune") return prune(o, io);
+  if (o.action == "export") return export_runs(o, io);
+  if (o.action == "note") return note_run(o, io);
+  if (o.action == "inventory") return show_inventory(o, io);
+  if (o.action == "try") return try_run(o, io);
+  if (o.action == "prune") return prune_runs(o, io);
   if (o.action == "pin" || o.action == "unpin") return pin(o, io);
   return plot(o, io);
 }
@@ -380,7 +272,7 @@ ExitCode run_runs(const RunsOptions& o, Io& io) {
 
 Command runs_command() {
   return make_command<RunsOptions>(
-      "runs", "The log of training runs: list, show, watch, compare, plot, export, prune",
+      "runs", "The log of training runs: list, show, watch, try, compare, note, export, prune",
       "nibble runs list                 all runs, the newest last\n"
       "nibble runs show [RUN]           one in full: files with hashes, scores, replies, settings\n"
       "nibble runs watch [RUN]          step, loss, speed and time left, until it ends; exit code "
@@ -389,9 +281,14 @@ Command runs_command() {
       "nibble runs compare RUN RUN ...  what differs, results side by side, a chart of the losses\n"
       "nibble runs plot|report [RUN]    its charts and report.html anew\n"
       "nibble runs lineage [RUN]        which runs made its input, which read its output\n"
+      "nibble runs try [RUN] --prompt T what its newest checkpoint says, also while it trains\n"
       "nibble runs export --markdown    the log as a document, one section a run\n"
+      "nibble runs export --append FILE a diary: idea, method, result of runs it does not have\n"
+      "nibble runs note RUN TEXT        adds to the notes of a run, which begin with --note\n"
+      "nibble runs inventory            weight files: made from what, good for what, scores\n"
       "nibble runs pin|unpin RUN ...    a pinned run is never pruned\n"
-      "nibble runs prune ... [--yes]    moves runs to a trash folder; nothing is deleted",
+      "nibble runs prune ... [--yes]    moves runs to a trash folder, and weights that failed\n"
+      "                                 ones exported elsewhere; nothing is deleted",
       run_runs);
 }
 

@@ -18,12 +18,15 @@ struct SmokeOptions {
     f.section("Synthetic model");
     f.add(job.synthetic,
           {.flag = "--synthetic",
-           .help = "Random weights of the sizes below; false: the model of --model"});
+           .help = "Random weights of the sizes below; false: the model of --model; default: where "
+                   "none is named"});
     f.add(job.in_features,
           {.flag = "--in-features", .help = "Width of the model; default 1024", .least = 64});
     f.add(job.out_features,
           {.flag = "--out-features", .help = "Feed-forward width; default 1024", .least = 32});
-    f.add(job.max_layers, {.flag = "--max-layers", .help = "Layers; default 2", .least = 1});
+    f.add(job.max_layers, {.flag = "--max-layers",
+                           .help = "Layers; default 2, of a real model all; fewer: its first",
+                           .least = 1});
     f.add(job.vocabulary,
           {.flag = "--vocabulary", .help = "Tokens it knows; default 4096", .least = 16});
     f.section("Work");

@@ -33,10 +33,11 @@ struct DataUnit {
 };
 struct DataUnits {
   std::vector<DataUnit> units;
-  int64_t lines = 0;  // all of the file's
+  int64_t lines = 0;   // all of the file's
+  int64_t header = 0;  // the line of a header row that was left out; 0: none
 };
-// Lines without the blank ones (and, in TSV, comments); of a text file, documents. (JSON and CSV:
-// data/read.)
+// Lines without the blank ones (and, in TSV, comments and a header row); of a text file, documents.
+// (JSON and CSV: data/read.)
 DataUnits split_units(std::string_view text, DataFormat format, Documents documents);
 
 struct DataRecord {
@@ -45,7 +46,8 @@ struct DataRecord {
   std::string text;                       // or, without messages, plain text
   std::vector<std::string> ignored = {};  // keys that said nothing here: "id", "messages[].name"
 };
-enum class LinePlace { first, later };  // a header can only stand in the first data line
+// Whether a TSV line names its columns ("prompt<TAB>target") instead of being data.
+bool is_tsv_header(std::string_view line);
 // What is wrong with the text itself: not UTF-8, or a zero byte.
 struct TextFault {
   int64_t line;
@@ -53,7 +55,7 @@ struct TextFault {
 };
 std::optional<TextFault> find_fault(const DataUnit& unit);
 // Throw FormatError or UsageError.
-DataRecord parse_tsv_line(std::string_view line, LinePlace place);
+DataRecord parse_tsv_line(std::string_view line);
 DataRecord parse_document(std::string_view text);
 // What a record must be.
 enum class DataWants {

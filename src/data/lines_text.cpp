@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "data/lines.h"
 #include "tokenizer/unicode.h"
 
@@ -120,6 +121,12 @@ DataUnits split_units(std::string_view text, DataFormat format, Documents docume
       const std::string_view trimmed = trim_text(line);
       if (trimmed.empty()) return;
       if (format == DataFormat::tsv && trimmed.front() == '#') return;
+      const bool first = out.units.empty() && out.header == 0;
+      if (format == DataFormat::tsv && first && is_tsv_header(trimmed)) {
+        log_info("line {}: '{}' is a header row and is left out", n, excerpt(trimmed));
+        out.header = n;
+        return;
+      }
       out.units.push_back({n, at, line});
     });
     return out;

@@ -16,7 +16,14 @@ bool is_one_of(std::string_view text, std::span<const std::string_view> names) {
   return std::find(names.begin(), names.end(), lower) != names.end();
 }
 
-bool is_header(std::string_view prompt, std::string_view target) {
+}  // namespace
+
+bool is_tsv_header(std::string_view raw) {
+  const std::string_view line = trim_text(raw);
+  const size_t tab = line.find('\t');
+  if (tab == std::string_view::npos) return false;
+  const std::string_view prompt = trim_text(line.substr(0, tab));
+  const std::string_view target = trim_text(line.substr(tab + 1));
   constexpr std::array<std::string_view, 9> kPrompts = {
       "prompt", "input", "question", "instruction", "query", "user", "source", "human", "q"};
   constexpr std::array<std::string_view, 11> kTargets = {
@@ -24,6 +31,8 @@ bool is_header(std::string_view prompt, std::string_view target) {
       "assistant", "label",  "gpt",    "a",        "expected"};
   return is_one_of(prompt, kPrompts) && is_one_of(target, kTargets);
 }
+
+namespace {
 
 [[noreturn]] void no_tab(std::string_view raw, std::string_view line) {
   const size_t tab = raw.find('\t');
@@ -43,19 +52,13 @@ bool is_header(std::string_view prompt, std::string_view target) {
 
 }  // namespace
 
-DataRecord parse_tsv_line(std::string_view raw, LinePlace place) {
+DataRecord parse_tsv_line(std::string_view raw) {
   const std::string_view line = trim_text(raw);
   const size_t tab = line.find('\t');
   if (tab == std::string_view::npos) no_tab(raw, line);
   // The line is trimmed, so neither side is empty.
   const std::string_view prompt = trim_text(line.substr(0, tab));
   const std::string_view target = trim_text(line.substr(tab + 1));
-  if (place == LinePlace::first && is_header(prompt, target)) {
-    throw_format(
-        "'{}' looks like a header row, which would be trained on as data; put # in front of it or "
-        "remove it",
-        excerpt(line));
-  }
   DataRecord record;
   record.messages = {{Role::user, std::string(prompt)}, {Role::assistant, std::string(target)}};
   return record;

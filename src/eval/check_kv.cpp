@@ -56,15 +56,21 @@ void check_needle(const CheckOptions& o, const Runtime& r, CheckReport& report) 
   const int64_t known = r.model.config.max_positions;
   if (needed > known && !o.cache.context) {
     const int64_t most = known - n.max_tokens - kSlack;
-    throw_usage(
-        "--target-tokens {}: with {} for the reply (--max-tokens) and {} kept free for the "
-        "question "
-        "and the last line of filler that is {} tokens, and the model knows {} positions; {}",
-        n.target_tokens, n.max_tokens, kSlack, needed, known,
-        most > 0 ? fmt::format("--target-tokens {} is the most, or --context says how many there "
-                               "are",
-                               most)
-                 : "--context says how many there are");
+    // A probe that fails, not a mistake of the line: what is asked for the model cannot do.
+    report.add(
+        "needle", false,
+        fmt::format(
+            "--target-tokens {}: with {} for the reply (--max-tokens) and {} kept free for the "
+            "question "
+            "and the last line of filler that is {} tokens, and the model knows {} positions; {}",
+            n.target_tokens, n.max_tokens, kSlack, needed, known,
+            most > 0
+                ? fmt::format("--target-tokens {} is the most, or --context says how many there "
+                              "are",
+                              most)
+                : "--context says how many there are"),
+        {{"secret", n.secret}, {"tokens", 0}});
+    return;
   }
   Engine engine(*r.backend, r.model, check_engine_options(o, r, needed));
   EngineConversation conversation(engine, encoder, o.needle_mode);

@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "convert/checkpoint_model.h"
 #include "data/records.h"
 #include "eval/check_parts.h"
-#include "model/gguf_model.h"
 #include "runtime/output_files.h"
 
 namespace nibble {
@@ -63,7 +63,7 @@ bool run_checks(const CheckOptions& given, std::ostream& out) {
   }
   const std::string model = paths.weights.string();
   if (o.finite) {
-    const auto source = open_model_source(paths.weights);
+    const auto source = open_weights(paths.weights);
     const std::vector<std::string> bad = find_bad_scales(*source);
     for (const std::string& line : bad) report.note("  " + line);
     if (!bad.empty()) {

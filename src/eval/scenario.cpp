@@ -28,17 +28,19 @@ std::vector<std::string> read_scenario(const std::filesystem::path& file) {
   return turns;
 }
 
-std::vector<std::string> predecessor_scenario(const std::string& first) {
+std::vector<std::string> predecessor_scenario(const std::string& first, ScenarioEnd end) {
   const std::string last_question = "我上個問句是什麼?(這樣的問句也算)";
   const std::string echo = "請把我上一個問句原封不動地重複一次";
-  return {first,
-          "我不認同UFO不存在，且你好株株",
-          "我們剛剛在討論啥?",
-          last_question,
-          last_question,
-          "你媽好嗎??",
-          echo,
-          "你媽好嗎??"};
+  std::vector<std::string> turns = {first,
+                                    "我不認同UFO不存在，且你好株株",
+                                    "我們剛剛在討論啥?",
+                                    last_question,
+                                    last_question,
+                                    "你媽好嗎??",
+                                    echo,
+                                    "你媽好嗎??"};
+  if (end == ScenarioEnd::goes_on) turns.insert(turns.end(), {echo, echo});
+  return turns;
 }
 
 }  // namespace nibble

@@ -11,7 +11,10 @@ namespace nibble {
 // newline. FormatError when nothing is left.
 std::vector<std::string> read_scenario(const std::filesystem::path& file);
 
-// The eight turns of the predecessor's multi-turn runners, starting with `first`.
-std::vector<std::string> predecessor_scenario(const std::string& first);
+// The eight turns of the predecessor's multi-turn runners, starting with `first`. goes_on: its
+// turns [7] and [8], too, which ask once more what [5] asked.
+enum class ScenarioEnd { stop_here, goes_on };
+std::vector<std::string> predecessor_scenario(const std::string& first,
+                                              ScenarioEnd end = ScenarioEnd::stop_here);
 
 }  // namespace nibble

@@ -8,7 +8,7 @@
 
 #include "job/train_inputs.h"
 #include "runtime/staged_output.h"
-#include "train/trained_source.h"
+#include "train/export_weights.h"
 
 namespace nibble {
 

@@ -5,12 +5,13 @@
 #include <chrono>
 #include <cmath>
 
+#include "convert/checkpoint_model.h"
+#include "core/file.h"
 #include "core/thread_pool.h"
 #include "job/batch_source.h"
 #include "job/memory_choice.h"
 #include "job/slow_paths.h"
 #include "measure/bench_random.h"
-#include "model/gguf_model.h"
 #include "runtime/model_template.h"
 #include "runtime/model_texts.h"
 
@@ -21,6 +22,42 @@ using Clock = std::chrono::steady_clock;
 
 double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+// A .txt of one sample a line, as the predecessor's one-step trainer took them: raw text, every
+// token scored. Empty where it is something else, pairs among them.
+std::vector<std::string> plain_lines(const std::filesystem::path& file) {
+  if (format_named(file, DataUse::pretrain) != DataFormat::text) return {};
+  const std::string text = read_text_file(file);
+  std::vector<std::string> lines;
+  for (const DataUnit& u : split_units(text, DataFormat::jsonl, Documents::paragraphs).units) {
+    if (lines.empty() && u.text.find('\t') != std::string_view::npos) return {};
+    if (const auto fault = find_fault(u)) {
+      throw_format("{}:{}: {}", file.string(), fault->line, fault->what);
+    }
+    lines.emplace_back(trim_text(u.text));
+  }
+  return lines;
+}
+
+std::vector<PackedBatch> line_batches(const ProfileJob& job, const std::vector<std::string>& lines,
+                                      const Tokenizer& tokenizer) {
+  DatasetOptions options;
+  options.use = DataUse::pretrain;
+  options.seq_len = job.batch.seq_len;
+  std::vector<PackedBatch> micro(static_cast<size_t>(job.batch.accumulate));
+  auto next = uint64_t(job.sample_index);
+  for (PackedBatch& b : micro) {
+    std::vector<Dataset> data;
+    std::vector<Sample> samples;
+    for (int64_t i = 0; i < job.batch.batch_size; ++i) {
+      const std::string& line = lines[size_t(next++ % lines.size())];
+      data.push_back(parse_dataset(line, job.train_data.string(), tokenizer, options));
+    }
+    for (const Dataset& d : data) samples.push_back(d.sample(0));  // a longer line is cut
+    pack(b, samples);
+  }
+  return micro;
 }
 
 std::vector<PackedBatch> batches_of(const ProfileJob& job, const ModelPaths& paths,
@@ -34,6 +71,8 @@ std::vector<PackedBatch> batches_of(const ProfileJob& job, const ModelPaths& pat
   }
   const Tokenizer tokenizer = load_tokenizer(paths.tokenizer);
   check_tokenizer_fits(tokenizer, config, paths.tokenizer.string());
+  const std::vector<std::string> lines = plain_lines(job.train_data);
+  if (!lines.empty()) return line_batches(job, lines, tokenizer);
   DataSettings data_settings;
   data_settings.truncate = true;
   const Dataset data = load_dataset(job.train_data, tokenizer,
@@ -81,7 +120,7 @@ void run_profile_job(const ProfileJob& job, const ModelPaths& paths, ProfileWatc
   const auto source =
       job.random_weights
           ? make_random_source(config, job.train.seed, default_thread_count(), TiedHead::left_out)
-          : open_model_source(paths.weights, TiedMatrix::once);
+          : open_weights(paths.weights, TiedMatrix::once);
   const auto backend = make_backend(job.train.device, job.train.threads);
   const std::vector<PackedBatch> micro = batches_of(job, paths, config);
   TrainSettings s = job.train.settings();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "job/smoke_job.h"
 
+#include "convert/checkpoint_model.h"
 #include "convert/init.h"
 #include "core/log.h"
 #include "core/warnings.h"
 #include "job/memory_choice.h"
 #include "job/slow_paths.h"
-#include "model/gguf_model.h"
 #include "runtime/output_files.h"
 
 namespace nibble {
@@ -32,19 +32,30 @@ Config synthetic_config(const SmokeJob& job) {
   return c;
 }
 
+// A real model has its own sizes; only of its layers fewer can be asked for.
+Config sized(Config c, const SmokeJob& job) {
+  const auto differs = [](const std::optional<int64_t>& asked, int64_t has) {
+    return asked && *asked != has;
+  };
+  if (differs(job.in_features, c.C) || differs(job.out_features, c.F) ||
+      differs(job.vocabulary, c.V)) {
+    log_warning(
+        "--in-features, --out-features and --vocabulary are sizes of a synthetic model; this one "
+        "has a width of {}, a feed-forward of {} and {} tokens",
+        c.C, c.F, c.V);
+  }
+  if (job.max_layers && *job.max_layers < c.L) {
+    log_info("--max-layers: the first {} of {} layers", *job.max_layers, c.L);
+    c.L = *job.max_layers;
+  }
+  return c;
+}
+
 }  // namespace
 
 void SmokeJob::check() const {
-  if (!synthetic && !model.named()) {
+  if (!makes_model() && !model.named()) {
     throw_usage("--synthetic false needs --model: which model to train");
-  }
-  if (synthetic && model.named()) {
-    throw_usage("--model is only read with --synthetic false");
-  }
-  if (!synthetic && (in_features || out_features || max_layers || vocabulary)) {
-    throw_usage(
-        "--in-features, --out-features, --max-layers and --vocabulary are the sizes of a synthetic "
-        "model; with --synthetic false they are those of --model");
   }
   constexpr int64_t kMostSteps = int64_t(1) << 50;
   if (epochs > kMostSteps / steps_per_epoch) {
@@ -53,11 +64,20 @@ void SmokeJob::check() const {
   run.check();
 }
 
-JobResult run_smoke_job(const SmokeJob& job, JobEvents& events) {
+JobResult run_smoke_job(const SmokeJob& asked, JobEvents& events) {
+  SmokeJob job = asked;
+  if (job.run.resume && job.run.checkpoint_dir.empty()) {
+    job.run.checkpoint_dir = "checkpoints";
+    log_info("--resume without --checkpoint-dir: checkpoints are kept in ./checkpoints");
+  }
   job.check();
   const WarningCollector warnings;
+  const bool synthetic = job.makes_model();
+  if (synthetic && job.model.named()) {
+    log_warning("--synthetic: random weights are trained, the model that is named is not read");
+  }
   ModelPaths paths;
-  if (!job.synthetic) paths = resolve_model(job.model, TokenizerNeed::optional);
+  if (!synthetic) paths = resolve_model(job.model, TokenizerNeed::optional);
   check_output_file(job.run.vram_report, job.force ? Overwrite::allow : Overwrite::refuse, paths);
   const std::optional<FileLock> checkpoints = lock_checkpoints(job.run);
   const auto backend = make_backend(job.train.device, job.train.threads);
@@ -69,16 +89,16 @@ JobResult run_smoke_job(const SmokeJob& job, JobEvents& events) {
   recorder.phase("start", 0);
   Config config;
   fs::path weights;
-  if (job.synthetic) {
+  if (synthetic) {
     config = synthetic_config(job);
     weights = recorder.directory() / "synthetic.safetensors";
     ThreadPool pool(job.train.threads > 0 ? job.train.threads : default_thread_count());
     init_weights(config, weights, Container::safetensors, DType::bf16, job.train.seed, pool);
   } else {
-    config = load_config(paths.config);
+    config = sized(load_config(paths.config), job);
     weights = paths.weights;
   }
-  const auto source = open_model_source(weights, TiedMatrix::once);
+  const auto source = open_weights(weights, TiedMatrix::once);
   recorder.device(backend->name());
   for (const InputFile& f : source->files()) recorder.input("weights", f);
   check_window(config, job.batch.seq_len);

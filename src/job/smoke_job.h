@@ -16,8 +16,10 @@ namespace nibble {
 struct SmokeJob {
   std::string config;  // the effective configuration as TOML, for the record
   ModelOptions model;
-  bool synthetic = true;  // random weights of the sizes below instead of `model`
-  std::optional<int64_t> in_features, out_features, max_layers, vocabulary;
+  // Random weights of the sizes below instead of `model`; unset: unless one is named.
+  std::optional<bool> synthetic;
+  std::optional<int64_t> in_features, out_features, vocabulary;
+  std::optional<int64_t> max_layers;  // of a real model: its first so many
   int64_t epochs = 1, steps_per_epoch = 10;
   BatchSettings batch{.seq_len = 8, .batch_size = 2, .accumulate = 1};
   TrainChoices train;
@@ -28,6 +30,7 @@ struct SmokeJob {
     train.lr = 1e-3;
     train.loss = LossKind::scalar;
   }
+  bool makes_model() const { return synthetic.value_or(!model.named()); }
   void check() const;  // throws UsageError for settings that do not go together
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "job/train_inputs.h"
 
-#include "model/gguf_model.h"
+#include "convert/checkpoint_model.h"
 #include "runtime/model_template.h"
 #include "runtime/model_texts.h"
 #include "runtime/runtime.h"
@@ -14,7 +14,7 @@ TrainInputs open_train_inputs(const ModelOptions& model, const std::string& chat
   add_end_tokens(config, load_generation_config(paths.config));
   Tokenizer tokenizer = load_tokenizer(paths.tokenizer);
   check_tokenizer_fits(tokenizer, config, paths.tokenizer.string());
-  auto source = open_model_source(paths.weights, TiedMatrix::once);
+  auto source = open_weights(paths.weights, TiedMatrix::once);
   ChatTemplate chat = choose_template(chat_template, paths.tokenizer);
   return {std::move(paths), std::move(config), std::move(source), std::move(tokenizer),
           std::move(chat)};

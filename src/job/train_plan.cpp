@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "convert/checkpoint_model.h"
 #include "job/keep/teacher_model.h"
-#include "model/gguf_model.h"
 #include "train/state.h"
 
 namespace nibble {
@@ -16,7 +16,7 @@ TrainPlan plan_training(const PlanRequest& r) {
   bool global_scales = false;
   if (r.model.named()) {
     const ModelPaths paths = resolve_model(r.model, TokenizerNeed::optional);
-    const auto source = open_model_source(paths.weights, TiedMatrix::once);
+    const auto source = open_weights(paths.weights, TiedMatrix::once);
     config = training_config(load_config(paths.config), *source, r.train.untie);
     global_scales = has_global_scales(*source);
   } else {

@@ -207,17 +207,17 @@ void TrainRun::roll_back(const CheckpointFile& to, double lr_factor) {
 void TrainRun::save_good() {
   position_.trainer = trainer_.progress;
   if (gates_) position_.note = gates_->note();
-  save_checkpoint(good_directory(), trainer_.state(), position_, identity(), 1);
+  save_checkpoint(good_directory(), trainer_.state(), position_, identity(), 1, plan_.base);
 }
 
 void TrainRun::save() {
   position_.trainer = trainer_.progress;
   if (gates_) position_.note = gates_->note();
-  const fs::path path =
-      save_checkpoint(checkpoints_, trainer_.state(), position_, identity(), settings_.kept());
+  const fs::path path = save_checkpoint(checkpoints_, trainer_.state(), position_, identity(),
+                                        settings_.kept(), plan_.base);
   saved_ = trainer_.progress.step;
   saved_at_ = std::chrono::steady_clock::now();
-  recorder_.checkpoint(path);
+  recorder_.checkpoint(path, plan_.base.weights.empty() ? fs::path() : path);
   events_.checkpoint_saved(path);
   log_info("checkpoint {}", path.string());
 }

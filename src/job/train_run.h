@@ -49,6 +49,7 @@ struct RunPlan {
   int64_t steps = 1;
   int64_t accumulate = 1;
   int64_t eval_every = 0;  // 0: at the end only
+  CheckpointBase base{};   // what its checkpoints are models with; empty: they are none
 };
 
 enum class RunEnd {

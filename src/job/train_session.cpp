@@ -94,7 +94,14 @@ RunEnd TrainSession::attempt(double& lr_factor) {
   // A file's hash comes when it is known.
   if (settings.keep.used()) identity[kTeacherKey] = teacher ? "" : "its own start";
   identity["accumulate"] = fmt::format("{}", job.batch.accumulate);
-  const RunPlan plan{settings.schedule.steps, job.batch.accumulate, job.eval_every};
+  const auto absolute = [](const std::filesystem::path& p) {
+    return p.empty() ? p : std::filesystem::absolute(p).lexically_normal();
+  };
+  const RunPlan plan{settings.schedule.steps,
+                     job.batch.accumulate,
+                     job.eval_every,
+                     {absolute(in.paths.weights), absolute(in.paths.config),
+                      absolute(in.paths.tokenizer), as_trained.tied}};
   TrainRun run(trainer, *batches.train, plan, job.run, recorder, std::move(identity), events);
   start(run, trainer, lr_factor);
   const RunEnd end = run_with_gates(run, trainer, batches.held_out ? &*batches.held_out : nullptr,

@@ -80,9 +80,9 @@ ChainRecord read_chain(const std::filesystem::path& file) {
 
 std::string settings_that_matter(const std::string& toml) {
   constexpr std::array kNoMatter = {
-      "run-name", "runs-dir",         "log-every",   "checkpoint-dir", "save-every-steps",
-      "resume",   "keep-checkpoints", "vram-report", "threads",        "save-every-minutes",
-      "force"};
+      "run-name",           "note",   "runs-dir",         "log-every",   "checkpoint-dir",
+      "save-every-steps",   "resume", "keep-checkpoints", "vram-report", "threads",
+      "save-every-minutes", "force"};
   std::string out;
   for (const auto& [key, value] : config_lines(toml)) {
     if (std::ranges::find(kNoMatter, key) != kNoMatter.end()) continue;

@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/utc_time.h"
+#include "runlog/diary/run_notes.h"
 #include "runlog/run_status.h"
 
 namespace nibble {
@@ -41,7 +42,10 @@ fs::path create_run_folder(const fs::path& base, const std::string& name) {
 fs::path create_run_folder(const RunFolderOptions& options, std::string_view command) {
   const std::string stamped =
       fmt::format("{}-{}", utc_stamp(std::chrono::system_clock::now()), command);
-  return create_run_folder(options.runs_dir, options.run_name.empty() ? stamped : options.run_name);
+  const fs::path folder =
+      create_run_folder(options.runs_dir, options.run_name.empty() ? stamped : options.run_name);
+  if (!options.note.empty()) add_note(folder, options.note);
+  return folder;
 }
 
 std::vector<fs::path> list_runs(const fs::path& base) {

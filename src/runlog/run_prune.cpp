@@ -2,13 +2,13 @@
 #include "runlog/run_prune.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "core/durable/directories.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/utc_time.h"
 #include "runlog/chain_record.h"
+#include "runlog/diary/prune_log.h"
 #include "runlog/run_folder.h"
 #include "runlog/run_status.h"
 
@@ -82,19 +82,20 @@ std::vector<std::string> chains_without_runs(const fs::path& base,
 }
 
 fs::path move_to_trash(const fs::path& base, const std::vector<std::string>& names,
-                       const std::vector<std::string>& chains, const std::string& reason) {
+                       const std::vector<std::string>& chains, const std::string& reason,
+                       const std::vector<FailedWeights>& weights) {
   const auto now = std::chrono::system_clock::now();
   const fs::path trash = create_run_folder(base / ".trash", utc_stamp(now));
+  // Before the runs, which get a note of it.
+  for (const FailedWeights& w : weights) {
+    if (w.stays.empty()) move_weights(base, w, trash, reason);
+  }
   const auto move = [&](const char* what, const std::string& name) {
     const fs::path from = base / name, to = trash / name;
     rename_durably(from, to, Existing::keep);
     sync_directory(base);
-    const nlohmann::ordered_json line = {{"time_utc", utc_text(now)},
-                                         {what, name},
-                                         {"to", fs::absolute(to).lexically_normal().string()},
-                                         {"reason", reason}};
-    append_file(base / "prune.jsonl",
-                line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    add_prune_line(
+        base, {utc_text(now), what, name, fs::absolute(to).lexically_normal().string(), reason});
   };
   for (const std::string& name : names) move("run", name);
   for (const std::string& name : chains) move("chain", name);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "runlog/diary/failed_weights.h"
 #include "runlog/run_record.h"
 
 namespace nibble {
@@ -29,11 +30,14 @@ std::vector<std::string> chains_without_runs(const std::filesystem::path& base,
                                              const std::vector<std::string>& names,
                                              const PruneRules& rules);
 
-// Moves runs and chains to <base>/.trash/<time>/ and adds a line for each to <base>/prune.jsonl.
-// Returns that folder. Throws FormatError.
+// Moves runs and chains to <base>/.trash/<time>/, and of `weights` those that do not stay, and adds
+// a line for each to <base>/prune.jsonl. A folder beside the runs, because a rename on one disk
+// is whole or not at all however large they are; a desktop's trash lies on the disk of the home and
+// empties itself. Returns that folder. Throws FormatError.
 std::filesystem::path move_to_trash(const std::filesystem::path& base,
                                     const std::vector<std::string>& names,
                                     const std::vector<std::string>& chains,
-                                    const std::string& reason);
+                                    const std::string& reason,
+                                    const std::vector<FailedWeights>& weights = {});
 
 }  // namespace nibble

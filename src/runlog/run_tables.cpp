@@ -11,6 +11,7 @@
 #include "core/text/columns.h"
 #include "core/text/visible.h"
 #include "core/utc_time.h"
+#include "runlog/diary/markdown.h"
 
 namespace nibble {
 namespace {
@@ -342,33 +343,8 @@ std::string comparison_json(const Comparison& c) {
 
 namespace {
 
-std::string blanks_for_line_ends(std::string text) {
-  std::ranges::replace_if(
-      text, [](char c) { return c == '\n' || c == '\r' || c == '\t'; }, ' ');
-  return text;
-}
-
-// Text inside a table cell or a line of Markdown.
-std::string markdown(const std::string& text) {
-  std::string out;
-  for (const char c : visible_line(blanks_for_line_ends(text))) {
-    if (std::string_view("\\`*_[]<>|#&~").find(c) != std::string_view::npos) out += '\\';
-    out += c;
-  }
-  return out;
-}
-
-// Code whatever it holds: more backticks around it than in it.
-std::string code(const std::string& any) {
-  const std::string text = visible_line(blanks_for_line_ends(any));
-  size_t longest = 0, run = 0;
-  for (const char c : text) {
-    run = c == '`' ? run + 1 : 0;
-    longest = std::max(longest, run);
-  }
-  const std::string fence(longest + 1, '`');
-  return longest == 0 ? fence + text + fence : fence + " " + text + " " + fence;
-}
+std::string markdown(const std::string& text) { return markdown_text(text); }
+std::string code(const std::string& text) { return markdown_code(text); }
 
 }  // namespace
 

@@ -9,8 +9,10 @@
 
 namespace nibble {
 
-std::string parse_device(const std::string& text, Device& out) {
+std::string parse_device(const std::string& given, Device& out) {
   constexpr int kMostDevices = 64;
+  std::string text = given;  // in any letter case: scripts write CUDA
+  for (char& c : text) c = c >= 'A' && c <= 'Z' ? char(c + 32) : c;
   if (text == "auto") return out = Device::automatic, "";
   if (text == "cpu") return out = Device::cpu, "";
   if (text == "cuda") return out = Device::cuda, "";

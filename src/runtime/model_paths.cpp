@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "convert/checkpoint_model.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/shipped_files.h"
@@ -23,6 +24,7 @@ namespace fs = std::filesystem;
 struct Located {
   fs::path weights;    // file or directory
   fs::path directory;  // where config and tokenizer are looked for; a GGUF has them in itself
+  fs::path config = {}, tokenizer = {};  // of a checkpoint, whose model may lie anywhere
 };
 
 // Files that are a model's weights by their name alone; of a split GGUF the first part.
@@ -130,6 +132,10 @@ Located locate_one(const fs::path& named) {
     const fs::path weights = weights_in(d);
     return Located{weights, is_gguf(weights) ? weights : d};
   };
+  if (const std::optional<ModelPaths> checkpoint = checkpoint_paths(named)) {
+    const fs::path place = place_of(checkpoint->config);
+    return {checkpoint->weights, place, checkpoint->config, checkpoint->tokenizer};
+  }
   if (fs::is_directory(named)) return in_directory(cached_snapshot(named));
   if (!fs::exists(named)) {
     const fs::path shipped = find_shipped_model(named);
@@ -145,7 +151,11 @@ Located locate_one(const fs::path& named) {
 }
 
 Located locate(const ModelOptions& o) {
-  if (!o.named()) throw_usage("no model given: use --model DIR or --model FILE");
+  if (!o.named()) {
+    throw_usage(
+        "no model given: use --model DIR or --model FILE, or name one for all commands in the "
+        "environment variable NIBBLE_MODEL");
+  }
   if (!o.model.empty()) {
     if (!o.weight.empty() || !o.model_dir.empty()) {
       throw_usage("--model names the model already: {} is one too many",
@@ -192,10 +202,28 @@ ModelPaths resolve_model(const ModelOptions& o, TokenizerNeed need) {
   const Located at = locate(o);
   ModelPaths paths;
   paths.weights = at.weights;
-  paths.config =
-      companion(o.config, at.directory, "config.json", "--config", TokenizerNeed::required);
-  paths.tokenizer = companion(o.tokenizer, at.directory, "tokenizer.json", "--tokenizer", need);
+  paths.config = companion(o.config.empty() ? at.config : o.config, at.directory, "config.json",
+                           "--config", TokenizerNeed::required);
+  paths.tokenizer = companion(o.tokenizer.empty() ? at.tokenizer : o.tokenizer, at.directory,
+                              "tokenizer.json", "--tokenizer", need);
   return paths;
+}
+
+std::optional<ModelPaths> checkpoint_paths(const fs::path& named) {
+  std::error_code ec;
+  for (const char* weights : {"model.safetensors", "model.safetensors.index.json"}) {
+    if (fs::exists(named / weights, ec)) return std::nullopt;
+  }
+  std::optional<fs::path> file;
+  try {
+    file = find_checkpoint(named);
+  } catch (const FormatError&) {
+    // What cannot be read and is not called a checkpoint is told so as the model it was named for.
+    if (fs::is_directory(named, ec) || is_checkpoint_name(named)) throw;
+  }
+  if (!file) return std::nullopt;
+  const CheckpointBase base = checkpoint_base(*file);
+  return ModelPaths{*file, base.config, base.tokenizer};
 }
 
 fs::path resolve_tokenizer(const ModelOptions& o) {
@@ -204,9 +232,9 @@ fs::path resolve_tokenizer(const ModelOptions& o) {
   }
   // The tokenizer of a directory needs no decision on which weights in it are meant.
   const bool own = fs::is_directory(o.model) && fs::exists(o.model / "tokenizer.json");
-  const fs::path directory = own ? o.model : o.named() ? locate(o).directory : fs::path();
-  return companion(o.tokenizer, directory, "tokenizer.json", "--tokenizer",
-                   TokenizerNeed::required);
+  const Located at = own ? Located{{}, o.model} : o.named() ? locate(o) : Located();
+  return companion(o.tokenizer.empty() ? at.tokenizer : o.tokenizer, at.directory, "tokenizer.json",
+                   "--tokenizer", TokenizerNeed::required);
 }
 
 }  // namespace nibble

@@ -2,6 +2,7 @@
 // The files that make up a model, found from the few names a person gives.
 #pragma once
 #include <filesystem>
+#include <optional>
 
 namespace nibble {
 
@@ -23,6 +24,10 @@ enum class TokenizerNeed { required, optional };
 // The files that make up the model. Throws UsageError when the options do not name one, and
 // FormatError that lists what was looked for when a file is missing.
 ModelPaths resolve_model(const ModelOptions& options, TokenizerNeed need);
+// The files of a checkpoint (the file, or a directory of them) as a model: `weights` is the
+// checkpoint, what lies beside a model is that of the one its run began with. Nothing for any other
+// name.
+std::optional<ModelPaths> checkpoint_paths(const std::filesystem::path& named);
 // The tokenizer alone: --tokenizer, or beside (or inside) the model.
 std::filesystem::path resolve_tokenizer(const ModelOptions& options);
 

@@ -5,10 +5,10 @@
 
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cuda/cuda_backend.h"
+#include "convert/checkpoint_model.h"
 #include "core/log.h"
 #include "core/thread_pool.h"
 #include "model/config.h"
-#include "model/gguf_model.h"
 #include "runtime/model_texts.h"
 #include "runtime/runtime_memory.h"
 
@@ -112,7 +112,7 @@ void check_tokenizer_fits(const Tokenizer& tokenizer, const Config& config,
 Runtime open_runtime(const RuntimeOptions& o, TokenizerNeed need, const CacheOptions* cache) {
   check_native_fp4(o);
   ModelPaths paths = resolve_model(o.model, need);
-  auto source = open_model_source(paths.weights);
+  auto source = open_weights(paths.weights);
   return open_runtime(o, std::move(paths), std::move(source), cache);
 }
 

@@ -2,9 +2,7 @@
 #include "train/checkpoint.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
-#include <cstring>
 #include <limits>
 
 #include "core/durable/directories.h"
@@ -20,9 +18,6 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 namespace {
 
-constexpr const char* kPrefix = "checkpoint-";
-constexpr const char* kSuffix = ".safetensors";
-constexpr const char* kKey = "nibble_run";
 constexpr int kVersion = 2;  // 1 had no checksum
 
 // One tensor of the file and where it lives. NVFP4 weights pass through host memory in the
@@ -39,14 +34,14 @@ std::vector<Item> items_of(const TrainState& state) {
   std::vector<Item> items;
   const auto add_packed = [&](const ParamSpec& p) {
     if (const LinearWeight* w = state.packed_of(p)) {
-      items.push_back({"nvfp4." + p.name, {}, w, &p});
+      items.push_back({kPackedPrefix + p.name, {}, w, &p});
     }
   };
   for (size_t i = 0; i < g.table.size(); ++i) {
     const ParamSpec& p = g.table[i];
     if (!g.trained[i]) continue;
     const Moments& m = state.tensors().moments[i];
-    items.push_back({"master." + p.name, state.master_of(p)});
+    items.push_back({kMasterPrefix + p.name, state.master_of(p)});
     items.push_back({"m." + p.name, m.m});
     items.push_back({"v." + p.name, m.v});
     if (p.slot == ParamSlot::embed && state.config().tied) {
@@ -232,26 +227,6 @@ void check_identity(const fs::path& file, const RunIdentity& saved, const RunIde
 
 }  // namespace
 
-std::string checkpoint_name(int64_t step) {
-  return fmt::format("{}{:08}{}", kPrefix, step, kSuffix);
-}
-
-std::vector<CheckpointFile> list_checkpoints(const fs::path& directory) {
-  std::vector<CheckpointFile> found;
-  std::error_code ec;
-  for (const auto& entry : fs::directory_iterator(directory, ec)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) continue;
-    const char *begin = name.data() + std::strlen(kPrefix),
-               *end = name.data() + name.size() - std::strlen(kSuffix);
-    int64_t step = 0;
-    const auto [stop, error] = std::from_chars(begin, end, step);
-    if (error == std::errc() && stop == end) found.push_back({entry.path(), step});
-  }
-  std::ranges::sort(found, {}, &CheckpointFile::step);
-  return found;
-}
-
 void remove_checkpoints_after(const fs::path& directory, int64_t step) {
   std::error_code ec;
   for (const CheckpointFile& c : list_checkpoints(directory)) {
@@ -260,15 +235,22 @@ void remove_checkpoints_after(const fs::path& directory, int64_t step) {
 }
 
 fs::path save_checkpoint(const fs::path& directory, const TrainState& state,
-                         const RunPosition& position, const RunIdentity& identity, int64_t keep) {
+                         const RunPosition& position, const RunIdentity& identity, int64_t keep,
+                         const CheckpointBase& base) {
   make_directories(directory);
   const std::vector<Item> items = items_of(state);
   std::vector<TensorInfo> infos;
   for (const Item& i : items) infos.push_back(info_of(i));
-  const Json meta = {
-      {"version", kVersion}, {"position", to_json(position)}, {"identity", identity}};
+  Json meta = {{"version", kVersion}, {"position", to_json(position)}, {"identity", identity}};
+  if (!base.weights.empty()) {
+    meta["model"] = {{"weights", base.weights.string()},
+                     {"config", base.config.string()},
+                     {"tokenizer", base.tokenizer.string()},
+                     {"tied", state.config().tied}};
+  }
   const fs::path path = directory / checkpoint_name(position.trainer.step);
-  SafetensorsWriter writer(path, std::move(infos), {{kKey, meta.dump()}}, Checksum::quick);
+  SafetensorsWriter writer(path, std::move(infos), {{kCheckpointKey, meta.dump()}},
+                           Checksum::quick);
   Progress progress("saving checkpoint", writer.payload_bytes());
   for (const Item& i : items) write_item(state.backend(), i, writer, progress);
   writer.finish();
@@ -300,9 +282,10 @@ void set_aside(const fs::path& file) noexcept {
 
 RunPosition load_checkpoint(const fs::path& file, TrainState& state, const RunIdentity& identity) {
   const auto source = open_safetensors(file);
-  const auto meta = source->metadata().find(kKey);
+  const auto meta = source->metadata().find(kCheckpointKey);
   if (meta == source->metadata().end()) {
-    throw_format("{} is not a checkpoint of nibble: it lacks the entry '{}'", file.string(), kKey);
+    throw_format("{} is not a checkpoint of nibble: it lacks the entry '{}'", file.string(),
+                 kCheckpointKey);
   }
   RunPosition position;
   try {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "convert/checkpoint_files.h"
 #include "train/trainer.h"
 
 namespace nibble {
@@ -31,25 +32,18 @@ struct RunPosition {
   std::string note{};          // what the caller wants back, as it is
 };
 
-// "checkpoint-00000120.safetensors"
-std::string checkpoint_name(int64_t step);
-struct CheckpointFile {
-  std::filesystem::path path;
-  int64_t step = 0;
-};
-// Complete checkpoints of a directory, oldest first; none when it does not exist.
-std::vector<CheckpointFile> list_checkpoints(const std::filesystem::path& directory);
-
 // Removes those after `step`: a run that goes back leaves nothing to resume from beyond it.
 void remove_checkpoints_after(const std::filesystem::path& directory, int64_t step);
 
 // Writes directory/checkpoint_name(step), then removes all but the newest `keep` (0: keeps all) and
 // what an interrupted save left behind. Throws FormatError; the older ones then are still there.
+// `base`: what the run began with; with it the checkpoint is a model (convert/checkpoint_model.h).
 // Bytes that save_checkpoint() will write.
 uint64_t checkpoint_bytes(const TrainState& state);
 std::filesystem::path save_checkpoint(const std::filesystem::path& directory,
                                       const TrainState& state, const RunPosition& position,
-                                      const RunIdentity& identity, int64_t keep);
+                                      const RunIdentity& identity, int64_t keep,
+                                      const CheckpointBase& base = {});
 
 // Gives a damaged one another name, so that it is in nobody's way. Never throws.
 void set_aside(const std::filesystem::path& file) noexcept;

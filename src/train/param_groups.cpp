@@ -73,10 +73,8 @@ ParamGroups make_param_groups(const Config& c, const TrainSettings& s) {
   ParamGroups g;
   g.table = parameter_table(c);
   g.scale.assign(g.table.size(), 1.0);
-  if (s.train_last_layers > c.L) {
-    throw_usage("--train-last-layers {}: the model has {} layers", s.train_last_layers, c.L);
-  }
-  if (s.train_last_layers > 0) {
+  // As many as there are, or more, is everything: norms, embedding and head, too.
+  if (s.train_last_layers > 0 && s.train_last_layers < c.L) {
     for (size_t i = 0; i < g.table.size(); ++i) {
       const ParamSpec& p = g.table[i];
       const bool wanted = p.is_linear() && p.layer >= c.L - s.train_last_layers;

@@ -70,7 +70,7 @@ check bash 'program of guard' "$(bash_answers 'nibble guard -- tru')" true
 check bash 'its arguments' "$(bash_answers 'nibble guard ls ')" folder '!--ram-limit-gb'
 # Every command of --help is offered.
 check bash commands "$(bash_answers 'nibble ')" \
-  $("$nibble" --help | sed -n '/^Commands:/,$ s/^  \([a-z]*\) .*/\1/p')
+  $("$nibble" --help | sed -n '/^Commands:/,/^$/ s/^  \([a-z]*\) .*/\1/p')
 
 if command -v fish >/dev/null; then
   "$nibble" completions fish > nibble.fish

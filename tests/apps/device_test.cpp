@@ -20,11 +20,16 @@ TEST(DeviceOption, ReadsAndWritesNames) {
     EXPECT_EQ(d, device) << name;
     EXPECT_EQ(toml_value(d), "\"" + std::string(name) + "\"");
   }
+  for (const char* name : {"CUDA", "Cuda"}) {  // letter case does not matter
+    Device d;
+    EXPECT_EQ(parse_value(name, d), "") << name;
+    EXPECT_EQ(d, Device(Device::cuda)) << name;
+  }
   Device zero;
   EXPECT_EQ(parse_value("cuda:0", zero), "");
   EXPECT_EQ(zero, Device(Device::cuda));
   for (const char* bad :
-       {"", "gpu", "cuda:", "cuda:-1", "cuda:x", "cuda:1x", "cuda:99999", "CUDA"}) {
+       {"", "gpu", "cuda:", "cuda:-1", "cuda:x", "cuda:1x", "cuda:99999", "CUDA:"}) {
     Device d;
     EXPECT_NE(parse_value(bad, d), "") << bad;
     EXPECT_EQ(d, Device()) << bad;

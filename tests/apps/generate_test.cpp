@@ -235,7 +235,7 @@ TEST_F(GenerateCommand, MistakesAreAnswered) {
            {{"generate", "--model", model(), "--prompt", "x", "--context", "4"}, 2, "context"},
            {{"generate", "--model", model(), "--prompt", "x", "--activations", "int8"}, 2, "dense"},
            {{"generate", "--model", model(), "--prompt", "x", "--quant", "fp4"}, 2, "--quant"},
-           {{"generate", "--model", model(), "--prompt", "x", "--stop-here"}, 2, "--stop-here"}}) {
+           {{"generate", "--model", model(), "--prompt", "x", "--secret", "x"}, 2, "--secret"}}) {
     const auto r = cli(c.args);
     EXPECT_EQ(r.code, c.code) << r.err;
     EXPECT_TRUE(contains(r.err, c.says)) << r.err;

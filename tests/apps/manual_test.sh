@@ -8,7 +8,7 @@ trap 'rm -rf "$work"' EXIT
 "$nibble" man --out-dir "$work"
 failed=0
 readers=
-for command in $("$nibble" --help | sed -n '/^Commands:/,$ s/^  \([a-z]*\) .*/\1/p'); do
+for command in $("$nibble" --help | sed -n '/^Commands:/,/^$/ s/^  \([a-z]*\) .*/\1/p'); do
   [ -s "$work/nibble-$command.1" ] || { echo "no page of $command"; failed=1; }
 done
 if command -v groff >/dev/null; then

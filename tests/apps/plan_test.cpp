@@ -230,7 +230,8 @@ TEST(TrainingOptions, EachIsInATest) {
   for (const char* name :
        {"train_test.cpp", "train_errors_test.cpp", "train_resume_test.cpp",
         "train_settings_test.cpp", "pretrain_test.cpp", "plan_test.cpp", "gates_test.cpp",
-        "profile_smoke_test.cpp", "keep_test.cpp", "shown_test.cpp", "train_support.h"}) {
+        "profile_smoke_test.cpp", "keep_test.cpp", "shown_test.cpp", "train_support.h",
+        "predecessor/predecessor_test.cpp"}) {
     tests += read_text_file(fs::path(kSourceDir) / "tests/apps" / name);
   }
   for (const Command& c : commands()) {

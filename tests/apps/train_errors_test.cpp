@@ -36,7 +36,6 @@ TEST_F(TrainErrors, BadData) {
   bad_data("tab.tsv", "hi\tyes\nno tab here\n", ":2: no tab between prompt and target");
   bad_data("side.tsv", "hi\t\n", ":1: the target is empty");
   bad_data("prompt.tsv", "# x\n\n\tyes\n", ":3: the prompt is empty");
-  bad_data("header.tsv", "prompt\ttarget\nhi\tyes\n", ":1: 'prompt\\ttarget' looks like a header");
   bad_data("utf8.tsv", "hi\tyes\nhi\t\xff\xfe\n", ":2: invalid UTF-8 at byte ");
   bad_data("zero.tsv", std::string("hi\ty\0s\n", 7), ":1: a zero byte at byte ");
   bad_data("empty.tsv", "", "nothing to learn from: 0 lines");
@@ -292,7 +291,7 @@ TEST_F(TrainErrors, MistakesAreAnswered) {
   refused({{"--threads", "-1"}}, 2, "--threads");
   refused({{"--learning-rate", "1"}}, 2, "--learning-rate");
   refused({{"--log-every", "0"}}, 2, "--log-every");
-  refused({{"--offload-mv-to-cpu", "true"}}, 2, "--offload-mv-to-cpu: not in nibble");
+  refused({{"--sample-index", "1"}}, 2, "--sample-index");
   refused({{"--temp", "1"}}, 2, "--temp");
 }
 

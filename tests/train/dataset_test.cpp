@@ -392,8 +392,7 @@ TEST(Dataset, PredecessorData) {
   EXPECT_EQ(samples("whoami-mixed-safe.tsv"), 590);
   EXPECT_EQ(samples("stageB-curriculum-v5.tsv"), 10);
   EXPECT_EQ(samples("stageG-balanced-mix-v1.tsv"), 198);
-  throws_saying<FormatError>([&] { samples("stageB-curriculum-v4.tsv"); },
-                             {"stageB-curriculum-v4.tsv:1: ", "header row", "put #"});
+  EXPECT_EQ(samples("stageB-curriculum-v4.tsv"), 16);  // its header row is none
   const Dataset d = load_dataset(data / "stageH-targeted-overfit.tsv", t, {});
   EXPECT_EQ(t.decode(d.sample(0).ids),
             "<|im_start|>user\n你是誰<|im_end|>\n<|im_start|>assistant\n我是 F# 之神<|im_end|>");

@@ -10,7 +10,7 @@
 #include "support/golden.h"
 #include "support/tested_backend.h"
 #include "support/train_toy.h"
-#include "train/trained_source.h"
+#include "train/export_weights.h"
 
 namespace nibble::test {
 namespace {

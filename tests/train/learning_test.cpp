@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "generate/generator.h"
+#include "train/export_weights.h"
 #include "train/learning_support.h"
-#include "train/trained_source.h"
 
 namespace nibble::test {
 namespace {

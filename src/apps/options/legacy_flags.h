@@ -10,6 +10,7 @@ namespace nibble {
 struct LegacyFlag {
   std::string_view flag;
   std::string_view instead;  // completes "--flag: not in nibble; ..."
+  bool boolean = false;      // its value was true or false, or left out
 };
 
 std::span<const LegacyFlag> legacy_flags();

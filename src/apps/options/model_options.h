@@ -10,8 +10,8 @@ inline void visit_fields(ModelOptions& o, Fields& f) {
   f.section("Model");
   f.add(o.model, {.flag = "--model",
                   .help = "The model: a Hugging Face directory, a .safetensors, a .gguf or a .dat "
-                          "file; mini is the one that comes with nibble. --model itself may be "
-                          "left out before it",
+                          "file, or a checkpoint (the newest of a directory of them); mini is the "
+                          "one that comes with nibble. --model itself may be left out before it",
                   .value = "DIR|FILE",
                   .aliases = {"-m"},
                   .common = true,
@@ -23,7 +23,8 @@ inline void visit_fields(ModelOptions& o, Fields& f) {
   f.add(o.model_dir, {.flag = "--model-dir",
                       .help = "The same as --model; with --weight, where config.json and "
                               "tokenizer.json lie",
-                      .value = "DIR"});
+                      .value = "DIR",
+                      .aliases = {"--path"}});
   f.add(o.config, {.flag = "--config",
                    .help = "config.json, when it does not lie beside the weights",
                    .value = "FILE"});

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <cmath>
@@ -68,12 +69,16 @@ std::string floating(std::string s) {
 
 }  // namespace
 
-std::string parse_value(const std::string& given, bool& out) {
-  std::string text = given;  // in any letter case: scripts write True
-  for (char& c : text) c = char(std::tolower(static_cast<unsigned char>(c)));
-  if (text == "true" || text == "1" || text == "yes") {
+bool same_word(std::string_view a, std::string_view b) {
+  const auto lower = [](char c) { return std::tolower(static_cast<unsigned char>(c)); };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [&](char x, char y) { return lower(x) == lower(y); });
+}
+
+std::string parse_value(const std::string& text, bool& out) {
+  if (same_word(text, "true") || text == "1" || same_word(text, "yes")) {
     out = true;
-  } else if (text == "false" || text == "0" || text == "no") {
+  } else if (same_word(text, "false") || text == "0" || same_word(text, "no")) {
     out = false;
   } else {
     return "is neither true nor false";

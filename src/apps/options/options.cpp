@@ -132,8 +132,8 @@ std::string Field::key() const {
 }
 
 bool Field::named(std::string_view flag) const {
-  return !positional() &&
-         (info.flag == flag || std::ranges::find(info.aliases, flag) != info.aliases.end());
+  return (!positional() && info.flag == flag) ||
+         std::ranges::find(info.aliases, flag) != info.aliases.end();
 }
 
 void Fields::add_field(FieldInfo info, FieldKind kind,
@@ -217,10 +217,16 @@ std::string unexpected_hint(const Field& first) {
 }  // namespace
 
 void parse_arguments(Fields& fields, std::span<const std::string> args,
-                     const ExplainUnknown& explain) {
+                     const ExplainUnknown& explain, const FindUnneeded& unneeded) {
   const std::vector<const Field*> positional = fields.in_places();
   size_t next_positional = 0;
   const auto take_positional = [&](const std::string& text) {
+    const auto settled = [](const Field& f) {
+      return f.given() && f.given_as != f.info.flag && f.kind != FieldKind::repeated;
+    };
+    while (next_positional < positional.size() && settled(*positional[next_positional])) {
+      ++next_positional;  // given by its other name
+    }
     if (next_positional == positional.size()) {
       throw_usage("unexpected argument '{}'{}", text,
                   positional.empty() ? ": this command takes flags only"
@@ -246,7 +252,15 @@ void parse_arguments(Fields& fields, std::span<const std::string> args,
     const size_t equals = token.find('=');
     const std::string flag = token.substr(0, equals);
     Field* f = fields.find(flag);
-    if (!f) throw UsageError(explain(flag));
+    const auto value = f || !unneeded ? std::nullopt : unneeded(flag);
+    if (!f && !value) throw UsageError(explain(flag));
+    if (!f) {  // nothing reads its value either
+      const bool follows = equals == std::string::npos && i + 1 < args.size() &&
+                           (value == UnneededValue::boolean ? is_boolean_word(args[i + 1])
+                                                            : !args[i + 1].starts_with("--"));
+      if (follows) ++i;
+      continue;
+    }
     if (equals != std::string::npos) {
       set_field(*f, flag, token.substr(equals + 1));
     } else if (f->kind == FieldKind::boolean) {

@@ -19,7 +19,8 @@
 namespace nibble {
 
 struct FieldInfo {
-  std::string flag;        // "--seed"; an argument without dashes is positional: "IN"
+  std::string flag;        // "--seed"; an argument without dashes is positional: "IN", which may
+                           // have aliases with dashes
   std::string help;        // one sentence, no full stop
   std::string value = {};  // the value's name in --help: "N", "FILE"
   std::vector<std::string> aliases = {};  // other spellings, accepted and shown
@@ -34,6 +35,9 @@ struct FieldInfo {
   // A flag that may be left out before its value ("MODEL"), in commands without positional fields.
   std::string place = {};
 };
+
+// Whether two words are the same in any letter case: scripts write Float16 and CE.
+bool same_word(std::string_view a, std::string_view b);
 
 // Text -> value. Return "" or what is wrong with the text ("is not a whole number").
 std::string parse_value(const std::string& text, bool& out);
@@ -141,7 +145,7 @@ class Fields {
         std::move(info), FieldKind::text,
         [&member, names](const std::string& text) {
           for (const auto& [name, value] : names) {
-            if (name == text) {
+            if (same_word(name, text)) {
               member = value;
               return std::string();
             }
@@ -172,12 +176,15 @@ class Fields {
 
 // Called with a flag no field has; returns the message of the UsageError.
 using ExplainUnknown = std::function<std::string(const std::string& flag)>;
+// Called with such a flag first: whether it may stand there all the same, and what its value is.
+enum class UnneededValue { boolean, text };
+using FindUnneeded = std::function<std::optional<UnneededValue>(const std::string& flag)>;
 
 // Reads `--key value`, `--key=value`, `--flag`, `--flag false` and positional arguments into
 // `fields`; `--`, or the first word of a field that takes the rest, ends the flags. Throws
 // UsageError.
 void parse_arguments(Fields& fields, std::span<const std::string> args,
-                     const ExplainUnknown& explain);
+                     const ExplainUnknown& explain, const FindUnneeded& unneeded = {});
 // How many of `args` come before `--` or the first word of a field that takes the rest.
 size_t count_before_rest(Fields& fields, std::span<const std::string> args);
 // `args` without the options, and their values, that `leave_out` chooses.

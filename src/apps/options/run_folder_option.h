@@ -13,6 +13,9 @@ inline void visit_fields(RunFolderOptions& o, Fields& f) {
   f.add(o.run_name, {.flag = "--run-name",
                      .help = "Name of this run's folder; default: the time and the command",
                      .value = "NAME"});
+  f.add(o.note, {.flag = "--note",
+                 .help = "Why this run is made, for the diary (nibble runs export --append)",
+                 .value = "TEXT"});
 }
 
 }  // namespace nibble

@@ -12,16 +12,16 @@
 namespace nibble {
 namespace {
 
-const std::vector<std::string> kActions = {"list", "show",   "watch",   "compare",
-                                           "plot", "report", "lineage", "export",
-                                           "pin",  "unpin",  "prune"};
+const std::vector<std::string> kActions = {"list",   "show",   "watch", "try",       "compare",
+                                           "plot",   "report", "note",  "inventory", "lineage",
+                                           "export", "pin",    "unpin", "prune"};
 
 }  // namespace
 
 void RunsOptions::visit_fields(Fields& f) {
   f.add(action, {.flag = "ACTION",
-                 .help = "list, show, watch, compare, plot, report, lineage, export, pin, unpin "
-                         "or prune",
+                 .help = "list, show, watch, try, compare, plot, report, note, inventory, lineage, "
+                         "export, pin, unpin or prune",
                  .choices = kActions,
                  .required = true});
   f.add(runs, {.flag = "RUN", .help = "A run's folder, its name in --runs-dir, or latest"});
@@ -41,11 +41,16 @@ void RunsOptions::visit_fields(Fields& f) {
   f.add(json, {.flag = "--json", .help = "JSON instead of text"});
   f.add(markdown, {.flag = "--markdown", .help = "export: a log in Markdown"});
   f.add(out, {.flag = "--out",
-              .help = "export: write to this file; compare: where the chart goes "
+              .help = "export, inventory: write to this file; compare: where the chart goes "
                       "(default: compare.svg in --runs-dir, or compare-2.svg and so on)",
               .value = "FILE"});
+  f.add(append,
+        {.flag = "--append",
+         .help = "export: a diary in Markdown to which runs are added that it does not have "
+                 "yet, by idea, method and result; prune: likewise, with what was moved",
+         .value = "FILE"});
   f.add(force, {.flag = "--force",
-                .help = "export, compare: replace an --out that exists",
+                .help = "export, inventory, compare: replace an --out that exists",
                 .needs = "--out"});
   f.section("watch");
   f.add(once, {.flag = "--once", .help = "Show it once and stop"});
@@ -54,6 +59,18 @@ void RunsOptions::visit_fields(Fields& f) {
                    .value = "S",
                    .least = 0.05,
                    .most = 3600});
+  f.section("note");
+  f.add(good_for, {.flag = "--good-for",
+                   .help = "The note says what the run's weights are good for, for the inventory"});
+  f.section("try");
+  f.add(prompt, {.flag = "--prompt",
+                 .help = "What to ask the newest sound checkpoint, or the export, of a run",
+                 .value = "TEXT"});
+  f.add(max_tokens,
+        {.flag = "--max-tokens", .help = "Tokens the reply may have", .least = 1, .most = 1 << 30});
+  f.add(device, {.flag = "--device",
+                 .help = "Where to run; default: the CPU while the run goes on, else auto",
+                 .value = "auto|cpu|cuda|cuda:N"});
   f.section("prune");
   f.add(prune.older_than_days, {.flag = "--older-than",
                                 .help = "Only runs started more than this many days ago",
@@ -81,10 +98,17 @@ void RunsOptions::check() const {
       {"--of", !command.empty(), lists},
       {"--name", !name.empty(), lists},
       {"--last", last.has_value(), lists},
-      {"--json", json, {"list", "show", "watch", "compare", "lineage", "export", "prune"}},
-      {"--markdown", markdown, {"export"}},
-      {"--out", !out.empty(), {"export", "compare"}},
-      {"--force", force, {"export", "compare"}},
+      {"--json",
+       json,
+       {"list", "show", "watch", "compare", "inventory", "lineage", "export", "prune"}},
+      {"--markdown", markdown, {"export", "inventory"}},
+      {"--out", !out.empty(), {"export", "inventory", "compare"}},
+      {"--append", !append.empty(), {"export", "prune"}},
+      {"--good-for", good_for, {"note"}},
+      {"--prompt", !prompt.empty(), {"try"}},
+      {"--max-tokens", max_tokens != 64, {"try"}},
+      {"--device", device.has_value(), {"try"}},
+      {"--force", force, {"export", "inventory", "compare"}},
       {"--once", once, {"watch"}},
       {"--interval", interval.has_value(), {"watch"}},
       {"--older-than", prune.older_than_days.has_value(), {"prune"}},
@@ -102,13 +126,17 @@ void RunsOptions::check() const {
   if (!state.empty() && std::ranges::find(states, state) == states.end()) {
     throw_usage("--state: '{}' is not one of the choices: use {}", state, fmt::join(states, ", "));
   }
-  const bool takes_none = action == "list";
-  const bool takes_one = action == "watch" || action == "show" || action == "lineage" ||
-                         action == "plot" || action == "report";
+  const bool takes_none = action == "list" || action == "inventory";
+  const bool takes_one = action == "watch" || action == "try" || action == "show" ||
+                         action == "lineage" || action == "plot" || action == "report";
   if (takes_none && !runs.empty()) {
-    throw_usage("runs list shows all runs; runs show {} shows one", runs.front());
+    throw_usage("runs {} is of all runs; runs show {} shows one", action, runs.front());
   }
   if (takes_one && runs.size() > 1) throw_usage("runs {} takes one run", action);
+  if (action == "try" && prompt.empty()) throw_usage("runs try needs --prompt: what to ask");
+  if (action == "note" && runs.size() != 2) {
+    throw_usage("runs note takes a run and a text: nibble runs note latest \"what came of it\"");
+  }
   if (action == "compare" && runs.size() < 2) throw_usage("runs compare takes two runs or more");
   if ((action == "pin" || action == "unpin") && runs.empty()) {
     throw_usage("runs {} takes the names of runs", action);

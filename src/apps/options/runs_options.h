@@ -22,7 +22,11 @@ struct RunsOptions {
   bool once = false;
   std::optional<double> interval;
   bool markdown = false, force = false;
-  std::filesystem::path out;
+  std::filesystem::path out, append;
+  bool good_for = false;
+  std::string prompt;
+  int64_t max_tokens = 64;
+  std::optional<std::string> device;
   PruneRules prune;
   bool yes = false;
 

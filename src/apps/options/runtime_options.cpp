@@ -14,9 +14,7 @@ const std::vector<std::pair<std::string, FloatChoice>> kFloatNames = {
     {"auto", FloatChoice::automatic}, {"fp32", FloatChoice::fp32},
     {"bf16", FloatChoice::bf16},      {"fp16", FloatChoice::fp16},
     {"float32", FloatChoice::fp32},   {"bfloat16", FloatChoice::bf16},
-    {"float16", FloatChoice::fp16},   {"half", FloatChoice::fp16},
-    {"Float32", FloatChoice::fp32},   {"BFloat16", FloatChoice::bf16},
-    {"Float16", FloatChoice::fp16}};
+    {"float16", FloatChoice::fp16},   {"half", FloatChoice::fp16}};
 std::vector<std::pair<std::string, FloatChoice>> cache_type_names() {
   auto names = kFloatNames;
   names.insert(names.begin() + 4, {"fp8", FloatChoice::fp8});

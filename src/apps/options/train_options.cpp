@@ -94,9 +94,9 @@ void visit_fields(TrainChoices& o, Fields& f) {
          .value = "LIST"});
   f.add(o.train_last_layers,
         {.flag = "--train-last-layers",
-         .help = "Train only the projections of the last N layers; 0: everything",
-         .value = "N",
-         .least = 0});
+         .help = "Train only the projections of the last N layers; 0, less, or as many as there "
+                 "are: everything",
+         .value = "N"});
   f.add(o.untie, {.flag = "--untie", .help = "Train the head of a tied model as its own matrix"});
   f.add(o.optimizer.chunk_rows, {.flag = "--step-chunk-rows",
                                  .help = "Rows updated at a time; 0: all. Never changes a result",

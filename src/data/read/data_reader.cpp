@@ -67,8 +67,7 @@ std::string DataReader::line_of(size_t i) const {
 DataRecord DataReader::parse(size_t i, DataWants wants) const {
   const DataUnit& unit = split_.units[i];
   switch (rules_.format) {
-    case DataFormat::tsv:
-      return parse_tsv_line(unit.text, i == 0 ? LinePlace::first : LinePlace::later);
+    case DataFormat::tsv: return parse_tsv_line(unit.text);
     case DataFormat::text: return parse_document(unit.text);
     case DataFormat::csv: return parse_json_record(csv_object(unit), rules_.use, wants);
     case DataFormat::json:

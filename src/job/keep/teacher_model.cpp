@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "job/keep/teacher_model.h"
 
+#include "convert/checkpoint_model.h"
 #include "data/lines.h"
-#include "model/gguf_model.h"
 #include "runtime/model_texts.h"
 
 namespace nibble {
@@ -44,7 +44,7 @@ std::optional<TeacherFile> open_teacher(const KeepChoices& keep, const Config& m
   if (tokenizer && !t.paths.tokenizer.empty()) {
     check_tokens(*tokenizer, load_tokenizer(t.paths.tokenizer), name);
   }
-  t.source = open_model_source(t.paths.weights);
+  t.source = open_weights(t.paths.weights);
   t.load.expanded = compute;
   return t;
 }

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: MIT
-#include "train/trained_source.h"
+#include "convert/trained_source.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "backend/download.h"
-#include "convert/convert.h"
 #include "convert/raw_cast.h"
+#include "core/error.h"
 #include "core/half.h"
-#include "core/progress.h"
-#include "formats/container.h"
 #include "quant/codec.h"
 
 namespace nibble {
@@ -22,11 +19,10 @@ float rounded_to(float x, DType t) { return t == DType::bf16 ? to_float(to_bf16(
 // A step of a small rate moves a norm or a bias by less than half a step of 16 bits: its master is
 // fp32, and what was learned must not be lost in the file. True where a value that training changed
 // would be.
-bool loses_training(const TensorSource& base, const LogicalTensor& t, const TrainState& state,
+bool loses_training(const TensorSource& base, const LogicalTensor& t, const TrainedValues& values,
                     const ParamSpec& p) {
-  const Tensor master = state.master_of(p);
-  if (p.is_matrix() || !master || master.dtype != DType::f32) return false;
-  const std::vector<float> now = download_floats(state.backend(), master.view({master.numel()}));
+  if (p.is_matrix() || values.master_type(p) != DType::f32) return false;
+  const std::vector<float> now = values.master(p, 0, p.numel());
   std::vector<float> file(now.size());
   LogicalTensor flat = t;
   flat.rows = flat.numel();
@@ -41,21 +37,21 @@ bool loses_training(const TensorSource& base, const LogicalTensor& t, const Trai
              .inexact > 0;
 }
 
-std::vector<TensorInfo> listed(const TensorSource& base, const TrainState& state, RawTypes types) {
+std::vector<TensorInfo> listed(const TensorSource& base, const TrainedValues& values,
+                               RawTypes types) {
   std::vector<TensorInfo> infos = base.tensors();
   for (TensorInfo& t : infos) t.blocks = nullptr;  // read() gives them as they are
   const WeightIndex index(base);
-  for (const ParamSpec& p : state.groups().table) {
+  for (const ParamSpec& p : values.table()) {
     const LogicalTensor* t = index.find(p.name);
-    const Tensor master = state.master_of(p);
-    const bool wide = types == RawTypes::of_master && master && master.dtype == DType::f32;
-    if (t && !t->packed() && (wide || loses_training(base, *t, state, p))) {
+    const bool wide = types == RawTypes::of_master && values.master_type(p) == DType::f32;
+    if (t && !t->packed() && (wide || loses_training(base, *t, values, p))) {
       const auto at = std::ranges::find(infos, p.name, &TensorInfo::name);
       at->dtype = DType::f32;
       at->n_bytes = uint64_t(p.numel()) * 4;
       at->dat_code = -1;
     }
-    if (t || p.slot != ParamSlot::head || state.config().tied) continue;
+    if (t || p.slot != ParamSlot::head || values.tied()) continue;
     TensorInfo head = *base.find(kEmbedName);  // a head of its own, stored like the embedding
     head.name = p.name;
     infos.push_back(head);
@@ -76,31 +72,32 @@ bool same_block(const uint8_t* codes, uint8_t scale, const uint8_t* file_codes,
 
 }  // namespace
 
-TrainedSource::TrainedSource(const TensorSource& base, const TrainState& state, RawTypes types)
-    : TensorSource(Virtual{}, base.format(), listed(base, state, types), base.metadata()),
+TrainedSource::TrainedSource(const TensorSource& base, const TrainedValues& values, RawTypes types)
+    : TensorSource(Virtual{}, base.format(), listed(base, values, types), base.metadata()),
       base_(base),
-      state_(state),
+      values_(values),
       types_(types),
       index_(base) {
   add_entries();
 }
 
 void TrainedSource::add_entries() {
-  const ParamGroups& g = state_.groups();
-  const bool embed_trained = std::ranges::any_of(g.table, [&](const ParamSpec& p) {
-    return p.slot == ParamSlot::embed && g.trained[size_t(&p - g.table.data())];
-  });
-  for (size_t i = 0; i < g.table.size(); ++i) {
-    const ParamSpec& p = g.table[i];
-    const bool tied_head = p.slot == ParamSlot::head && state_.config().tied;
+  const std::vector<ParamSpec>& table = values_.table();
+  bool embed_trained = false;
+  for (size_t i = 0; i < table.size(); ++i) {
+    embed_trained |= table[i].slot == ParamSlot::embed && values_.trained(i);
+  }
+  for (size_t i = 0; i < table.size(); ++i) {
+    const ParamSpec& p = table[i];
+    const bool tied_head = p.slot == ParamSlot::head && values_.tied();
     const LogicalTensor* t = index_.find(p.name);
-    if (!(tied_head ? embed_trained : bool(g.trained[i]))) {
-      if (t || p.slot != ParamSlot::head || state_.config().tied) continue;  // frozen: the base's
+    if (!(tied_head ? embed_trained : values_.trained(i))) {
+      if (t || p.slot != ParamSlot::head || values_.tied()) continue;  // frozen: the base's
     }
     Entry e;
     e.stored = t;
     e.loaded = tied_head || !t ? index_.find(kEmbedName) : t;
-    if (state_.master_of(p)) e.param = &p;
+    if (values_.master_type(p)) e.param = &p;
     if (!t || !t->packed()) {
       entries_.emplace(p.name, e);
       continue;
@@ -169,9 +166,8 @@ std::vector<float> TrainedSource::loaded_rows(const LogicalTensor& t, int64_t ro
 }
 
 std::vector<float> TrainedSource::master_rows(const Entry& e, int64_t row, int64_t rows) const {
-  const Tensor m = state_.master_of(*e.param);
   const int64_t cols = e.param->numel() / (e.param->is_matrix() ? e.param->shape[0] : 1);
-  return download_floats(state_.backend(), m.view({m.numel() / cols, cols}).slice(row, rows));
+  return values_.master(*e.param, row * cols, rows * cols);
 }
 
 void TrainedSource::read_raw(const Entry& e, const TensorInfo& info, int64_t begin, int64_t count,
@@ -186,16 +182,15 @@ void TrainedSource::read_raw(const Entry& e, const TensorInfo& info, int64_t beg
     cast_from_f32(x.data(), count, info.dtype, out);
     return;
   }
-  const Tensor master = state_.master_of(*e.param);
-  const std::vector<float> now =
-      download_floats(state_.backend(), master.view({master.numel()}).slice(begin, count));
+  const DType master = *values_.master_type(*e.param);
+  const std::vector<float> now = values_.master(*e.param, begin, count);
   std::vector<float> file(now.size());
   read_rows_f32(base_, flat, begin, count, file.data());
   std::vector<float> chosen = now;
   // In a conversion the master itself is what is quantised next, as in training.
   if (types_ == RawTypes::of_file) {
     for (size_t i = 0; i < now.size(); ++i) {
-      if (rounded_to(file[i], master.dtype) == now[i]) chosen[i] = file[i];
+      if (rounded_to(file[i], master) == now[i]) chosen[i] = file[i];
     }
   }
   const CastLoss loss = cast_from_f32(chosen.data(), count, info.dtype, out);
@@ -218,9 +213,8 @@ void TrainedSource::packed_rows(const Entry& e, int64_t row, int64_t rows, uint8
     std::copy_n(&file_codes[size_t(b * kBlockBytes)], kBlockBytes, codes + b * kBlockBytes);
     scales[b] = file_scales[size_t(b)];
   };
-  if (const LinearWeight* w = state_.packed_of(*e.param)) {
-    state_.backend().unpack_rows(*w, e.param->row_offset + row, rows,
-                                 {codes, size_t(blocks * kBlockBytes)}, {scales, size_t(blocks)});
+  if (values_.packed(*e.param, row, rows, {codes, size_t(blocks * kBlockBytes)},
+                     {scales, size_t(blocks)})) {
     for (int64_t b = 0; b < blocks; ++b) {
       if (same_block(codes + b * kBlockBytes, scales[b], &file_codes[size_t(b * kBlockBytes)],
                      file_scales[size_t(b)])) {
@@ -232,58 +226,16 @@ void TrainedSource::packed_rows(const Entry& e, int64_t row, int64_t rows, uint8
   // No NVFP4 copy lives in this run: blocks whose master still is what was loaded stay.
   const std::vector<float> now = master_rows(e, row, rows);
   const std::vector<float> before =
-      loaded_rows(*e.loaded, row, rows, state_.master_of(*e.param).dtype);
+      loaded_rows(*e.loaded, row, rows, *values_.master_type(*e.param));
   const float g = read_global_scale(base_, t);
   for (int64_t b = 0; b < blocks; ++b) {
     const float* x = now.data() + b * kNvfp4Block;
     if (std::equal(x, x + kNvfp4Block, before.data() + b * kNvfp4Block)) {
       keep_file(b);
     } else {
-      quantize_block(x, state_.settings().rule, g, codes + b * kBlockBytes, scales + b);
+      quantize_block(x, values_.rule(), g, codes + b * kBlockBytes, scales + b);
     }
   }
-}
-
-ExportSummary export_weights(const TensorSource& base, const TrainState& state, const Config& c,
-                             const std::filesystem::path& out, ThreadPool& pool) {
-  refuse_overwrite_of_input(base, out);
-  const Container container = container_for(out);
-  const bool same = base.format() != "gguf" &&  // which is read only
-                    (container == Container::dat) == (base.format() == "dat");
-  if (!same) {
-    const TrainedSource source(base, state, RawTypes::of_master);
-    ConvertSettings settings;
-    settings.container = container;
-    const bool nvfp4 = state.settings().recipe == Recipe::nvfp4;
-    settings.packing = container == Container::dat && nvfp4 ? Packing::nvfp4 : Packing::none;
-    if (settings.packing == Packing::nvfp4 && state.settings().head() != Recipe::nvfp4) {
-      settings.quantize = fmt::format("({})\\.weight$", fmt::join(linear_layer_names(), "|"));
-    }
-    settings.rule = state.settings().rule;
-    settings.keep_f32_vectors = true;
-    Config trained = c;
-    trained.tied = state.config().tied;
-    const ConvertSummary done = convert_weights(source, &trained, out, settings, pool);
-    return {done.entries, done.payload_bytes};
-  }
-  const TrainedSource source(base, state, RawTypes::of_file);
-  const auto writer = make_writer(container, out, source.tensors());
-  Progress progress("exporting", writer->payload_bytes());
-  std::vector<std::byte> bytes;
-  for (const TensorInfo& info : source.tensors()) {
-    // Whole rows, a few MiB of them.
-    const uint64_t rows = info.shape.empty() ? 1 : uint64_t(std::max<int64_t>(1, info.shape[0]));
-    const uint64_t row = std::max<uint64_t>(1, info.n_bytes / rows);
-    const uint64_t step = std::max<uint64_t>(1, (4 << 20) / row) * row;
-    for (uint64_t at = 0; at < info.n_bytes; at += step) {
-      bytes.resize(size_t(std::min(step, info.n_bytes - at)));
-      source.read(info, at, bytes);
-      writer->append(bytes);
-      progress.advance(bytes.size());
-    }
-  }
-  writer->finish();
-  return {writer->tensors().size(), writer->payload_bytes()};
 }
 
 }  // namespace nibble

@@ -7,8 +7,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "convert/trained_values.h"
 #include "formats/weights.h"
-#include "train/state.h"
 
 namespace nibble {
 
@@ -19,8 +19,8 @@ enum class RawTypes {
 
 class TrainedSource final : public TensorSource {
  public:
-  // Both must outlive it; the state is only read.
-  TrainedSource(const TensorSource& base, const TrainState& state, RawTypes types);
+  // Both must outlive it.
+  TrainedSource(const TensorSource& base, const TrainedValues& values, RawTypes types);
 
   // Throws FormatError for a value the entry's type cannot hold. Thread-safe.
   void read(const TensorInfo& tensor, uint64_t byte_offset,
@@ -45,24 +45,11 @@ class TrainedSource final : public TensorSource {
                                  DType master) const;
 
   const TensorSource& base_;
-  const TrainState& state_;
+  const TrainedValues& values_;
   RawTypes types_;
   WeightIndex index_;
   std::unordered_map<std::string, Entry> entries_;
   mutable std::mutex mutex_;  // the backend has one stream
 };
-
-struct ExportSummary {
-  size_t entries = 0;
-  uint64_t payload_bytes = 0;
-};
-
-// Writes the trained model to `out` (.dat, .safetensors or a directory that exists): the input's
-// own form where the container is the same, converted otherwise (a new .dat holds NVFP4 where the
-// run's recipe says so). `config` is the stored one. Nothing appears under the name before it is
-// whole; writing over the input is refused.
-ExportSummary export_weights(const TensorSource& base, const TrainState& state,
-                             const Config& config, const std::filesystem::path& out,
-                             ThreadPool& pool);
 
 }  // namespace nibble

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+#include "train/export_weights.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "backend/download.h"
+#include "convert/convert.h"
+#include "core/progress.h"
+#include "formats/container.h"
+
+namespace nibble {
+
+std::optional<DType> StateValues::master_type(const ParamSpec& p) const {
+  const Tensor master = state_.master_of(p);
+  if (!master) return std::nullopt;
+  return master.dtype;
+}
+
+std::vector<float> StateValues::master(const ParamSpec& p, int64_t begin, int64_t count) const {
+  const Tensor master = state_.master_of(p);
+  return download_floats(state_.backend(), master.view({master.numel()}).slice(begin, count));
+}
+
+bool StateValues::packed(const ParamSpec& p, int64_t row, int64_t rows, std::span<uint8_t> codes,
+                         std::span<uint8_t> scales) const {
+  const LinearWeight* w = state_.packed_of(p);
+  if (w) state_.backend().unpack_rows(*w, p.row_offset + row, rows, codes, scales);
+  return w != nullptr;
+}
+
+ExportSummary export_weights(const TensorSource& base, const TrainState& state, const Config& c,
+                             const std::filesystem::path& out, ThreadPool& pool) {
+  refuse_overwrite_of_input(base, out);
+  const StateValues values(state);
+  const Container container = container_for(out);
+  const bool same = base.format() != "gguf" &&  // which is read only
+                    (container == Container::dat) == (base.format() == "dat");
+  if (!same) {
+    const TrainedSource source(base, values, RawTypes::of_master);
+    ConvertSettings settings;
+    settings.container = container;
+    const bool nvfp4 = state.settings().recipe == Recipe::nvfp4;
+    settings.packing = container == Container::dat && nvfp4 ? Packing::nvfp4 : Packing::none;
+    if (settings.packing == Packing::nvfp4 && state.settings().head() != Recipe::nvfp4) {
+      settings.quantize = fmt::format("({})\\.weight$", fmt::join(linear_layer_names(), "|"));
+    }
+    settings.rule = state.settings().rule;
+    settings.keep_f32_vectors = true;
+    Config trained = c;
+    trained.tied = state.config().tied;
+    const ConvertSummary done = convert_weights(source, &trained, out, settings, pool);
+    return {done.entries, done.payload_bytes};
+  }
+  const TrainedSource source(base, values, RawTypes::of_file);
+  const auto writer = make_writer(container, out, source.tensors());
+  Progress progress("exporting", writer->payload_bytes());
+  std::vector<std::byte> bytes;
+  for (const TensorInfo& info : source.tensors()) {
+    // Whole rows, a few MiB of them.
+    const uint64_t rows = info.shape.empty() ? 1 : uint64_t(std::max<int64_t>(1, info.shape[0]));
+    const uint64_t row = std::max<uint64_t>(1, info.n_bytes / rows);
+    const uint64_t step = std::max<uint64_t>(1, (4 << 20) / row) * row;
+    for (uint64_t at = 0; at < info.n_bytes; at += step) {
+      bytes.resize(size_t(std::min(step, info.n_bytes - at)));
+      source.read(info, at, bytes);
+      writer->append(bytes);
+      progress.advance(bytes.size());
+    }
+  }
+  writer->finish();
+  return {writer->tensors().size(), writer->payload_bytes()};
+}
+
+}  // namespace nibble
