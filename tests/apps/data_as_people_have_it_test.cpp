@@ -55,6 +55,8 @@ TEST_F(DataAsPeopleHaveIt, KeysThatSayNothingAreCountedOrRefused) {
   const std::string log = cli_log(train_arguments({{"--train-data", data}}));
   EXPECT_TRUE(contains(log, "\"id\" in 2 lines")) << log;
   EXPECT_TRUE(contains(log, "\"lang\" in 1 line")) << log;
+  const auto record = nlohmann::json::parse(read_text_file(file("runs/run/run.json")));
+  EXPECT_TRUE(contains(record.at("warnings").dump(), "in 2 lines")) << record.at("warnings");
   refused({{"--train-data", data}, {"--strict-data", "true"}}, 3,
           "alpaca.json:1: \"id\" says nothing here");
 }

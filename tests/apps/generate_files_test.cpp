@@ -62,6 +62,17 @@ TEST_F(GenerateFiles, JsonHasWhatAProgramNeeds) {
   refused({"--prompt", "x", "--json", "--echo"}, 2, "--echo");
 }
 
+TEST_F(GenerateFiles, JsonWithoutATokenizerIsOneLineWithoutAText) {
+  fs::copy(dir_->path() / "m", dir_->path() / "bare");
+  fs::remove(dir_->path() / "bare" / "tokenizer.json");
+  const CliResult r = cli({"generate", "--model", dir_->file("bare"), "--input-ids", "1,2,3",
+                           "--max-tokens", "4", "--json"});
+  EXPECT_EQ(r.code, 0) << r.err;
+  const json j = json::parse(r.out);  // and nothing after it
+  EXPECT_TRUE(j.at("text").is_null());
+  EXPECT_EQ(j.at("ids").size(), 4u);
+}
+
 TEST_F(GenerateFiles, MessagesAreAConversation) {
   const json want = one({"--prompt", "hello", "--system", "be brief"});
   const std::string list =
