@@ -36,7 +36,7 @@ std::vector<fs::path> input_files(const DataOptions& o) {
 
 // Lines are copied as they are, so what they are written to has the format of what they come from.
 void keeps_format(const DataOptions& o, const fs::path& out, const fs::path& in) {
-  if (is_tsv(out) == is_tsv(in)) return;
+  if (lines_for(out) == lines_in(in)) return;
   throw_usage("data {} keeps the format of its lines: {} and {} do not have the same", o.action,
               in.string(), out.string());
 }
@@ -52,7 +52,7 @@ void make_tokenizer(const DataOptions& o, Io& io) {
   refuse_existing(output(o));
   BpeTrainer trainer;
   for (const fs::path& file : input_files(o)) {
-    for (const DataLine& d : read_data_lines(file)) {
+    for (const DataLine& d : read_data_lines(file, o.extra())) {
       for (const std::string& t : d.texts) trainer.add(t);
     }
   }
@@ -76,13 +76,14 @@ void make_identity(const DataOptions& o, Io& io) {
   const IdentitySetOptions set{o.seed,           o.size.value_or(2000),
                                o.identity_share, o.disambiguation_share,
                                o.identity(),     o.conversation_share};
-  write_new_file(o.out, make_identity_set(set, is_tsv(o.out)));
+  write_new_file(o.out, make_identity_set(set, lines_for(o.out) == LineFormat::tsv));
   io.out << fmt::format("{}: {} samples\n", o.out.string(), set.samples);
 }
 
 void whoami(const DataOptions& o, Io& io) {
   refuse_existing(output(o));
-  if (!is_tsv(o.out)) throw_usage("data whoami writes TSV; name it {}.tsv", o.out.stem().string());
+  if (lines_for(o.out) != LineFormat::tsv)
+    throw_usage("data whoami writes TSV; name it {}.tsv", o.out.stem().string());
   const WhoamiSet set =
       make_whoami({o.seed, o.size.value_or(1000), o.target.value_or(o.identity_zh)});
   write_new_file(o.out, set.tsv);
@@ -96,7 +97,7 @@ void mix(const DataOptions& o, Io& io) {
   std::vector<MixPart> parts;
   for (const std::string& i : o.inputs) parts.push_back(parse_mix_part(i));
   keeps_format(o, o.out, parts.front().file);
-  const std::string text = mix_files(parts, o.size.value_or(0), o.seed);
+  const std::string text = mix_files(parts, o.size.value_or(0), o.seed, o.extra());
   write_new_file(o.out, text);
   io.out << fmt::format("{}: {} lines\n", o.out.string(),
                         std::count(text.begin(), text.end(), '\n'));
@@ -106,7 +107,7 @@ void dedup(const DataOptions& o, Io& io) {
   refuse_existing(output(o));
   const auto files = input_files(o);
   keeps_format(o, o.out, files.front());
-  const DedupResult r = dedup_files(files, o.same);
+  const DedupResult r = dedup_files(files, o.same, o.extra());
   write_new_file(o.out, r.text);
   io.out << fmt::format("{}: {} lines kept, {} dropped\n", o.out.string(), r.kept, r.dropped);
 }
@@ -120,7 +121,7 @@ void split(const DataOptions& o, Io& io) {
   refuse_same_output({{"--out", o.out}, {"--held-out", o.held_out}});
   keeps_format(o, o.out, files[0]);
   keeps_format(o, o.held_out, files[0]);
-  const SplitResult r = split_file(files[0], o.held_out_share, o.seed);
+  const SplitResult r = split_file(files[0], o.held_out_share, o.seed, o.extra());
   write_new_file(o.out, r.train);
   write_new_file(o.held_out, r.held_out);
   io.out << fmt::format("{}: {} lines, {}: {} lines\n", o.out.string(), r.train_lines,
@@ -142,7 +143,7 @@ ExitCode overlap(const DataOptions& o, Io& io) {
       if (m.role == Role::user) to.asked.push_back(m.content);
     }
   }
-  const OverlapReport r = measure_overlap(files, probes);
+  const OverlapReport r = measure_overlap(files, probes, o.extra());
   io.out << fmt::format("{} training lines\n{:<16}{:>8}{:>8}{:>12}{:>17}{:>17}\n", r.training_lines,
                         "group", "probes", "exact", "normalised", "4-grams", "8-grams");
   for (const auto& [group, c] : r.groups) {

@@ -14,12 +14,12 @@
 
 namespace nibble {
 
-enum class DataFormat { automatic, tsv, jsonl, text };
+enum class DataFormat { automatic, tsv, jsonl, text, json, csv };
 enum class DataUse {
   fine_tune,  // one sample a line, scored on the responses
   pretrain,   // documents end to end, cut into windows, scored everywhere
 };
-// What `automatic` means for this file name; nothing where the name does not tell.
+// What `automatic` means for this file name (.gz aside); nothing where the name does not tell.
 std::optional<DataFormat> format_named(const std::filesystem::path& path, DataUse use);
 // Throws UsageError where the name does not tell.
 DataFormat format_of(const std::filesystem::path& path, DataUse use);
@@ -37,12 +37,14 @@ struct DataUnits {
   int64_t header = 0;  // the line of a header row that was left out; 0: none
 };
 // Lines without the blank ones (and, in TSV, comments and a header row); of a text file, documents.
+// (JSON and CSV: data/read.)
 DataUnits split_units(std::string_view text, DataFormat format, Documents documents);
 
 struct DataRecord {
-  std::vector<Message> messages;   // a conversation,
-  std::vector<std::string> tools;  // the functions it may call, as render() takes them,
-  std::string text;                // or, without messages, plain text
+  std::vector<Message> messages;          // a conversation,
+  std::vector<std::string> tools;         // the functions it may call, as render() takes them,
+  std::string text;                       // or, without messages, plain text
+  std::vector<std::string> ignored = {};  // keys that said nothing here: "id", "messages[].name"
 };
 // Whether a TSV line names its columns ("prompt<TAB>target") instead of being data.
 bool is_tsv_header(std::string_view line);
@@ -54,15 +56,15 @@ struct TextFault {
 std::optional<TextFault> find_fault(const DataUnit& unit);
 // Throw FormatError or UsageError.
 DataRecord parse_tsv_line(std::string_view line);
-DataRecord parse_jsonl_line(std::string_view line, DataUse use);
 DataRecord parse_document(std::string_view text);
-
-// What a JSONL line holds, where a file may hold several things. prompt: a "prompt" without its
-// answer, or messages of which the last is not the assistant's.
-enum class JsonLineKind { text, conversation, prompt };
-JsonLineKind json_line_kind(std::string_view line);  // throws FormatError
-// The messages of a prompt. Throws FormatError, also for a line that has its answer.
-std::vector<Message> parse_prompt_line(std::string_view line);
+// What a record must be.
+enum class DataWants {
+  learnable,  // what DataUse says
+  prompt,     // a conversation that ends where the model is to answer
+  anything,   // a conversation with or without its last answer, or a text
+};
+// One JSON object, in any of the shapes of data/read/shapes.h.
+DataRecord parse_json_record(std::string_view object, DataUse use, DataWants wants);
 
 // Without white space (Unicode's) at the ends. Any bytes may come.
 std::string_view trim_text(std::string_view text);

@@ -46,18 +46,27 @@ int64_t for_each_line(std::string_view text, size_t begin, Line&& line) {
 }  // namespace
 
 std::optional<DataFormat> format_named(const std::filesystem::path& path, DataUse use) {
-  std::string extension = path.extension().string();
-  for (char& c : extension) c = c >= 'A' && c <= 'Z' ? char(c + 32) : c;
+  const auto ending = [](const std::filesystem::path& name) {
+    std::string e = name.extension().string();
+    for (char& c : e) c = c >= 'A' && c <= 'Z' ? char(c + 32) : c;
+    return e;
+  };
+  std::string extension = ending(path);
+  if (extension == ".gz") extension = ending(path.stem());
   if (extension == ".tsv") return DataFormat::tsv;
   if (extension == ".jsonl" || extension == ".ndjson") return DataFormat::jsonl;
+  if (extension == ".json") return DataFormat::json;
+  if (extension == ".csv") return DataFormat::csv;
   if (extension == ".txt") return use == DataUse::pretrain ? DataFormat::text : DataFormat::tsv;
   return std::nullopt;
 }
 
 DataFormat format_of(const std::filesystem::path& path, DataUse use) {
   if (const auto format = format_named(path, use)) return *format;
-  throw_usage("{}: the name does not tell the format (.tsv, .jsonl, .txt do); choose tsv, jsonl{}",
-              path.string(), use == DataUse::pretrain ? " or text" : "");
+  throw_usage(
+      "{}: the name does not tell the format (.jsonl, .json, .csv, .tsv and .txt do, also with .gz "
+      "after them, and folders of such files); choose jsonl, json, csv, tsv{}",
+      path.string(), use == DataUse::pretrain ? " or text" : "");
 }
 
 std::string_view trim_text(std::string_view text) {

@@ -80,7 +80,7 @@ void add_share(GramShare& to, const std::vector<uint64_t>& list,
 }  // namespace
 
 OverlapReport measure_overlap(const std::vector<std::filesystem::path>& training,
-                              const std::vector<OverlapProbe>& probes) {
+                              const std::vector<OverlapProbe>& probes, ExtraKeys extra) {
   std::unordered_map<std::string, bool> exact, equal;  // met in training?
   std::unordered_map<uint64_t, bool> gram;
   std::vector<Prompt> prompts;
@@ -111,7 +111,7 @@ OverlapReport measure_overlap(const std::vector<std::filesystem::path>& training
       }
     }
   };
-  for (const auto& file : training) for_each_data_line(file, look);
+  for (const auto& file : training) for_each_data_line(file, look, extra);
   for (size_t i = 0; i < probes.size(); ++i) {
     const Prompt& p = prompts[i];
     const bool same = exact.at(p.text), alike = equal.at(p.key);

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "data/read/data_reader.h"
+
 namespace nibble {
 
 struct OverlapProbe {
@@ -35,6 +37,7 @@ struct OverlapReport {
 // each other anywhere in a training conversation; a prompt of one turn with {"text": ...} documents
 // and their lines, too. Throws FormatError.
 OverlapReport measure_overlap(const std::vector<std::filesystem::path>& training,
-                              const std::vector<OverlapProbe>& probes);
+                              const std::vector<OverlapProbe>& probes,
+                              ExtraKeys extra = ExtraKeys::count);
 
 }  // namespace nibble

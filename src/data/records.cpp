@@ -8,7 +8,10 @@
 #include "core/durable/directories.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/log.h"
 #include "data/lines.h"
+#include "data/read/data_files.h"
+#include "data/read/ignored_keys.h"
 #include "tokenizer/unicode.h"
 
 namespace nibble {
@@ -16,15 +19,14 @@ namespace {
 
 using nlohmann::ordered_json;
 
-DataLine data_line(const DataUnit& unit, DataRecord record) {
+DataLine data_line(std::string line, DataRecord record) {
   DataLine d;
   for (Message& m : record.messages) {
     if (m.role == Role::user) d.asked.push_back(m.content);
     d.texts.push_back(std::move(m.content));
   }
   if (record.messages.empty()) d.texts.push_back(std::move(record.text));
-  d.line = unit.text;
-  if (d.line.ends_with('\r')) d.line.pop_back();
+  d.line = std::move(line);
   return d;
 }
 
@@ -50,33 +52,54 @@ std::string chat_line(std::span<const Message> messages) {
 
 std::string text_line(std::string_view text) { return ordered_json{{"text", text}}.dump() + "\n"; }
 
-bool is_tsv(const std::filesystem::path& file) {
-  if (const auto format = format_named(file, DataUse::fine_tune)) return *format == DataFormat::tsv;
-  throw_usage("{}: the name does not tell the format; use .tsv or .jsonl", file.string());
-}
-
-void for_each_data_line(const std::filesystem::path& file, const DataLineUse& use) {
-  const bool tsv = is_tsv(file);
-  const std::string text = read_text_file(file, 16ull << 30);
-  const DataUnits split =
-      split_units(text, tsv ? DataFormat::tsv : DataFormat::jsonl, Documents::paragraphs);
-  for (const DataUnit& unit : split.units) {
-    DataRecord record;
-    try {
-      if (const auto fault = find_fault(unit)) throw_format("{}", fault->what);
-      record = tsv ? parse_tsv_line(unit.text) : parse_jsonl_line(unit.text, DataUse::pretrain);
-    } catch (const InternalError&) {
-      throw;
-    } catch (const Error& e) {
-      throw_format("{}:{}: {}", file.string(), unit.line, e.what());
+LineFormat lines_in(const std::filesystem::path& file) {
+  std::optional<LineFormat> all;
+  for (const DataFile& f :
+       data_files(file, DataFormat::automatic, DataUse::fine_tune, ExtraKeys::count).files) {
+    const LineFormat one = f.format == DataFormat::tsv ? LineFormat::tsv : LineFormat::jsonl;
+    if (all && *all != one) {
+      throw_usage(
+          "{}: holds TSV and other formats, and lines are kept as they are: name the files "
+          "of one format",
+          file.string());
     }
-    use(data_line(unit, std::move(record)));
+    all = one;
   }
+  return *all;
 }
 
-std::vector<DataLine> read_data_lines(const std::filesystem::path& file) {
+LineFormat lines_for(const std::filesystem::path& file) {
+  const auto format = format_named(file, DataUse::fine_tune);
+  if (file.extension() != ".gz") {
+    if (format == DataFormat::tsv) return LineFormat::tsv;
+    if (format == DataFormat::jsonl) return LineFormat::jsonl;
+  }
+  throw_usage("{}: lines are written to .jsonl or .tsv; use one of these names", file.string());
+}
+
+void for_each_data_line(const std::filesystem::path& file, const DataLineUse& use,
+                        ExtraKeys extra) {
+  IgnoredKeys ignored;
+  for (const DataFile& f :
+       data_files(file, DataFormat::automatic, DataUse::fine_tune, extra).files) {
+    const std::string name = f.path.string();
+    const DataText read = read_data_text(f.path, WithHash::no);
+    const DataReader reader(read.text, name,
+                            {f.format, DataUse::pretrain, Documents::paragraphs, extra});
+    for (size_t i = 0; i < reader.units().size(); ++i) {
+      DataReader::Result r = reader.read(i);
+      if (!r.error.empty()) throw_format("{}:{}: {}", name, r.line, r.error);
+      ignored.add(r.record);
+      use(data_line(reader.line_of(i), std::move(r.record)));
+    }
+  }
+  if (!ignored.empty()) log_warning("{}: {}", file.string(), ignored.text());
+}
+
+std::vector<DataLine> read_data_lines(const std::filesystem::path& file, ExtraKeys extra) {
   std::vector<DataLine> out;
-  for_each_data_line(file, [&](DataLine&& d) { out.push_back(std::move(d)); });
+  for_each_data_line(
+      file, [&](DataLine&& d) { out.push_back(std::move(d)); }, extra);
   return out;
 }
 

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/read/data_reader.h"
 #include "tokenizer/chat_template.h"
 
 namespace nibble {
@@ -18,19 +19,26 @@ std::string chat_line(std::span<const std::string> turns);
 std::string chat_line(std::span<const Message> messages);  // without tools
 std::string text_line(std::string_view text);              // {"text": ...}
 
-// One sample of a TSV or JSONL file, with its line as it stands there.
+// One sample of a data file, with its line as it stands there; of JSON and CSV, as a line of JSONL.
 struct DataLine {
   std::string line;                // without its end
   std::vector<std::string> asked;  // the user's turns; of a plain text none
   std::vector<std::string> texts;  // every content, for tokenizers and counts
 };
-// By the file's name: .tsv and .txt are TSV, .jsonl and .ndjson JSONL. What a line may be is the
-// rule of train and pretrain (data/lines.h), {"text": ...} included. Throws FormatError with file
-// and line, UsageError for another name.
+// A file, or a folder of files, by their names (data/read/data_files.h). What a line may be is the
+// rule of train and pretrain, {"text": ...} included, and .txt is TSV. Keys that say nothing are
+// counted, which is logged, or refused. Throws FormatError with file and line, UsageError for a
+// name that does not tell the format.
 using DataLineUse = std::function<void(DataLine&&)>;
-void for_each_data_line(const std::filesystem::path& file, const DataLineUse& use);
-std::vector<DataLine> read_data_lines(const std::filesystem::path& file);
-bool is_tsv(const std::filesystem::path& file);
+void for_each_data_line(const std::filesystem::path& file, const DataLineUse& use,
+                        ExtraKeys extra = ExtraKeys::count);
+std::vector<DataLine> read_data_lines(const std::filesystem::path& file,
+                                      ExtraKeys extra = ExtraKeys::count);
+// What the lines of a file, or of all files of a folder, are written as: TSV, or else JSONL.
+enum class LineFormat { tsv, jsonl };
+LineFormat lines_in(const std::filesystem::path& file);
+// The same of a file to be written, which is a plain .tsv, .txt, .jsonl or .ndjson.
+LineFormat lines_for(const std::filesystem::path& file);
 
 // One text of turns: what a prompt of several turns is compared by.
 std::string joined(std::span<const std::string> turns);

@@ -15,7 +15,7 @@ namespace nibble {
 namespace {
 
 void same_format(const std::filesystem::path& a, const std::filesystem::path& b) {
-  if (is_tsv(a) != is_tsv(b)) {
+  if (lines_in(a) != lines_in(b)) {
     throw_usage("{} and {} have different formats", a.string(), b.string());
   }
 }
@@ -38,13 +38,14 @@ MixPart parse_mix_part(const std::string& text) {
   return part;
 }
 
-std::string mix_files(const std::vector<MixPart>& parts, int64_t size, uint64_t seed) {
+std::string mix_files(const std::vector<MixPart>& parts, int64_t size, uint64_t seed,
+                      ExtraKeys extra) {
   std::vector<std::vector<DataLine>> files;
   double shares = 0;
   int64_t all = 0;
   for (const MixPart& p : parts) {
     same_format(parts.front().file, p.file);
-    files.push_back(read_data_lines(p.file));
+    files.push_back(read_data_lines(p.file, extra));
     if (files.back().empty()) throw_format("{}: holds no line to mix", p.file.string());
     shares += p.share;
     all += int64_t(files.back().size());
@@ -69,12 +70,13 @@ std::string mix_files(const std::vector<MixPart>& parts, int64_t size, uint64_t 
   return out;
 }
 
-DedupResult dedup_files(const std::vector<std::filesystem::path>& files, SameBy same) {
+DedupResult dedup_files(const std::vector<std::filesystem::path>& files, SameBy same,
+                        ExtraKeys extra) {
   DedupResult r;
   std::unordered_set<std::string> seen;
   for (const auto& file : files) {
     same_format(files.front(), file);
-    for (const DataLine& d : read_data_lines(file)) {
+    for (const DataLine& d : read_data_lines(file, extra)) {
       if (seen.insert(same == SameBy::line ? d.line : prompt_key(d)).second) {
         r.text += d.line + "\n";
         ++r.kept;
@@ -86,9 +88,10 @@ DedupResult dedup_files(const std::vector<std::filesystem::path>& files, SameBy 
   return r;
 }
 
-SplitResult split_file(const std::filesystem::path& file, double held_out_share, uint64_t seed) {
+SplitResult split_file(const std::filesystem::path& file, double held_out_share, uint64_t seed,
+                       ExtraKeys extra) {
   SplitResult r;
-  for (const DataLine& d : read_data_lines(file)) {
+  for (const DataLine& d : read_data_lines(file, extra)) {
     const uint64_t h = hash_bytes(prompt_key(d), seed);
     const auto words = philox(h, 401, 0);
     if (uniform_double(words[0], words[1]) < held_out_share) {

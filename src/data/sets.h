@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
 // Operations on data files: mixing, removing duplicates, splitting off a held-out part. All files
-// of one operation have one format (TSV or JSONL); lines are kept as they are.
+// of one operation have one format (TSV, or JSONL; JSON and CSV become lines of JSONL); lines are
+// kept as they are.
 #pragma once
 #include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
+
+#include "data/read/data_reader.h"
 
 namespace nibble {
 
@@ -17,7 +20,8 @@ struct MixPart {
 MixPart parse_mix_part(const std::string& text);
 // `size` lines, each file's share of them exact; a file that is too short is used several times
 // over, each line equally often but for one. 0: as many as the files have together. Shuffled.
-std::string mix_files(const std::vector<MixPart>& parts, int64_t size, uint64_t seed);
+std::string mix_files(const std::vector<MixPart>& parts, int64_t size, uint64_t seed,
+                      ExtraKeys extra = ExtraKeys::count);
 
 enum class SameBy { line, prompt };  // prompt: letters and digits of what is asked
 struct DedupResult {
@@ -25,7 +29,8 @@ struct DedupResult {
   int64_t kept = 0, dropped = 0;
 };
 // The first of equal lines stays.
-DedupResult dedup_files(const std::vector<std::filesystem::path>& files, SameBy same);
+DedupResult dedup_files(const std::vector<std::filesystem::path>& files, SameBy same,
+                        ExtraKeys extra = ExtraKeys::count);
 
 struct SplitResult {
   std::string train, held_out;
@@ -33,6 +38,7 @@ struct SplitResult {
 };
 // Lines with the same prompt (letters and digits) stay on one side; which one depends on the
 // prompt and the seed alone, so a file that grows keeps its split.
-SplitResult split_file(const std::filesystem::path& file, double held_out_share, uint64_t seed);
+SplitResult split_file(const std::filesystem::path& file, double held_out_share, uint64_t seed,
+                       ExtraKeys extra = ExtraKeys::count);
 
 }  // namespace nibble

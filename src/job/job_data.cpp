@@ -17,8 +17,10 @@ int64_t JobSamples::all_kept() const {
 namespace {
 
 // What a person would want to know before a night of training, once and in the record.
-void warn_of_cuts(const std::filesystem::path& file, const Dataset& d, int64_t seq_len) {
+void warn_of_what_is_left_out(const std::filesystem::path& file, const Dataset& d,
+                              int64_t seq_len) {
   const DatasetCounts& c = d.counts();
+  if (!c.ignored.empty()) log_warning("{}: {}", file.string(), c.ignored.text());
   if (c.skipped > 0) {
     log_warning("{}: {} of its {} lines cannot be used and were left out (--skip-bad-lines)",
                 file.string(), c.skipped, c.lines);
@@ -72,14 +74,14 @@ JobSamples load_samples(const TrainJob& job, const TrainInputs& in) {
     s.train = load(job.data.train_data);
     const std::string summary = s.train->summary();  // its first line; warnings say the others
     log_info("{}", summary.substr(0, summary.find('\n')));
-    warn_of_cuts(job.data.train_data, *s.train, job.batch.seq_len);
+    warn_of_what_is_left_out(job.data.train_data, *s.train, job.batch.seq_len);
     if (job.use == DataUse::fine_tune) {
       warn_of_contradictions(job.data.train_data, *s.train, in.tokenizer);
     }
   }
   if (!job.data.eval_data.empty()) {
     s.held_out = load(job.data.eval_data);
-    warn_of_cuts(job.data.eval_data, *s.held_out, job.batch.seq_len);
+    warn_of_what_is_left_out(job.data.eval_data, *s.held_out, job.batch.seq_len);
     if (s.train) warn_of_shared(job.data, *s.train, *s.held_out);
   }
   return s;
@@ -90,7 +92,7 @@ Dataset load_kept(const TrainJob& job, const TrainInputs& in, const KeptSource& 
   const bool text = source.kind == KeptKind::text || source.kind == KeptKind::self;
   DatasetOptions o = job.data.dataset(DataUse::fine_tune, job.batch.seq_len, in.chat);
   o.use = text ? DataUse::pretrain : DataUse::fine_tune;
-  o.format = source.format;
+  o.format = DataFormat::automatic;
   o.long_response = LongResponse::cut;  // nothing is learned that could be learned wrongly
   o.documents = Documents::whole_file;  // windows of running text
   if (text) {

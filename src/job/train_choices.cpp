@@ -51,7 +51,9 @@ DatasetOptions DataSettings::dataset(DataUse use, int64_t seq_len, const ChatTem
   const auto settled = [&] {
     return format == DataFormat::automatic ? format_of(train_data, use) : format;
   };
-  if (whole_file && settled() != DataFormat::text) {
+  std::error_code ignored;
+  const bool folder = std::filesystem::is_directory(train_data, ignored);
+  if (whole_file && !folder && settled() != DataFormat::text) {
     throw_usage("--one-document is about plain text; {} has one document a line",
                 train_data.string());
   }
@@ -63,6 +65,7 @@ DatasetOptions DataSettings::dataset(DataUse use, int64_t seq_len, const ChatTem
   d.content = parse_content ? ContentTokens::parse : ContentTokens::plain;
   d.end_token = end_token ? EndToken::learn : EndToken::leave_out;
   d.long_response = truncate ? LongResponse::cut : LongResponse::refuse;
+  d.extra = strict_data ? ExtraKeys::refuse : ExtraKeys::count;
   d.bad_lines = skip_bad_lines ? BadLines::skip : BadLines::refuse;
   d.documents = whole_file ? Documents::whole_file : Documents::paragraphs;
   return d;

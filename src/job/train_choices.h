@@ -57,7 +57,8 @@ struct DataSettings {
   std::filesystem::path train_data, eval_data;
   DataFormat format = DataFormat::automatic;
   SampleMode sample_mode = SampleMode::random;
-  bool skip_bad_lines = false, truncate = false, end_token = true, whole_file = false;
+  bool skip_bad_lines = false, strict_data = false, truncate = false, end_token = true,
+       whole_file = false;
   std::string chat_template;  // a name or a file; empty: the model's own
   bool parse_content = false;
 

@@ -58,7 +58,8 @@ KeptInputs load_all_kept(const TrainJob& job, const TrainInputs& in,
   const TeacherWeights weights = teacher_weights(teacher, in, s);
   std::optional<KeptWriter> writer;
   for (const std::string& name : job.keep.sources) {
-    const KeptSource source = kept_source(name);
+    const KeptSource source =
+        kept_source(name, job.data.strict_data ? ExtraKeys::refuse : ExtraKeys::count);
     fs::path made;
     if (source.kind == KeptKind::prompts || source.kind == KeptKind::self) {
       if (!writer) {
@@ -76,6 +77,7 @@ KeptInputs load_all_kept(const TrainJob& job, const TrainInputs& in,
 void record_inputs(RunRecorder& recorder, const TrainJob& job, const TrainInputs& in,
                    const JobSamples& samples, const std::optional<TeacherFile>& teacher,
                    const std::vector<fs::path>& kept, const Gates& gates, const Backend& backend) {
+  if (!job.run.tensorboard.empty()) recorder.also_write_events_to(job.run.tensorboard);
   if (!job.run.vram_report.empty()) recorder.also_report_memory_to(job.run.vram_report);
   recorder.device(backend.name());
   for (const InputFile& f : in.source->files()) recorder.input("weights", f);
@@ -168,6 +170,7 @@ void TrainJob::check() const {
     throw_usage("--eval-data is scored on responses; plain text has none");
   }
   run.check();
+  if (!run.tensorboard.empty()) check_tensorboard_folder(run.tensorboard, run.resume);
   gates.check(run.save_every);
   refuse_same_output({{"--output", output}, {"--vram-report", run.vram_report}});
   if (!output.empty()) {

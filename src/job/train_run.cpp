@@ -20,6 +20,13 @@ namespace {
 constexpr int64_t kSmoothedOver = 20;  // steps, about
 constexpr int64_t kLogEvery = 10;
 
+// By group, and of all, for the curves.
+std::vector<std::pair<std::string, double>> percents_of(const ProbeScores& scores) {
+  std::vector<std::pair<std::string, double>> out = {{"all", scores.all.percent()}};
+  for (const GroupScore& g : scores.groups) out.emplace_back(g.name, g.all.percent());
+  return out;
+}
+
 double seconds_between(std::chrono::steady_clock::time_point a,
                        std::chrono::steady_clock::time_point b) {
   return std::chrono::duration<double>(b - a).count();
@@ -343,7 +350,10 @@ RunEnd TrainRun::run(BatchSource* held_out) {
     GateVerdict gate;
     if (gates_) {
       gate = gates_->after_step(r, last);
-      if (const ProbeScores* scores = gates_->scores_at(r.step)) events_.gate_done(r.step, *scores);
+      if (const ProbeScores* scores = gates_->scores_at(r.step)) {
+        events_.gate_done(r.step, *scores);
+        recorder_.gate(r.step, percents_of(*scores));
+      }
     } else if (const auto why = ran_away(r, last)) {
       gate = {GateVerdict::Kind::collapsed, *why, true};
     }

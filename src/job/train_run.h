@@ -26,6 +26,7 @@ struct RunSettings {
   std::optional<int64_t> keep;
   bool resume = false;
   std::filesystem::path vram_report;
+  std::filesystem::path tensorboard;  // a folder for curves; empty: none
 
   void check() const;  // throws UsageError for what does not go together
   // Where the checkpoints of a run with this folder are.

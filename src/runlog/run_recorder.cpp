@@ -316,6 +316,18 @@ void RunRecorder::step(const StepRecord& record) {
   } else {
     step_seconds_ += 0.1 * (seconds - step_seconds_);
   }
+  if (events_) {
+    attempt([&] {
+      events_->step(r.step, {{"train/loss", r.loss},
+                             {"train/loss_smoothed", r.smoothed_loss},
+                             {"train/loss_taught", r.taught_loss},
+                             {"train/loss_kept", r.kept_loss},
+                             {"train/learning_rate", r.lr},
+                             {"train/gradient_norm", r.grad_norm},
+                             {"train/tokens_per_second", r.tokens_per_second},
+                             {"memory/resident_bytes", double(r.rss_bytes)}});
+    });
+  }
   series_.add(r);
   record_.totals.add(r);
   status_.last = r;
@@ -336,10 +348,22 @@ void RunRecorder::held_out(int64_t step, double loss) {
   status_.held_out_step = step;
   status_.held_out_loss = loss;
   attempt([&] {
+    if (events_) events_->beside(step, {{"eval/loss", loss}});
     metrics_->append_held_out(step, loss);
     write_status();
     write_record();
   });
+}
+
+void RunRecorder::also_write_events_to(const fs::path& folder) {
+  events_ = std::make_unique<EventFile>(folder);
+}
+
+void RunRecorder::gate(int64_t step, const std::vector<std::pair<std::string, double>>& percents) {
+  if (!events_) return;
+  EventFile::Curves curves;
+  for (const auto& [group, percent] : percents) curves.emplace_back("probes/" + group, percent);
+  attempt([&] { events_->beside(step, curves); });
 }
 
 void RunRecorder::phase(std::string_view name, int64_t step) {

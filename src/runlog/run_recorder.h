@@ -19,6 +19,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "core/durable/file_lock.h"
 #include "core/durable/last_words.h"
@@ -29,6 +31,7 @@
 #include "runlog/run_metrics.h"
 #include "runlog/run_record.h"
 #include "runlog/run_series.h"
+#include "runlog/tensorboard/event_file.h"
 
 namespace nibble {
 
@@ -45,6 +48,8 @@ class RunRecorder {
 
   const std::filesystem::path& directory() const { return folder_; }
   void set_steps_per_epoch(int64_t steps) { steps_per_epoch_ = steps; }  // 0: one epoch
+  // Curves for TensorBoard go to this folder. Throws FormatError.
+  void also_write_events_to(const std::filesystem::path& folder);
   // The memory report goes to this file, too.
   void also_report_memory_to(std::filesystem::path file) { extra_report_ = std::move(file); }
 
@@ -70,6 +75,8 @@ class RunRecorder {
 
   void step(const StepRecord& record);
   void held_out(int64_t step, double loss);
+  // Percent of the probes that passed, by group; for the curves.
+  void gate(int64_t step, const std::vector<std::pair<std::string, double>>& percents);
   void phase(std::string_view name, int64_t step);  // a memory sample
   void arenas(const std::vector<Arena*>& arenas) { memory_.set_arenas(arenas); }
   // The newest checkpoint; `model`: what --model takes to try it, when it can be tried.
@@ -100,6 +107,7 @@ class RunRecorder {
   RunStatus& status_ = record_.status;
   MemoryReport memory_;
   std::unique_ptr<MetricsWriter> metrics_;
+  std::unique_ptr<EventFile> events_;
   RunSeries series_;
   BackgroundHashes hashes_;
   double step_seconds_ = 0;  // of late, everything between two steps included

@@ -5,10 +5,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <vector>
 
 #include "convert/checkpoint_model.h"
 #include "core/error.h"
+#include "core/file.h"
 #include "core/shipped_files.h"
 #include "formats/gguf/gguf.h"
 #include "runtime/model_texts.h"
@@ -67,6 +69,64 @@ bool is_gguf(const fs::path& file) {
   return false;
 }
 
+// A folder of Hugging Face's cache (models--org--name) is the snapshot that refs/main names, or the
+// only one; any other folder is itself.
+fs::path cached_snapshot(const fs::path& folder) {
+  const fs::path all = folder / "snapshots";
+  if (!fs::is_directory(all) || fs::exists(folder / "config.json")) return folder;
+  const fs::path ref = folder / "refs" / "main";
+  if (fs::exists(ref)) {
+    std::string commit = read_text_file(ref);
+    commit.erase(std::min(commit.find_last_not_of(" \t\r\n") + 1, commit.size()));
+    if (commit.find('/') == commit.npos && !commit.empty() && commit != ".." &&
+        fs::is_directory(all / commit)) {
+      return all / commit;
+    }
+    throw_format("{}: names the snapshot '{}', which is not in {}: download the model again",
+                 ref.string(), commit.substr(0, 80), all.string());
+  }
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(all)) {
+    if (entry.is_directory()) found.push_back(entry.path());
+  }
+  std::ranges::sort(found);
+  if (found.size() == 1) return found[0];
+  if (found.empty()) {
+    throw_format("{}: no snapshot of the model there: download it again", all.string());
+  }
+  throw_usage("{} holds {} snapshots of the model and no refs/main: name one, e.g. --model {}",
+              folder.string(), found.size(), found[0].string());
+}
+
+// Where Hugging Face's programs keep what they download.
+fs::path hugging_face_cache() {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return fs::path(value ? value : "");
+  };
+  if (const fs::path hub = variable("HF_HUB_CACHE"); !hub.empty()) return hub;
+  if (const fs::path home = variable("HF_HOME"); !home.empty()) return home / "hub";
+  return variable("HOME") / ".cache" / "huggingface" / "hub";
+}
+
+// "org/name", as the hub calls a model, and how one comes by it; "" for another name.
+std::string how_to_download(const std::string& named) {
+  const size_t slash = named.find('/');
+  if (slash == 0 || slash == named.npos || slash + 1 == named.size() || named[0] == '.' ||
+      named.find('/', slash + 1) != named.npos || fs::exists(named.substr(0, slash))) {
+    return "";
+  }
+  const std::string org = named.substr(0, slash), name = named.substr(slash + 1);
+  const fs::path cached = hugging_face_cache() / fmt::format("models--{}--{}", org, name);
+  if (fs::is_directory(cached)) {
+    return fmt::format(". The model is in Hugging Face's cache: --model {}", cached.string());
+  }
+  return fmt::format(
+      ". nibble downloads nothing; if this is a model of Hugging Face, `hf download {} --local-dir "
+      "{}` gets it (pip install huggingface_hub), and --model {} takes it then",
+      named, name, name);
+}
+
 Located locate_one(const fs::path& named) {
   const auto in_directory = [](const fs::path& d) {
     const fs::path weights = weights_in(d);
@@ -76,12 +136,13 @@ Located locate_one(const fs::path& named) {
     const fs::path place = place_of(checkpoint->config);
     return {checkpoint->weights, place, checkpoint->config, checkpoint->tokenizer};
   }
-  if (fs::is_directory(named)) return in_directory(named);
+  if (fs::is_directory(named)) return in_directory(cached_snapshot(named));
   if (!fs::exists(named)) {
     const fs::path shipped = find_shipped_model(named);
     if (!shipped.empty()) return in_directory(shipped);
-    throw_format("{}: no such file or directory (the model){}", named.string(),
-                 named == named.filename() ? ", nor a model that comes with nibble" : "");
+    throw_format("{}: no such file or directory (the model){}{}", named.string(),
+                 named == named.filename() ? ", nor a model that comes with nibble" : "",
+                 how_to_download(named.string()));
   }
   if (const std::string why = why_no_model(named); !why.empty()) {
     throw_format("{}: this is {}", named.string(), why);

@@ -6,12 +6,12 @@
 #include <unordered_set>
 
 #include "core/error.h"
-#include "core/file.h"
 #include "core/hash.h"
 #include "core/log.h"
 #include "core/progress.h"
 #include "core/sha256.h"
 #include "core/thread_pool.h"
+#include "data/read/data_files.h"
 #include "train/dataset_parts.h"
 
 namespace nibble {
@@ -27,25 +27,16 @@ struct Outcome {
   DataTokens tokens;
   std::string error;  // what is wrong with the unit; empty: nothing
   int64_t line = 0;   // and where
+  DataRecord record = {};
 };
 
-Outcome process(const DataUnit& unit, const Tokenizer& tokenizer, const DatasetOptions& options) {
-  Outcome out;
-  out.line = unit.line;
-  if (std::optional<TextFault> fault = find_fault(unit)) {
-    out.error = std::move(fault->what);
-    out.line = fault->line;
-    return out;
-  }
+Outcome process(const DataReader& reader, size_t unit, const Tokenizer& tokenizer,
+                const DatasetOptions& options) {
+  DataReader::Result read = reader.read(unit);
+  Outcome out{{}, std::move(read.error), read.line, std::move(read.record)};
+  if (!out.error.empty()) return out;
   try {
-    DataRecord record;
-    switch (options.format) {
-      case DataFormat::tsv: record = parse_tsv_line(unit.text); break;
-      case DataFormat::jsonl: record = parse_jsonl_line(unit.text, options.use); break;
-      case DataFormat::text: record = parse_document(unit.text); break;
-      case DataFormat::automatic: throw_internal("the data format was not settled");
-    }
-    out.tokens = encode_record(record, tokenizer, options);
+    out.tokens = encode_record(out.record, tokenizer, options);
   } catch (const FormatError& e) {
     out.error = e.what();
   } catch (const UsageError& e) {
@@ -59,7 +50,6 @@ DatasetOptions settle(DatasetOptions o, const std::string& name, const Tokenizer
   if (o.seq_len < 2 || o.seq_len >= std::numeric_limits<int32_t>::max()) {
     throw_usage("a window of {} tokens: it must be at least 2 and below 2^31", o.seq_len);
   }
-  if (o.format == DataFormat::automatic) o.format = format_of(name, o.use);
   if (o.use == DataUse::fine_tune) {
     if (o.format == DataFormat::text) {
       throw_usage("{}: plain text has no prompts and responses; it is for pretraining", name);
@@ -82,10 +72,13 @@ DatasetOptions settle(DatasetOptions o, const std::string& name, const Tokenizer
 class DatasetBuilder {
  public:
   DatasetBuilder(const std::string& name, const DatasetOptions& options)
-      : name_(name), options_(options) {}
+      : all_(name), name_(name), options_(options) {}
+
+  void begin_file(const std::string& name) { name_ = name; }
 
   void add(const Outcome& outcome) {
     if (!outcome.error.empty()) return bad(outcome.line, outcome.error);
+    counts().ignored.add(outcome.record);
     const DataTokens& t = outcome.tokens;
     if (options_.use == DataUse::pretrain) {
       append(t, 0);
@@ -97,11 +90,14 @@ class DatasetBuilder {
     if (!seen_.insert(hash_values(t.ids, 0)).second) ++counts().duplicates;
   }
 
-  Dataset finish(int64_t lines) {
-    counts().lines = lines;
+  void add_lines(int64_t lines) { counts().lines += lines; }
+
+  Dataset finish(int64_t files) {
+    counts().files = files;
+    const int64_t lines = counts().lines;
     if (options_.use == DataUse::pretrain) cut_windows();
     if (data_.table_.empty()) {
-      throw_format("{}: nothing to learn from: {} lines, none of them usable{}", name_, lines,
+      throw_format("{}: nothing to learn from: {} lines, none of them usable{}", all_, lines,
                    counts().skipped > 0 ? fmt::format(" ({} were bad)", counts().skipped) : "");
     }
     for (int64_t i = 0; i < data_.size(); ++i) measure(data_.sample(i));
@@ -173,7 +169,7 @@ class DatasetBuilder {
     data_.most_segments_ = std::max(data_.most_segments_, segments);
   }
 
-  std::string name_;
+  std::string all_, name_;  // as it was given, and the file that is read
   DatasetOptions options_;
   Dataset data_;
   std::unordered_set<uint64_t> seen_;
@@ -181,12 +177,14 @@ class DatasetBuilder {
 
 std::string Dataset::summary() const {
   const DatasetCounts& c = counts_;
-  std::string s = fmt::format("{} samples from {} lines: {} tokens, {} of them scored", c.samples,
-                              c.lines, c.tokens, c.scored);
+  std::string s =
+      fmt::format("{} samples from {} lines{}: {} tokens, {} of them scored", c.samples, c.lines,
+                  c.files > 1 ? fmt::format(" of {} files", c.files) : "", c.tokens, c.scored);
   if (c.documents > 0) s += fmt::format("; {} documents", c.documents);
   s += fmt::format("; the longest has {} tokens", c.longest);
   if (c.duplicates > 0) s += fmt::format("\n{} are repeated", c.duplicates);
   if (c.skipped > 0) s += fmt::format("\n{} bad lines were skipped", c.skipped);
+  if (!c.ignored.empty()) s += "\n" + c.ignored.text();
   if (c.truncated > 0) {
     s += fmt::format("\n{} samples are longer than the window and lose {} tokens from their left",
                      c.truncated, c.lost_tokens);
@@ -198,12 +196,14 @@ std::string Dataset::summary() const {
   return s;
 }
 
-Dataset parse_dataset(std::string_view text, const std::string& name, const Tokenizer& tokenizer,
-                      const DatasetOptions& given) {
-  const DatasetOptions options = settle(given, name, tokenizer);
-  const DataUnits split = split_units(text, options.format, options.documents);
-  const std::vector<DataUnit>& units = split.units;
-  DatasetBuilder builder(name, options);
+namespace {
+
+void add_text(DatasetBuilder& builder, std::string_view text, const std::string& name,
+              const Tokenizer& tokenizer, const DatasetOptions& options) {
+  const DataReader reader(text, name,
+                          {options.format, options.use, options.documents, options.extra});
+  const std::vector<DataUnit>& units = reader.units();
+  builder.begin_file(name);
   constexpr size_t kMostUnits = 4096, kMostBytes = 4 << 20, kGrain = 16;
   const int threads = options.threads > 0 ? options.threads : default_thread_count();
   ThreadPool pool(int(std::min<size_t>(size_t(threads), units.size() / kGrain + 1)));
@@ -217,21 +217,46 @@ Dataset parse_dataset(std::string_view text, const std::string& name, const Toke
     outcomes.resize(end - begin);
     pool.parallel_for(int64_t(end - begin), kGrain, [&](int64_t from, int64_t to, int) {
       for (size_t i = size_t(from); i < size_t(to); ++i) {
-        outcomes[i] = process(units[begin + i], tokenizer, options);
+        outcomes[i] = process(reader, begin + i, tokenizer, options);
       }
     });
     for (const Outcome& outcome : outcomes) builder.add(outcome);
     progress.advance(bytes);
   }
-  return builder.finish(split.lines);
+  builder.add_lines(reader.lines());
+}
+
+}  // namespace
+
+Dataset parse_dataset(std::string_view text, const std::string& name, const Tokenizer& tokenizer,
+                      const DatasetOptions& given) {
+  DatasetOptions options = given;
+  if (options.format == DataFormat::automatic) options.format = format_of(name, options.use);
+  options = settle(options, name, tokenizer);
+  DatasetBuilder builder(name, options);
+  add_text(builder, text, name, tokenizer, options);
+  return builder.finish(1);
 }
 
 Dataset load_dataset(const std::filesystem::path& path, const Tokenizer& tokenizer,
-                     const DatasetOptions& options) {
-  settle(options, path.string(), tokenizer);  // wrong options, before a large file is read
-  const std::string text = read_text_file(path, std::numeric_limits<uint64_t>::max());
-  Dataset data = parse_dataset(text, path.string(), tokenizer, options);
-  data.file_sha256_ = sha256_hex(text);
+                     const DatasetOptions& given) {
+  const DataFileList list = data_files(path, given.format, given.use, given.extra);
+  const auto settled = [&](const DataFile& file) {  // wrong options, before a large file is read
+    DatasetOptions options = given;
+    options.format = file.format;
+    return settle(options, file.path.string(), tokenizer);
+  };
+  for (const DataFile& file : list.files) settled(file);
+  DatasetBuilder builder(path.string(), settled(list.files.front()));
+  std::string hashes;
+  for (const DataFile& file : list.files) {
+    const DataText read = read_data_text(file.path, WithHash::yes);
+    add_text(builder, read.text, file.path.string(), tokenizer, settled(file));
+    hashes += fmt::format("{}  {}\n", read.sha256, file.path.lexically_relative(path).string());
+  }
+  Dataset data = builder.finish(int64_t(list.files.size()));
+  const bool folder = std::filesystem::is_directory(path);
+  data.file_sha256_ = folder ? sha256_hex(hashes) : hashes.substr(0, hashes.find(' '));
   return data;
 }
 

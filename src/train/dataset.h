@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Training data as tokens in host memory: a TSV, JSONL or text file becomes samples that fit the
-// window. The rules for people are in docs/data.md.
+// Training data as tokens in host memory: a file of any format, or a folder of files, becomes
+// samples that fit the window. The rules for people are in docs/data.md.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "data/lines.h"
+#include "data/read/data_reader.h"
+#include "data/read/ignored_keys.h"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/tokenizer.h"
 
@@ -46,13 +48,15 @@ struct DatasetOptions {
   EndToken end_token = EndToken::learn;
   LongResponse long_response = LongResponse::refuse;
   BadLines bad_lines = BadLines::refuse;
+  ExtraKeys extra = ExtraKeys::count;
   Documents documents = Documents::paragraphs;
   std::optional<int32_t> document_end;  // by default the tokenizer's <|endoftext|>
   int threads = 0;                      // 0: as many as there are processors
 };
 
 struct DatasetCounts {
-  int64_t lines = 0;       // of the file, whatever they hold
+  int64_t files = 1;
+  int64_t lines = 0;       // of the files, whatever they hold
   int64_t skipped = 0;     // bad lines (text: documents)
   int64_t duplicates = 0;  // samples (pretraining: documents) equal to an earlier one
   int64_t documents = 0;   // pretraining only
@@ -64,6 +68,7 @@ struct DatasetCounts {
   int64_t lost_tokens = 0;           // what they lost, from their left
   int64_t truncated_responses = 0;   // samples that lost some of what should be learned
   int64_t lost_response_tokens = 0;  // how much of it
+  IgnoredKeys ignored;               // what the lines hold beside what is read
 };
 
 class Dataset {
@@ -77,7 +82,8 @@ class Dataset {
   // Of every sample's tokens and flags in order: equal data, template and window give an equal
   // hash, whatever the file looks like.
   uint64_t content_hash() const { return hash_; }
-  // SHA-256 of the bytes that were read, hexadecimal.
+  // SHA-256 of the bytes on disk, hexadecimal; of a folder that of its list of hashes and names, as
+  // sha256sum prints it.
   const std::string& file_sha256() const { return file_sha256_; }
   // The most of each that any one sample has.
   int64_t most_rows() const { return most_rows_; }

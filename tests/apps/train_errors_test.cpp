@@ -42,8 +42,10 @@ TEST_F(TrainErrors, BadData) {
   bad_data("comments.tsv", "# one\n\n# two\n", "nothing to learn from: 3 lines");
   bad_data("json.jsonl", "{\"prompt\":\"a\",\"target\":\"b\"}\n{\"prompt\":\"a\"\n",
            ":2: not valid JSON");
-  bad_data("keys.jsonl", "{\"prompt\":\"a\",\"target\":\"b\",\"id\":1}\n",
-           ":1: a prompt with its target: unknown key \"id\"");
+  replace_file(file("keys.jsonl"), "{\"prompt\":\"a\",\"target\":\"b\",\"id\":1}\n");
+  refused({{"--train-data", file("keys.jsonl")}, {"--strict-data", "true"}}, 3,
+          "keys.jsonl:1: \"id\" says nothing here");
+  refused({{"--tensorboard", file("keys.jsonl")}}, 2, "this is a file");
   bad_data("text.jsonl", "{\"text\":\"once\"}\n", "is for pretraining");
   const std::string wide = "hi\t" + std::string(70, 'a') + "\n";
   bad_data("wide.tsv", wide, ":1: the response has 71 tokens and does not fit the window of 64");

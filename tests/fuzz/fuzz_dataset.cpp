@@ -22,9 +22,11 @@ const Tokenizer& tokenizer() {
 
 DatasetOptions choose(uint8_t a, uint8_t b) {
   constexpr DataFormat kFormats[] = {DataFormat::tsv, DataFormat::jsonl, DataFormat::text,
-                                     DataFormat::jsonl};
+                                     DataFormat::json};
   DatasetOptions o;
   o.format = kFormats[a & 3];
+  if (o.format == DataFormat::json && (b & 1)) o.format = DataFormat::csv;
+  if (b & 2) o.extra = ExtraKeys::refuse;
   const bool pretrain = o.format == DataFormat::text || (a & 4);
   o.use = pretrain ? DataUse::pretrain : DataUse::fine_tune;
   if (a & 8) o.long_response = LongResponse::cut;

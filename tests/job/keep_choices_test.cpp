@@ -85,7 +85,14 @@ TEST(KeptSources, PromptsAreReadStrictly) {
     return "";
   };
   EXPECT_TRUE(contains(wrong("{\"prompt\": \"x\", \"target\": \"y\"}"), "p.jsonl:2"));
-  EXPECT_TRUE(contains(wrong("{\"prompt\": \"x\", \"why\": 1}"), "unknown key"));
+  EXPECT_EQ(wrong("{\"prompt\": \"x\", \"why\": 1}"), "");  // counted
+  try {
+    replace_file(dir.path() / "q.jsonl", "{\"prompt\": \"x\"}\n{\"prompt\": \"x\", \"why\": 1}\n");
+    kept_prompts(kept_source(dir.file("q.jsonl"), ExtraKeys::refuse));
+    ADD_FAILURE() << "--strict-data refuses";
+  } catch (const FormatError& e) {
+    EXPECT_TRUE(contains(e.what(), "q.jsonl:2: \"why\"")) << e.what();
+  }
   EXPECT_TRUE(contains(wrong("{\"prompt\": \" \"}"), "is empty"));
   EXPECT_TRUE(contains(wrong("{\"messages\": []}"), "is empty"));
   EXPECT_TRUE(contains(wrong("nonsense"), "not valid JSON"));

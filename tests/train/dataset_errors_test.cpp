@@ -118,13 +118,12 @@ TEST(DatasetErrors, JsonlLines) {
   bad("# comment", {"not valid JSON"});
   bad("{\"prompt\": 1e999, \"target\": \"b\"}", {"not valid JSON"});
   bad("[1]", {"not a JSON object"});
-  bad("{}", {"expected \"messages\"", "\"prompt\" and \"target\""});
+  bad("{}", {"expected \"messages\"", "\"prompt\" and \"completion\""});
   bad(R"({"text": "a"})", {"for pretraining"});
-  bad(R"({"prompt": "a"})", {"either \"target\" or \"response\""});
-  bad(R"({"prompt": "a", "target": "b", "response": "c"})", {"either"});
-  bad(R"({"prompt": "a", "target": "b", "id": 7})", {"unknown key \"id\"", "remove it"});
+  bad(R"({"prompt": "a"})", {"without its answer", "\"target\", \"response\""});
+  bad(R"({"prompt": "a", "target": "b", "response": "c"})", {"both \"target\" and \"response\""});
   bad(R"({"prompt": "a", "target": 5})", {"\"target\" is not a string"});
-  bad(R"({"prompt": null, "target": "b"})", {"\"prompt\" is not a string"});
+  bad(R"({"prompt": null, "target": "b"})", {"\"prompt\" (null)"});
   bad(R"({"prompt": " ", "target": "b"})", {"\"prompt\" is empty"});
   bad(R"({"prompt": "a", "target": ""})", {"\"target\" is empty"});
   bad(R"({"prompt": "a", "target": "b", "prompt": "c"})", {"the key \"prompt\" twice"});
@@ -141,7 +140,7 @@ TEST(DatasetErrors, JsonlConversations) {
   const std::string assistant = R"({"role": "assistant", "content": "b"})";
   bad("{}", {"\"messages\" is not an array"});
   bad("[]", {"\"messages\" is empty"});
-  bad("[7]", {"must be an object"});
+  bad("[7]", {"a message is not a JSON object"});
   bad("[" + user + "]", {"the last message is from 'user'"});
   bad("[" + user + "," + assistant + "," + user + "]", {"the last message is from 'user'"});
   bad("[" + assistant + "]", {"begins with the assistant"});
@@ -150,13 +149,10 @@ TEST(DatasetErrors, JsonlConversations) {
   bad(R"([{"role": "user", "content": " "}, )" + assistant + "]", {"message 1 (user) is empty"});
   bad("[" + user + R"(, {"role": "assistant", "content": ""}])",
       {"message 2 (assistant) is empty"});
-  bad(R"([{"role": "user", "content": [1]}, )" + assistant + "]", {"'content'", "not a string"});
-  bad(R"([{"content": "a"}, )" + assistant + "]", {"'role' is missing"});
-  bad(R"([{"role": "user", "content": "a", "name": "x"}, )" + assistant + "]",
-      {"a message", "unknown key \"name\""});
+  bad(R"([{"role": "user", "content": [1]}, )" + assistant + "]", {"\"content\"", "not text"});
+  bad(R"([{"content": "a"}, )" + assistant + "]", {"no \"role\""});
   bad("[" + user + "," + assistant + "], \"tools\": 3", {"\"tools\" is not an array"});
   bad("[" + user + "," + assistant + "], \"tools\": [3]", {"not an object"});
-  bad("[" + user + "," + assistant + "], \"weight\": 3", {"unknown key \"weight\""});
 }
 
 TEST(DatasetErrors, HostileJsonIsRefusedAndDoesNoHarm) {
@@ -187,7 +183,7 @@ TEST(DatasetErrors, Options) {
                       const std::vector<std::string>& says) {
     throws_saying<UsageError>([&] { read("a\tb\n", name, o); }, says);
   };
-  bad("d.csv", {}, {"d.csv", ".tsv", "choose tsv, jsonl"});
+  bad("d.xls", {}, {"d.xls", ".tsv", "jsonl"});
   bad("d", {}, {"the name does not tell"});
   DatasetOptions o;
   o.format = DataFormat::tsv;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "apps/options/train_options.h"
 #include "core/error.h"
 #include "core/text/nearest_name.h"
 
@@ -21,6 +22,7 @@ const std::vector<std::pair<const char*, Actions>>& owners() {
   static const std::vector<std::pair<const char*, Actions>> all = {
       {"--in", {"tokenizer", "mix", "dedup", "split", "overlap"}},
       {"--out", {"corpus", "tokenizer", "probes", "identity", "whoami", "mix", "dedup", "split"}},
+      {"--strict-data", {"tokenizer", "mix", "dedup", "split", "overlap"}},
       {"--held-out", {"split"}},
       {"--probes", {"overlap"}},
       {"--seed", {"corpus", "probes", "identity", "whoami", "mix", "split"}},
@@ -50,11 +52,13 @@ void DataOptions::visit_fields(Fields& f) {
                              "split", "overlap"},
                  .required = true});
   f.section("Files");
-  f.add(inputs, {.flag = "--in",
-                 .help = "A data file to read (mix: FILE:SHARE); tokenizer, mix, dedup, split, "
-                         "overlap",
-                 .value = "FILE",
-                 .aliases = {"--corpus", "--train"}});
+  f.add(inputs,
+        {.flag = "--in",
+         .help = "A data file to read, or a folder of them (mix: FILE:SHARE); tokenizer, mix, "
+                 "dedup, split, overlap",
+         .value = "FILE",
+         .aliases = {"--corpus", "--train"}});
+  f.add(strict_data, {.flag = "--strict-data", .help = kStrictDataHelp});
   f.add(out, {.flag = "--out",
               .help = "What to write; corpus: a directory. Nothing existing is overwritten",
               .value = "PATH",

@@ -28,12 +28,14 @@ struct DataOptions {
               name = ProbeOptions().name;
   std::optional<std::string> target;
   SameBy same = SameBy::line;
+  bool strict_data = false;
   const Fields* fields = nullptr;  // to tell what was given
 
   void visit_fields(Fields& f);
   // Throws UsageError for an unknown action, or a flag that says nothing to this one.
   void check() const;
 
+  ExtraKeys extra() const { return strict_data ? ExtraKeys::refuse : ExtraKeys::count; }
   IdentityTexts identity() const { return {identity_zh, identity_en}; }
 };
 

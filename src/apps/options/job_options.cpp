@@ -40,6 +40,10 @@ void visit_fields(RunSettings& o, Fields& f) {
                         .help = "Also write the memory report to this file",
                         .value = "FILE",
                         .aliases = {"--train-step-vram-report"}});
+  f.add(o.tensorboard, {.flag = "--tensorboard",
+                        .help = "Also write the curves to a folder, for TensorBoard; a run that "
+                                "goes on with --resume goes on with them",
+                        .value = "DIR"});
 }
 
 void visit_fields(GateSettings& o, Fields& f) {

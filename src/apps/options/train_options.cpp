@@ -187,9 +187,12 @@ void visit_fields(DataSettings& o, DataUse use, Fields& f) {
   f.add(o.train_data,
         {.flag = "--train-data",
          .help = use == DataUse::fine_tune
-                     ? "Training data: .tsv (prompt<TAB>target) or .jsonl (chat messages); without "
-                       "it nothing is taught, and --keep says what the model is trained on"
-                     : "Training text: .txt (documents apart by blank lines) or .jsonl",
+                     ? "Training data: .jsonl, .json, .csv (messages, ShareGPT, Alpaca, prompt and "
+                       "completion) or .tsv (prompt<TAB>target), also as .gz, or a folder of such "
+                       "files; without it nothing is taught, and --keep says what the model is "
+                       "trained on"
+                     : "Training text: .txt (documents apart by blank lines), .jsonl, .json or "
+                       ".csv, also as .gz, or a folder of such files",
          .value = "FILE",
          .required = use == DataUse::pretrain,
          .common = true});
@@ -198,7 +201,9 @@ void visit_fields(DataSettings& o, DataUse use, Fields& f) {
                       .value = "FILE",
                       .common = true});
   std::vector<std::pair<std::string, DataFormat>> formats = {{"auto", DataFormat::automatic},
-                                                             {"jsonl", DataFormat::jsonl}};
+                                                             {"jsonl", DataFormat::jsonl},
+                                                             {"json", DataFormat::json},
+                                                             {"csv", DataFormat::csv}};
   if (use == DataUse::fine_tune) {
     formats.push_back({"tsv", DataFormat::tsv});
   } else {
@@ -213,6 +218,7 @@ void visit_fields(DataSettings& o, DataUse use, Fields& f) {
                {{"random", SampleMode::random}, {"sequential", SampleMode::sequential}});
   f.add(o.skip_bad_lines, {.flag = "--skip-bad-lines",
                            .help = "Count lines that cannot be used instead of stopping"});
+  f.add(o.strict_data, {.flag = "--strict-data", .help = kStrictDataHelp});
   if (use == DataUse::pretrain) {
     f.add(o.whole_file,
           {.flag = "--one-document", .help = "A .txt is one document, blank lines and all"});

@@ -6,6 +6,10 @@
 
 namespace nibble {
 
+inline constexpr char kStrictDataHelp[] =
+    "Refuse keys and columns that say nothing to a training; by default they are counted and left "
+    "out";
+
 // What every training command has (train_options.cpp).
 void visit_fields(TrainChoices& o, Fields& f);
 void visit_fields(BatchSettings& o, Fields& f);

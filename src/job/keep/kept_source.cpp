@@ -5,6 +5,9 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/log.h"
+#include "data/read/data_files.h"
+#include "data/read/ignored_keys.h"
 #include "eval/probe_file.h"
 
 namespace nibble {
@@ -29,61 +32,64 @@ int64_t self_tokens(const std::string& name) {
   return tokens;
 }
 
-// The lines of a JSONL file, those that are blank left out.
+// The records of a file or a folder, until `use` has enough.
 template <class Use>
-void for_each_unit(const std::string& name, Use&& use) {
-  const std::string text = read_text_file(name, kMostBytes);
-  for (const DataUnit& unit : split_units(text, DataFormat::jsonl, Documents::paragraphs).units) {
-    try {
-      if (const auto fault = find_fault(unit)) throw_format("{}", fault->what);
-      if (!use(unit.text)) return;
-    } catch (const FormatError& e) {
-      throw_format("{}:{}: {}", name, unit.line, e.what());
-    } catch (const UsageError& e) {
-      throw_format("{}:{}: {}", name, unit.line, e.what());
+void for_each_record(const std::string& name, DataWants wants, ExtraKeys extra, Use&& use) {
+  for (const DataFile& f :
+       data_files(name, DataFormat::automatic, DataUse::pretrain, extra).files) {
+    const std::string file = f.path.string();
+    const DataText read = read_data_text(f.path, WithHash::no);
+    const DataReader reader(read.text, file,
+                            {f.format, DataUse::pretrain, Documents::whole_file, extra});
+    for (size_t i = 0; i < reader.units().size(); ++i) {
+      DataReader::Result r = reader.read(i, wants);
+      if (!r.error.empty()) throw_format("{}:{}: {}", file, r.line, r.error);
+      if (!use(std::move(r.record))) return;
     }
   }
 }
 
-KeptKind kind_of(JsonLineKind kind) {
-  switch (kind) {
-    case JsonLineKind::text: return KeptKind::text;
-    case JsonLineKind::conversation: return KeptKind::conversations;
-    case JsonLineKind::prompt: break;
-  }
-  return KeptKind::prompts;
+KeptKind kind_of(const DataRecord& record) {
+  if (record.messages.empty()) return KeptKind::text;
+  return record.messages.back().role == Role::assistant ? KeptKind::conversations
+                                                        : KeptKind::prompts;
+}
+
+// A .json that begins like an object is a probe file; data is an array there.
+bool is_probe_file(const fs::path& path) {
+  if (path.extension() != ".json") return false;
+  const std::string text = read_text_file(path, kMostBytes);
+  const size_t at = text.find_first_not_of(" \t\r\n");
+  return at == text.npos || text[at] != '[';
 }
 
 }  // namespace
 
-KeptSource kept_source(const std::string& name) {
-  if (name.starts_with(kSelf)) {
-    return {name, KeptKind::self, DataFormat::jsonl, self_tokens(name)};
-  }
+KeptSource kept_source(const std::string& name, ExtraKeys extra) {
+  if (name.starts_with(kSelf)) return {name, KeptKind::self, false, self_tokens(name), extra};
   const fs::path path = name;
-  if (path.extension() == ".json") return {name, KeptKind::prompts};
-  const auto format = format_named(path, DataUse::pretrain);
-  if (!format) {
+  std::error_code ignored;
+  const bool folder = fs::is_directory(path, ignored);
+  if (!folder && !format_named(path, DataUse::pretrain)) {
     throw_usage(
-        "--keep {}: the name does not tell what it holds; text is .txt, conversations are .tsv or "
-        ".jsonl, prompts are .jsonl or a probe file (.json), and self:TOKENS is what the model "
-        "writes itself",
+        "--keep {}: the name does not tell what it holds; text is .txt, conversations are .tsv, "
+        ".jsonl, .json or .csv, prompts are one of these three or a probe file (.json), and "
+        "self:TOKENS is what the model writes itself",
         name);
   }
-  if (*format == DataFormat::text) return {name, KeptKind::text, *format};
-  if (*format == DataFormat::tsv) return {name, KeptKind::conversations, *format};
+  if (!folder && is_probe_file(path)) return {name, KeptKind::prompts, true, 0, extra};
   std::optional<KeptKind> kind;
-  for_each_unit(name, [&](std::string_view line) {
-    kind = kind_of(json_line_kind(line));
+  for_each_record(name, DataWants::anything, extra, [&](DataRecord&& record) {
+    kind = kind_of(record);
     return false;
   });
   if (!kind) throw_format("{}: nothing to keep: it has no line that is not blank", name);
-  return {name, *kind};
+  return {name, *kind, false, 0, extra};
 }
 
 std::vector<std::vector<Message>> kept_prompts(const KeptSource& source) {
   std::vector<std::vector<Message>> prompts;
-  if (fs::path(source.name).extension() == ".json") {
+  if (source.probes) {
     for (Probe& p : read_probes(source.name).set.probes) {
       // Of a conversation with the model's own turns in it, what is asked first.
       if (!p.own_turns.empty()) p.messages.resize(p.own_turns.front().at);
@@ -91,10 +97,13 @@ std::vector<std::vector<Message>> kept_prompts(const KeptSource& source) {
     }
     return prompts;
   }
-  for_each_unit(source.name, [&](std::string_view line) {
-    prompts.push_back(parse_prompt_line(line));
+  IgnoredKeys ignored;
+  for_each_record(source.name, DataWants::prompt, source.extra, [&](DataRecord&& record) {
+    ignored.add(record);
+    prompts.push_back(std::move(record.messages));
     return true;
   });
+  if (!ignored.empty()) log_info("--keep {}: {}", source.name, ignored.text());
   return prompts;
 }
 

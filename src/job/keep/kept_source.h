@@ -6,25 +6,27 @@
 #include <vector>
 
 #include "data/lines.h"
+#include "data/read/data_reader.h"
 
 namespace nibble {
 
 enum class KeptKind {
-  text,           // .txt, or .jsonl of {"text": ...}
-  conversations,  // .tsv, or .jsonl of messages that end with the assistant's
-  prompts,        // .jsonl of {"prompt": ...} or messages that end with the user's; .json of probes
+  text,           // .txt, or records of {"text": ...}
+  conversations,  // .tsv, or records of messages that end with the assistant's
+  prompts,        // records that end with the user's words; a .json of probes
   self,           // "self:TOKENS"
 };
 
 struct KeptSource {
   std::string name;  // as it was given
   KeptKind kind = KeptKind::text;
-  DataFormat format = DataFormat::jsonl;
-  int64_t tokens = 0;  // self
+  bool probes = false;  // prompts: a probe file
+  int64_t tokens = 0;   // self
+  ExtraKeys extra = ExtraKeys::count;
 };
 
-// Reads the first line of a .jsonl. Throws UsageError, FormatError.
-KeptSource kept_source(const std::string& name);
+// Reads the first record of a file (a folder: of its first one). Throws UsageError, FormatError.
+KeptSource kept_source(const std::string& name, ExtraKeys extra = ExtraKeys::count);
 
 // The conversations of a source of prompts, each up to where the model is to answer. Throws
 // FormatError with the line.
