@@ -75,9 +75,8 @@ std::vector<std::string> missed(const CheckOptions& o, const TextComparison& c) 
 }
 
 void compare(const CheckOptions& o, const Runtime& r, const Runtime& base, const TextWindows& w,
-             ThreadPool& pool, CheckReport& report) {
-  const TextComparison c =
-      compare_on_text(text_reader(o, base), text_reader(o, r), w, o.moved, pool);
+             CheckReport& report) {
+  const TextComparison c = compare_on_text(text_reader(o, base), text_reader(o, r), w, o.moved);
   nlohmann::json j = loss_json(w, c.model);
   j["base_loss"] = json_number(c.base.loss);
   j["base_standard_error"] = json_number(c.base.standard_error);
@@ -111,7 +110,6 @@ TextReader text_reader(const CheckOptions& o, const Runtime& r) {
 
 void check_text(const CheckOptions& o, const Runtime& r, const Runtime* base, CheckReport& report) {
   const auto tokenizer = [](const Runtime& m) { return m.tokenizer ? &*m.tokenizer : nullptr; };
-  ThreadPool pool(o.runtime.threads > 0 ? o.runtime.threads : default_thread_count());
   for (const std::string& file : o.texts) {
     const auto all = read_text_windows(file, tokenizer(r), o.text_window, o.text_windows);
     if (base && base->tokenizer) {
@@ -125,11 +123,11 @@ void check_text(const CheckOptions& o, const Runtime& r, const Runtime* base, Ch
     }
     for (const TextWindows& w : all) {
       if (base) {
-        compare(o, r, *base, w, pool, report);
+        compare(o, r, *base, w, report);
         continue;
       }
       const TextReader reader = text_reader(o, r);
-      const TextLoss loss = text_loss(reader, w, pool);
+      const TextLoss loss = text_loss(reader, w);
       report.add(
           "text", std::isfinite(loss.loss),
           fmt::format("{}: loss {:.5f} +- {:.5f} nats a token, perplexity {:.3f} ({} tokens, "

@@ -85,7 +85,7 @@ bool run_checks(const CheckOptions& given, std::ostream& out) {
   if (o.needle) check_needle(o, r, report);
   if (probes) check_probes(o, r, report);
   std::optional<Runtime> base;
-  if (base_options) base = open_runtime(*base_options, TokenizerNeed::optional);
+  if (base_options) base = open_beside(r, *base_options, TokenizerNeed::optional);
   if (!o.texts.empty()) check_text(o, r, base ? &*base : nullptr, report);
   if (!o.choices.empty()) check_choices(o, r, base ? &*base : nullptr, report);
   return finish(o, report, model, r.backend->name());

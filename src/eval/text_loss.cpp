@@ -61,25 +61,14 @@ std::vector<TextWindows> read_text_windows(const std::filesystem::path& file,
   return {w};
 }
 
-TextLoss text_loss(const TextReader& reader, const TextWindows& windows, ThreadPool& pool) {
-  const int64_t V = reader.model.config.V;
+TextLoss text_loss(const TextReader& reader, const TextWindows& windows) {
   TextPasses passes(reader, windows);
   WindowSums sums(windows);
   Progress progress("loss of " + windows.name, windows.ids.size(), "windows");
-  std::vector<double> losses;
   while (passes.next()) {
     passes.each_piece([&](int64_t begin, std::span<const PredictedToken> predicted) {
-      const auto count = int64_t(predicted.size());
-      const std::vector<float> logits = passes.logits(begin, count);
-      losses.assign(predicted.size(), 0);
-      pool.parallel_for(count, 1, [&](int64_t from, int64_t to, int) {
-        for (int64_t i = from; i < to; ++i) {
-          losses[size_t(i)] =
-              row_figures(std::span(logits.data() + i * V, size_t(V)), predicted[size_t(i)].id)
-                  .loss;
-        }
-      });
-      for (size_t i = 0; i < predicted.size(); ++i) sums.add(predicted[i].window, losses[i]);
+      const std::vector<RowFigures> rows = passes.figures(begin, predicted);
+      for (size_t i = 0; i < predicted.size(); ++i) sums.add(predicted[i].window, rows[i].loss);
     });
     progress.update(uint64_t(passes.done()));
   }

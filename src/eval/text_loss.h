@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "core/thread_pool.h"
 #include "eval/damage/packed_pass.h"
 #include "tokenizer/tokenizer.h"
 
@@ -38,7 +37,7 @@ struct TextReader {
   const Model& model;
   PassOptions options;
 };
-// Several windows go through the model in one pass; `pool` sums up the logits, in double.
-TextLoss text_loss(const TextReader& reader, const TextWindows& windows, ThreadPool& pool);
+// Several windows go through the model in one pass; the logits stay where they are made.
+TextLoss text_loss(const TextReader& reader, const TextWindows& windows);
 
 }  // namespace nibble

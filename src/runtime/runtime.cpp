@@ -116,8 +116,15 @@ Runtime open_runtime(const RuntimeOptions& o, TokenizerNeed need, const CacheOpt
   return open_runtime(o, std::move(paths), std::move(source), cache);
 }
 
+Runtime open_beside(const Runtime& first, const RuntimeOptions& o, TokenizerNeed need) {
+  ModelPaths paths = resolve_model(o.model, need);
+  auto source = open_weights(paths.weights);
+  return open_runtime(o, std::move(paths), std::move(source), nullptr, first.backend);
+}
+
 Runtime open_runtime(const RuntimeOptions& o, ModelPaths paths,
-                     std::unique_ptr<TensorSource> source, const CacheOptions* cache) {
+                     std::unique_ptr<TensorSource> source, const CacheOptions* cache,
+                     std::shared_ptr<Backend> backend) {
   check_native_fp4(o);
   Runtime r;
   r.paths = std::move(paths);
@@ -138,7 +145,9 @@ Runtime open_runtime(const RuntimeOptions& o, ModelPaths paths,
     r.tokenizer = load_tokenizer(r.paths.tokenizer);
     check_tokenizer_fits(*r.tokenizer, r.model.config, r.paths.tokenizer.string());
   }
-  if (r.device.kind == Device::cuda) {
+  if (backend) {
+    r.backend = std::move(backend);
+  } else if (r.device.kind == Device::cuda) {
     r.backend =
         make_cuda_backend({.device = r.device.index, .require_native_fp4 = o.require_native_fp4});
   } else {

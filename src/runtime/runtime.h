@@ -53,8 +53,8 @@ std::vector<int32_t> stop_ids_of(const Config& config, const Tokenizer* tokenize
 
 struct Runtime {
   ModelPaths paths;
-  Device device = Device::cpu;  // where the backend is
-  std::unique_ptr<Backend> backend;
+  Device device = Device::cpu;       // where the backend is
+  std::shared_ptr<Backend> backend;  // shared by models that are compared where their logits are
   std::unique_ptr<TensorSource> source;
   LoadOptions load;
   Model model;
@@ -78,9 +78,13 @@ std::unique_ptr<Backend> make_backend(const Device& device, int32_t threads);
 // together must fit (check_fits in runtime_memory.h) before anything is loaded.
 Runtime open_runtime(const RuntimeOptions& options, TokenizerNeed need,
                      const CacheOptions* cache = nullptr);
-// The same with weights from elsewhere; `paths` names config and tokenizer.
+// The same with weights from elsewhere; `paths` names config and tokenizer. With `backend`, made
+// for the same device, the model joins another's there.
 Runtime open_runtime(const RuntimeOptions& options, ModelPaths paths,
-                     std::unique_ptr<TensorSource> source, const CacheOptions* cache = nullptr);
+                     std::unique_ptr<TensorSource> source, const CacheOptions* cache = nullptr,
+                     std::shared_ptr<Backend> backend = nullptr);
+// Opens a second model on the backend of the first, so that ops can compare what the two say.
+Runtime open_beside(const Runtime& first, const RuntimeOptions& options, TokenizerNeed need);
 // Throws FormatError when the tokenizer can produce ids the model has no embedding for.
 void check_tokenizer_fits(const Tokenizer& tokenizer, const Config& config,
                           const std::string& where);

@@ -53,14 +53,13 @@ class Damage : public testing::Test {
   std::unique_ptr<Backend> backend_ = make_model_backend();
   ToyModel one_ = load_toy(*backend_, chat_config(), {}, 1),
            two_ = load_toy(*backend_, chat_config(), {}, 2);
-  ThreadPool pool_{2};
   const double bound_ = testing_cuda() ? 1e-3 : 1e-5;
 };
 
 TEST_F(Damage, LossesAreThoseOfWholeSequencesHoweverTheyArePacked) {
   // More tokens than one pass takes.
   const TextWindows w = windows({500, 3, 2, 499, 500, 501, 77, 500});
-  const TextLoss loss = text_loss(reader(one_), w, pool_);
+  const TextLoss loss = text_loss(reader(one_), w);
   double sum = 0;
   for (size_t i = 0; i < w.ids.size(); ++i) {
     const auto T = int64_t(w.ids[i].size());
@@ -75,7 +74,7 @@ TEST_F(Damage, LossesAreThoseOfWholeSequencesHoweverTheyArePacked) {
 
 TEST_F(Damage, AModelAgainstItselfIsExactlyTheSame) {
   const TextWindows w = windows({300, 20, 400, 512, 512, 512});
-  const TextComparison c = compare_on_text(reader(one_), reader(one_), w, 10, pool_);
+  const TextComparison c = compare_on_text(reader(one_), reader(one_), w, 10);
   EXPECT_EQ(c.divergence.loss, 0);
   for (const double d : c.divergence.windows) EXPECT_EQ(d, 0);
   EXPECT_EQ(c.change.loss, 0);
@@ -87,7 +86,7 @@ TEST_F(Damage, AModelAgainstItselfIsExactlyTheSame) {
 
 TEST_F(Damage, DivergencesAreThoseOfTheDefinition) {
   const TextWindows w = windows({6, 9});
-  const TextComparison c = compare_on_text(reader(one_), reader(two_), w, 3, pool_);
+  const TextComparison c = compare_on_text(reader(one_), reader(two_), w, 3);
   double sum = 0, largest = 0;
   int64_t agreed = 0;
   for (const auto& ids : w.ids) {
@@ -117,13 +116,13 @@ TEST_F(Damage, DivergencesAreThoseOfTheDefinition) {
 
 TEST_F(Damage, OtherVocabulariesAndTokensOutsideAreRefused) {
   const ToyModel small = load_toy(*backend_, toy_config());
-  EXPECT_THROW(compare_on_text(reader(small), reader(one_), windows({5}), 1, pool_), UsageError);
+  EXPECT_THROW(compare_on_text(reader(small), reader(one_), windows({5}), 1), UsageError);
   TextWindows w = windows({5});
   w.ids[0][3] = 288;
-  EXPECT_THROW(text_loss(reader(one_), w, pool_), UsageError);
+  EXPECT_THROW(text_loss(reader(one_), w), UsageError);
   w.ids[0][3] = -1;
-  EXPECT_THROW(text_loss(reader(one_), w, pool_), UsageError);
-  EXPECT_THROW(text_loss(reader(one_), windows({513}), pool_), UsageError);
+  EXPECT_THROW(text_loss(reader(one_), w), UsageError);
+  EXPECT_THROW(text_loss(reader(one_), windows({513})), UsageError);
 }
 
 TEST_F(Damage, ChoicesAreScoredAsIfEachStoodAlone) {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "backend/download.h"
+#include "backend/sampling.h"
 #include "core/error.h"
 #include "model/decoder.h"
 #include "model/linear.h"
@@ -60,6 +61,9 @@ PackedPass::Memory PackedPass::make(Arena& a, int64_t n, int64_t sequences, int6
   m.logits = a.take(DType::f32, {rows, c.V});
   m.stats = a.take(DType::f32, {rows, 3});
   m.targets = a.take(DType::i32, {rows});
+  m.choices = a.take(DType::i32, {rows, int64_t(sizeof(SampleRow) / sizeof(int32_t))});
+  m.top = a.take(DType::i32, {rows});
+  m.apart = a.take(DType::f32, {rows});
   return m;
 }
 
@@ -83,6 +87,7 @@ void PackedPass::run(std::span<const PassSequence> sequences) {
   }
   const auto n = int64_t(ids.size()), count = int64_t(sequences.size());
   wanted_ = int64_t(rows.size());
+  looked_at_ = 0;
   Arena measure("activations");
   make(measure, n, count, wanted_);
   if (!arena_ || arena_->capacity() < measure.peak()) {
@@ -104,14 +109,48 @@ Tensor PackedPass::logits_on_backend(int64_t begin, int64_t count) {
   if (begin < 0 || count < 1 || count > piece_ || begin + count > wanted_) {
     throw_internal("logits of rows {} to {} of {}", begin, begin + count, wanted_);
   }
+  looked_at_ = 0;
   const Tensor logits = memory_.logits.slice(0, count);
   linear_forward(backend_, logits, memory_.acts.n_out.slice(begin, count), model_.weights.head,
                  options_.activations);
   return logits;
 }
 
-std::vector<float> PackedPass::logits(int64_t begin, int64_t count) {
-  return download_floats(backend_, logits_on_backend(begin, count));
+std::vector<RowFigures> PackedPass::figures(int64_t begin, std::span<const int32_t> targets) {
+  const auto count = int64_t(targets.size());
+  const Tensor logits = logits_on_backend(begin, count);
+  const Tensor stats = memory_.stats.slice(0, count), wanted = memory_.targets.slice(0, count);
+  const Tensor choices = memory_.choices.slice(0, count), top = memory_.top.slice(0, count);
+  const std::vector<SampleRow> greedy(targets.size());
+  backend_.upload(wanted, targets.data());
+  backend_.upload(choices, greedy.data());
+  backend_.softmax_stats(stats, logits, wanted, 0, Accumulate::no);
+  backend_.sample(top, logits, choices, {}, Choice::greedy);
+  looked_at_ = count;
+  const std::vector<float> found = download_floats(backend_, stats);
+  std::vector<int32_t> tops(targets.size());
+  backend_.download(tops.data(), top);
+  std::vector<RowFigures> rows(targets.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const float* s = found.data() + 3 * i;  // largest, sum of exp(logit - largest), target's
+    rows[i] = {std::log(double(s[1])) + double(s[0]) - double(s[2]), tops[i], 1 / double(s[1])};
+  }
+  return rows;
+}
+
+std::vector<double> PackedPass::divergence_from(const PackedPass& base) {
+  if (&backend_ != &base.backend_ || looked_at_ < 1 || looked_at_ != base.looked_at_) {
+    throw_internal("a divergence of {} rows from {}", looked_at_, base.looked_at_);
+  }
+  const int64_t n = looked_at_;
+  const Tensor apart = memory_.apart.slice(0, n);
+  backend_.divergence(apart, {}, memory_.logits.slice(0, n), memory_.stats.slice(0, n),
+                      base.memory_.logits.slice(0, n), base.memory_.stats.slice(0, n), 1.0,
+                      Accumulate::no);
+  std::vector<double> out;
+  // A divergence is never negative; what is below 0 is rounding. NaN stays what it is.
+  for (const float d : download_floats(backend_, apart)) out.push_back(d < 0 ? 0 : double(d));
+  return out;
 }
 
 std::vector<std::vector<TokenScore>> PackedPass::score(

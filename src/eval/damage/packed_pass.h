@@ -32,6 +32,13 @@ struct TokenScore {
   bool greedy = false;  // no token is more likely
 };
 
+// What a row of logits says of the token that follows it.
+struct RowFigures {
+  double loss = 0;  // nats
+  int32_t top = 0;  // the most likely token, the first of several; -1 where a logit is not finite
+  double top_probability = 0;
+};
+
 class PackedPass {
  public:
   // Slots of the cache are what one pass, or several that go on from each other, may use.
@@ -45,8 +52,12 @@ class PackedPass {
   // Rows whose logits fit the memory set aside for them.
   int64_t piece() const { return piece_; }
 
-  // Logits of the wanted rows [begin, begin + count), count <= piece(), in host memory: [count, V].
-  std::vector<float> logits(int64_t begin, int64_t count);
+  // Of the wanted rows from `begin` on, as many as there are targets, at most piece(). Computed
+  // where the logits are.
+  std::vector<RowFigures> figures(int64_t begin, std::span<const int32_t> targets);
+  // KL(base || this) in nats of the rows whose figures both were asked for last; not below 0, and 0
+  // for equal logits. Both passes on one backend.
+  std::vector<double> divergence_from(const PackedPass& base);
   // targets: lists of one token for each wanted row (-1: none). Computed where the logits are, each
   // piece of them once for all lists.
   std::vector<std::vector<TokenScore>> score(std::span<const std::vector<int32_t>> targets);
@@ -58,6 +69,8 @@ class PackedPass {
     Acts acts;
     Tensor logits;          // f32 [piece, V]
     Tensor stats, targets;  // f32 [piece, 3], i32 [piece]
+    Tensor choices, top;    // i32 [piece, 16], i32 [piece]: what Backend::sample reads and writes
+    Tensor apart;           // f32 [piece]
   };
   Memory make(Arena& arena, int64_t tokens, int64_t sequences, int64_t wanted) const;
   Tensor logits_on_backend(int64_t begin, int64_t count);
@@ -69,6 +82,7 @@ class PackedPass {
   std::unique_ptr<Arena> arena_;  // grows
   Memory memory_;
   int64_t wanted_ = 0, piece_ = 1;
+  int64_t looked_at_ = 0;  // rows whose logits and statistics lie in memory_
 };
 
 }  // namespace nibble

@@ -11,12 +11,6 @@
 namespace nibble {
 namespace {
 
-// The figures of one predicted token.
-struct ComparedToken {
-  RowFigures base, model;
-  double divergence = 0;
-};
-
 void keep_largest(std::vector<MovedToken>& moved, MovedToken m, int64_t most) {
   if (most <= 0 || !(m.divergence > 0)) return;
   const auto at =
@@ -26,36 +20,10 @@ void keep_largest(std::vector<MovedToken>& moved, MovedToken m, int64_t most) {
   if (int64_t(moved.size()) > most) moved.pop_back();
 }
 
-double top_probability(const RowFigures& f) { return std::exp(double(f.largest) - f.log_sum); }
-
 }  // namespace
 
-RowFigures row_figures(std::span<const float> row, int32_t target) {
-  RowFigures f;
-  const auto top = std::max_element(row.begin(), row.end());
-  f.top = int32_t(top - row.begin());
-  f.largest = *top;
-  double exps = 0;
-  for (const float z : row) exps += std::exp(double(z) - double(f.largest));
-  f.log_sum = std::log(exps) + double(f.largest);
-  f.loss = f.log_sum - double(row[size_t(target)]);
-  return f;
-}
-
-double row_divergence(std::span<const float> a, const RowFigures& of_a, std::span<const float> b,
-                      const RowFigures& of_b) {
-  double sum = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    const double za = double(a[i]);
-    sum += std::exp(za - of_a.log_sum) * (za - double(b[i]));
-  }
-  const double divergence = sum - (of_a.log_sum - of_b.log_sum);
-  // A divergence is never negative; what is below 0 is rounding. NaN stays what it is.
-  return divergence < 0 ? 0 : divergence;
-}
-
 TextComparison compare_on_text(const TextReader& base, const TextReader& model,
-                               const TextWindows& windows, int64_t most, ThreadPool& pool) {
+                               const TextWindows& windows, int64_t most) {
   const int64_t V = model.model.config.V;
   if (base.model.config.V != V) {
     throw_usage("the two models have vocabularies of {} and {} tokens: they cannot be compared",
@@ -65,34 +33,22 @@ TextComparison compare_on_text(const TextReader& base, const TextReader& model,
   TextComparison out;
   WindowSums base_sums(windows), sums(windows), changes(windows), divergences(windows);
   Progress progress("divergence on " + windows.name, windows.ids.size(), "windows");
-  std::vector<ComparedToken> tokens;
   while (passes.next()) {
     base_passes.next();
     passes.each_piece([&](int64_t begin, std::span<const PredictedToken> predicted) {
-      const auto count = int64_t(predicted.size());
-      const std::vector<float> a = base_passes.logits(begin, count),
-                               b = passes.logits(begin, count);
-      tokens.assign(predicted.size(), {});
-      pool.parallel_for(count, 1, [&](int64_t from, int64_t to, int) {
-        for (int64_t i = from; i < to; ++i) {
-          ComparedToken& t = tokens[size_t(i)];
-          const std::span row_a(a.data() + i * V, size_t(V)), row_b(b.data() + i * V, size_t(V));
-          t.base = row_figures(row_a, predicted[size_t(i)].id);
-          t.model = row_figures(row_b, predicted[size_t(i)].id);
-          t.divergence = row_divergence(row_a, t.base, row_b, t.model);
-        }
-      });
+      const std::vector<RowFigures> before = base_passes.figures(begin, predicted),
+                                    now = passes.figures(begin, predicted);
+      const std::vector<double> apart = passes.divergence_from(base_passes);
       for (size_t i = 0; i < predicted.size(); ++i) {
         const PredictedToken& p = predicted[i];
-        const ComparedToken& t = tokens[i];
-        base_sums.add(p.window, t.base.loss);
-        sums.add(p.window, t.model.loss);
-        changes.add(p.window, t.model.loss - t.base.loss);
-        divergences.add(p.window, t.divergence);
-        out.agreed += t.base.top == t.model.top;
+        base_sums.add(p.window, before[i].loss);
+        sums.add(p.window, now[i].loss);
+        changes.add(p.window, now[i].loss - before[i].loss);
+        divergences.add(p.window, apart[i]);
+        out.agreed += before[i].top == now[i].top;
         keep_largest(out.moved,
-                     {p.window, p.at, t.divergence, t.base.loss, t.model.loss, t.base.top,
-                      t.model.top, top_probability(t.base), top_probability(t.model)},
+                     {p.window, p.at, apart[i], before[i].loss, now[i].loss, before[i].top,
+                      now[i].top, before[i].top_probability, now[i].top_probability},
                      most);
       }
     });

@@ -4,7 +4,6 @@
 #pragma once
 #include <vector>
 
-#include "core/thread_pool.h"
 #include "eval/text_loss.h"
 
 namespace nibble {
@@ -27,20 +26,9 @@ struct TextComparison {
   std::vector<MovedToken> moved;  // by divergence, largest first
 };
 
-// Both read the same windows, several in a pass. `most`: of `moved`. UsageError when their
-// vocabularies differ.
+// Both read the same windows, several in a pass, on one backend: the logits of neither leave it.
+// `most`: of `moved`. UsageError when their vocabularies differ.
 TextComparison compare_on_text(const TextReader& base, const TextReader& model,
-                               const TextWindows& windows, int64_t most, ThreadPool& pool);
-
-// What a row of logits says of the token that follows it; in double.
-struct RowFigures {
-  double loss = 0, log_sum = 0;  // log of the sum of exponentials
-  int32_t top = 0;
-  float largest = 0;
-};
-RowFigures row_figures(std::span<const float> logits, int32_t target);
-// KL(a || b) of the two predictions; not below 0, and 0 for equal logits.
-double row_divergence(std::span<const float> a, const RowFigures& of_a, std::span<const float> b,
-                      const RowFigures& of_b);
+                               const TextWindows& windows, int64_t most);
 
 }  // namespace nibble

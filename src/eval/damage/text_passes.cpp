@@ -59,6 +59,13 @@ void TextPasses::each_piece(
   }
 }
 
+std::vector<RowFigures> TextPasses::figures(int64_t begin,
+                                            std::span<const PredictedToken> predicted) {
+  std::vector<int32_t> targets;
+  for (const PredictedToken& p : predicted) targets.push_back(p.id);
+  return pass_.figures(begin, targets);
+}
+
 WindowSums::WindowSums(const TextWindows& windows)
     : windows_(windows), sums_(windows.ids.size(), 0.0) {}
 

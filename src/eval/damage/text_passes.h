@@ -25,7 +25,11 @@ class TextPasses {
   // The tokens that are predicted in this pass, as many at a time as there is room for logits.
   void each_piece(
       const std::function<void(int64_t begin, std::span<const PredictedToken>)>& body) const;
-  std::vector<float> logits(int64_t begin, int64_t count) { return pass_.logits(begin, count); }
+  std::vector<RowFigures> figures(int64_t begin, std::span<const PredictedToken> predicted);
+  // Of the tokens both were asked for last; see PackedPass.
+  std::vector<double> divergence_from(const TextPasses& base) {
+    return pass_.divergence_from(base.pass_);
+  }
 
  private:
   const TextWindows& windows_;
