@@ -96,9 +96,8 @@ TEST_P(RealModels, LogitsGreedyTokensAndLossesAreThoseOfTransformers) {
       windows.ids.emplace_back(ids.begin() + std::ptrdiff_t(b * T),
                                ids.begin() + std::ptrdiff_t((b + 1) * T));
     }
-    ThreadPool pool(default_thread_count());
     const TextReader reader{*r.backend, r.model, {}};
-    const TextLoss loss = text_loss(reader, windows, pool);
+    const TextLoss loss = text_loss(reader, windows);
     for (size_t b = 0; b < expected.size(); ++b) {
       EXPECT_NEAR(loss.windows[b] / double(expected[b]), 1, kBound) << "text " << j << " " << b;
     }
@@ -116,9 +115,8 @@ TEST_P(RealModels, LossesInBf16AreWithinHalfAPercent) {
     TextWindows windows{j, {}};
     windows.ids.emplace_back(ids.begin(),
                              ids.begin() + std::ptrdiff_t(ids.size() / expected.size()));
-    ThreadPool pool(default_thread_count());
     const TextReader reader{*r.backend, r.model, {DType::bf16, DType::bf16, Activations::none}};
-    const TextLoss loss = text_loss(reader, windows, pool);
+    const TextLoss loss = text_loss(reader, windows);
     EXPECT_NEAR(loss.loss / double(expected[0]), 1, 0.005) << "text " << j;
   }
 }
