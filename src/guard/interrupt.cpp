@@ -6,6 +6,7 @@
 
 #include "core/durable/last_words.h"
 #include "core/durable/temporary.h"
+#include "guard/terminal_state.h"
 
 namespace nibble {
 namespace {
@@ -16,6 +17,7 @@ extern "C" void count_request(int signal) {
     g_signal = signal;
     return;
   }
+  restore_terminal();
   remove_temporary_files();
   write_last_words();
   std::_Exit(128 + signal);
