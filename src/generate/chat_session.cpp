@@ -29,9 +29,10 @@ void ChatSession::reset() {
   forget_cached_messages();
 }
 
-void ChatSession::restore(std::vector<Message> messages, ChatPlace place) {
+void ChatSession::restore(std::vector<Message> messages, ChatPlace place,
+                          std::vector<ChatPlace> before) {
   messages_ = std::move(messages);
-  before_.clear();
+  before_ = std::move(before);
   here_ = std::move(place);
 }
 
@@ -40,7 +41,6 @@ bool ChatSession::undo() {
   while (last > 0 && messages_[last - 1].role != Role::user) --last;
   if (last == 0) return false;
   messages_.resize(last - 1);
-  // The cache keeps what follows the place: a question asked once more finds its tokens there.
   if (!before_.empty() && before_.back().messages == last - 1 && !before_.back().said.empty()) {
     here_ = std::move(before_.back());
   } else {
@@ -48,7 +48,17 @@ bool ChatSession::undo() {
     if (last <= 2) here_.cached = 0;
   }
   if (!before_.empty()) before_.pop_back();
+  forget_undone_tokens();
   return true;
+}
+
+// What follows is to be what would have followed without the turn that was taken back, to the bit.
+// Where a token has the same keys and values whatever ran beside it, the cache may keep what lies
+// behind: a question that is asked once more finds its tokens there.
+void ChatSession::forget_undone_tokens() {
+  if (engine_.backend().traits().batch_invariant(engine_.options().compute)) return;
+  engine_.truncate(here_.said.empty() ? 0 : here_.cached);
+  if (here_.said.empty()) forget_cached_messages();
 }
 
 void ChatSession::set_system(const std::string& text) {
@@ -71,25 +81,39 @@ bool ChatSession::drop_oldest_turn() {
   return true;
 }
 
+// Whether the newest message would have room if nothing were left but it and the system's.
+bool ChatSession::fits_alone() {
+  const std::vector<Message> all = messages_;
+  while (drop_oldest_turn()) continue;
+  const size_t tokens = encode(render(GenerationPrompt::yes), 0).size();
+  messages_ = all;
+  return int64_t(tokens) <= engine_.options().context;
+}
+
 // The tokens to feed; with `slide`, after forgetting turns where they would leave no room for a
 // reply. A quarter of the context is made free at once: each time everything is computed again.
 std::vector<int32_t> ChatSession::fitting_prompt(int64_t max_tokens, TurnResult& result) {
   std::vector<int32_t> ids = next_prompt(result.reused_tokens);
   const int64_t context = engine_.options().context, quarter = context / 4;
   const auto total = [&] { return result.reused_tokens + int64_t(ids.size()); };
-  if (!options_.slide || total() + std::min(max_tokens, quarter) <= context) return ids;
-  const std::vector<Message> all = messages_;
+  if (!options_.slide || total() + std::min(max_tokens, quarter) <= context || !fits_alone()) {
+    return ids;
+  }
+  const size_t all = messages_.size();
   while (total() > context - quarter && drop_oldest_turn()) {
     here_ = {};
     ids = next_prompt(result.reused_tokens);
   }
-  result.dropped = all.size() - messages_.size();
+  result.dropped = all - messages_.size();
   if (result.dropped > 0) {
     before_.assign(1, {});
     before_.back().messages = messages_.size() - 1;
   }
-  if (total() > context) messages_ = all;  // the message alone is too long: nothing was gained
   return ids;
+}
+
+jinja::Rendering ChatSession::render(GenerationPrompt prompt) const {
+  return options_.style.render(messages_, options_.tools, prompt, options_.thinking);
 }
 
 std::vector<int32_t> ChatSession::encode(const jinja::Rendering& r, size_t from) const {
@@ -98,8 +122,7 @@ std::vector<int32_t> ChatSession::encode(const jinja::Rendering& r, size_t from)
 
 // The tokens to feed for an answer to messages_, after cutting the cache to what they share.
 std::vector<int32_t> ChatSession::next_prompt(int64_t& reused) {
-  const jinja::Rendering r =
-      options_.style.render(messages_, options_.tools, GenerationPrompt::yes, options_.thinking);
+  const jinja::Rendering r = render(GenerationPrompt::yes);
   prompt_text_ = r.text;
   const std::vector<int32_t>& cached = engine_.tokens();
   const bool one_new_user_turn = !here_.said.empty() &&
@@ -157,7 +180,6 @@ TurnResult ChatSession::turn(const std::string& user, const GenerateOptions& opt
   const auto on_token = [&](int32_t id) {
     return show(stop.push(decoder.push(id))) && !stop.stopped();
   };
-  const int64_t length_before = engine_.length();
   std::vector<int32_t> prompt;
   try {
     prompt = fitting_prompt(options.max_tokens, r);
@@ -166,7 +188,7 @@ TurnResult ChatSession::turn(const std::string& user, const GenerateOptions& opt
     messages_.pop_back();
     if (!before_.empty()) before_.pop_back();
     // A refused prompt has changed nothing, unless the cache was cut: then it is rendered again.
-    if (engine_.length() != length_before || here_.said.empty()) forget_cached_messages();
+    if (engine_.length() < here_.cached || here_.said.empty()) forget_cached_messages();
     throw;
   }
   show(stop.push(decoder.flush()));
@@ -183,8 +205,7 @@ TurnResult ChatSession::turn(const std::string& user, const GenerateOptions& opt
 // Only counted: what is fed is what the whole conversation renders to, one turn later.
 int64_t ChatSession::closing_tokens() const {
   try {
-    const jinja::Rendering r =
-        options_.style.render(messages_, options_.tools, GenerationPrompt::no, options_.thinking);
+    const jinja::Rendering r = render(GenerationPrompt::no);
     return r.text.starts_with(here_.said) ? int64_t(encode(r, here_.said.size()).size()) : 0;
   } catch (const UsageError&) {
     return 0;  // a template that shows no conversation without a question at its end

@@ -71,8 +71,10 @@ class ChatSession {
   // In place of the system message at the beginning; empty: none. The turns stay.
   void set_system(const std::string& text);
   const ChatPlace& place() const { return here_; }
-  // Instead of everything there was; the engine holds the tokens of `place` already.
-  void restore(std::vector<Message> messages, ChatPlace place);
+  const std::vector<ChatPlace>& places_before() const { return before_; }
+  // Instead of everything there was; the engine holds the tokens of `place` already, and so those
+  // of the places before it, which are what undo() goes back to.
+  void restore(std::vector<Message> messages, ChatPlace place, std::vector<ChatPlace> before = {});
 
   void reset();  // forgets everything, the system prompt too
   const std::vector<Message>& messages() const { return messages_; }
@@ -85,7 +87,10 @@ class ChatSession {
   std::vector<int32_t> next_prompt(int64_t& reused);
   std::vector<int32_t> fitting_prompt(int64_t max_tokens, TurnResult& result);
   bool drop_oldest_turn();
+  bool fits_alone();
+  jinja::Rendering render(GenerationPrompt prompt) const;
   void forget_cached_messages();
+  void forget_undone_tokens();
   void close_reply(const GenerateResult& result, int64_t fed_before, int64_t prompt_tokens);
   std::vector<int32_t> encode(const jinja::Rendering& r, size_t from) const;
   int64_t closing_tokens() const;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A terminal whose modes are changed for a while. However the program ends, by itself, by a signal
-// or by a watchdog, the terminal is as it was: else the shell after it would not show what is
-// typed.
+// or by a watchdog, and while it is stopped (Ctrl+Z), the terminal is as it was: else the shell
+// after it would not show what is typed.
 #pragma once
 #include <termios.h>
 
@@ -18,12 +18,12 @@ class TerminalState {
 
   const termios& before() const { return before_; }
   void set(const termios& modes);
-  void put_back();  // until the next set()
   // Pasted text arrives between marks (bracketed paste), so that it can be told from typed text.
   void mark_pastes();
 
  private:
   termios before_{};
+  void (*stopped_before_)(int) = nullptr;  // what SIGTSTP did; null: it was ignored and is so
 };
 
 // As it was when a TerminalState was made; nothing where there is none. Safe to call in a signal

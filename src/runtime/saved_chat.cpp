@@ -50,6 +50,27 @@ ordered_json messages_json(const std::vector<Message>& messages) {
   return list;
 }
 
+// What a place stands for is the beginning of what the last one stands for, or not known (0).
+ordered_json place_json(const ChatPlace& p, const std::string& said) {
+  return {{"messages", p.messages},
+          {"said_bytes", said.starts_with(p.said) ? p.said.size() : 0},
+          {"said_messages", p.said_messages},
+          {"closing_tokens", p.closing_tokens},
+          {"pending", p.pending},
+          {"cached", p.cached}};
+}
+
+ChatPlace read_place(const ordered_json& j, const std::string& said) {
+  ChatPlace p;
+  p.messages = j.at("messages").get<size_t>();
+  p.said = said.substr(0, j.at("said_bytes").get<size_t>());
+  p.said_messages = j.at("said_messages").get<size_t>();
+  p.closing_tokens = j.at("closing_tokens").get<int64_t>();
+  p.pending = j.at("pending").get<std::vector<int32_t>>();
+  p.cached = j.at("cached").get<int64_t>();
+  return p;
+}
+
 void refuse_other(const std::string& file, const char* what, const std::string& saved,
                   const std::string& now, const char* help) {
   if (saved == now) return;
@@ -74,7 +95,7 @@ CacheOrigin cache_origin(const Runtime& rt, const EngineOptions& engine) {
 
 void save_chat(const std::filesystem::path& file, Existing existing, const CacheOrigin& origin,
                const ChatSession& session, Engine& engine) {
-  ChatPlace place = session.place();
+  const ChatPlace& place = session.place();
   engine.truncate(place.cached);  // behind it lies only what was taken back
   const Config& c = engine.config();
   const int64_t n = engine.length();
@@ -87,11 +108,12 @@ void save_chat(const std::filesystem::path& file, Existing existing, const Cache
       }
     }
   }
+  ordered_json before = ordered_json::array();
+  for (const ChatPlace& p : session.places_before()) before.push_back(place_json(p, place.said));
   const ordered_json state = {{"messages", messages_json(session.messages())},
                               {"said", place.said},
-                              {"said_messages", place.said_messages},
-                              {"closing_tokens", place.closing_tokens},
-                              {"pending", place.pending}};
+                              {"place", place_json(place, place.said)},
+                              {"before", before}};
   const auto text = state.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
   SafetensorsWriter out(file, tensors,
                         {{kKind, kVersion},
@@ -140,20 +162,19 @@ void load_chat(const std::filesystem::path& file, const CacheOrigin& origin, Cha
   }
   std::vector<Message> messages;
   ChatPlace place;
+  std::vector<ChatPlace> before;
   try {
     const auto state = parse_json<ordered_json>(saved("state"));
     for (const auto& m : state.at("messages")) {
       messages.push_back(
           {role_from_name(m.at("role").get<std::string>()), m.at("content").get<std::string>()});
     }
-    place.said = state.at("said").get<std::string>();
-    place.said_messages = state.at("said_messages").get<size_t>();
-    place.closing_tokens = state.at("closing_tokens").get<int64_t>();
-    place.pending = state.at("pending").get<std::vector<int32_t>>();
+    const auto said = state.at("said").get<std::string>();
+    place = read_place(state.at("place"), said);
+    for (const auto& p : state.at("before")) before.push_back(read_place(p, said));
   } catch (const std::exception& e) {
     throw_format("{}: not the state of a chat: {}", name, e.what());
   }
-  place.messages = messages.size();
   const TensorInfo* const tokens = source->find(kTokens);
   if (tokens == nullptr) {
     engine.reset();
@@ -189,8 +210,11 @@ void load_chat(const std::filesystem::path& file, const CacheOrigin& origin, Cha
       throw;
     }
   }
+  // A place behind the end of the cache is none: whoever wrote that, it is rendered again.
   place.cached = engine.length();
-  session.restore(std::move(messages), std::move(place));
+  std::erase_if(before,
+                [&](const ChatPlace& p) { return p.cached < 0 || p.cached > place.cached; });
+  session.restore(std::move(messages), std::move(place), std::move(before));
 }
 
 }  // namespace nibble

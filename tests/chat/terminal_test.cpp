@@ -160,7 +160,7 @@ TEST_F(AtTerminal, ControlCEndsAReplyNotTheProgram) {
   max_tokens_ = "100000";
   start({"--ignore-eos", "--context", "100000"});
   send("hello\r");
-  ASSERT_TRUE(wait_for("hello\r\n"));
+  ASSERT_TRUE(wait_for("hello\r"));
   read_some(2000);
   send("\x03");
   EXPECT_EQ(asked(1), Words{"hello"});

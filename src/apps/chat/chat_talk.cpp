@@ -46,6 +46,7 @@ class Talk {
         if (!terminal_) throw;
         io_.out << "error: " << e.what() << "\n";
       }
+      if (late) late.emplace(TerminateIs::end);  // one that ended the reply is done with
     }
   }
 

@@ -65,11 +65,11 @@ bool LiveChat::answer(const std::string& user, uint64_t more_seed) {
     });
   } catch (const ContextFull& e) {
     if (o_.on_full != OnFull::stop) throw;
-    io_.out << "\n";
+    io_.out << "\n" << std::flush;
     log_warning("the conversation ends here (--on-full stop): {}", e.what());
     return false;
   }
-  io_.out << "\n";
+  io_.out << "\n" << std::flush;  // before any warning
   if (r.dropped > 0) {
     log_warning("the context is full: the oldest {} messages are forgotten (--on-full slide)",
                 r.dropped);
@@ -82,7 +82,8 @@ bool LiveChat::answer(const std::string& user, uint64_t more_seed) {
                            session_.context_tokens());
   }
   if (r.generation.reason == FinishReason::cancelled && r.text.empty()) {
-    session_.undo();  // a question that nothing was said to: as if it had not been asked
+    session_.undo();
+    io_.out << "taken back, since nothing was said to it\n";
     return true;
   }
   logs_.add(session_.messages());

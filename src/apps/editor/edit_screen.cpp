@@ -13,6 +13,12 @@ namespace {
 
 std::string up(size_t rows) { return rows == 0 ? "" : fmt::format("\x1b[{}A", rows); }
 
+// The end of a prompt that would leave no room for the text behind it.
+std::string_view shortened(std::string_view prompt, int columns) {
+  while (text_width(prompt) > columns / 2) prompt.remove_prefix(next_character(prompt, 0));
+  return prompt;
+}
+
 }  // namespace
 
 EditScreen::Size EditScreen::size() const {
@@ -47,19 +53,21 @@ std::string EditScreen::row_text(std::string_view prompt, std::string_view text,
 
 // To the beginning of what was drawn. A terminal that was made narrower has broken its rows.
 std::string EditScreen::to_top(int columns) {
+  if (columns == columns_ || shown_.empty()) return "\r" + up(cursor_row_);
   size_t rows = cursor_row_;
   if (columns < columns_) {
-    rows = 0;
-    for (size_t i = 0; i < cursor_row_ && i < shown_.size(); ++i) {
-      rows += size_t(std::max(1, (shown_[i].width + columns - 1) / columns));
-    }
+    rows = row_of(screen_rows(shown_[cursor_row_], 0, columns), cursor_at_);
+    for (size_t i = 0; i < cursor_row_; ++i) rows += screen_rows(shown_[i], 0, columns).size();
   }
-  return "\r" + up(rows);
+  // Rows that were broken are one line to the terminal, which it would join when it gets wider; as
+  // soon as they are erased, they are not.
+  return "\r" + up(rows) + "\x1b[J";
 }
 
 void EditScreen::draw(std::string_view prompt, std::string_view text, size_t cursor) {
   if (plain_) return draw_plain(prompt, text);
   const Size s = size();
+  prompt = shortened(prompt, s.columns);
   const auto rows = screen_rows(text, text_width(prompt), std::max(2, s.columns - 1));
   const size_t most = size_t(std::max(1, s.lines - 1)), at = row_of(rows, cursor);
   top_ = std::min(top_, at);
@@ -68,14 +76,17 @@ void EditScreen::draw(std::string_view prompt, std::string_view text, size_t cur
   const size_t end = std::min(rows.size(), top_ + most);
 
   std::string out = to_top(s.columns);
+  shown_.clear();
   for (size_t i = top_; i < end; ++i) {
     if (i > top_) out += "\r\n";
-    out += row_text(prompt, text, rows[i], rows[i].end) + "\x1b[K";
+    shown_.push_back(row_text(prompt, text, rows[i], rows[i].end));
+    out += shown_.back() + "\x1b[K";
   }
-  out += "\x1b[J\r" + up(end - 1 - at) + row_text(prompt, text, rows[at], cursor);
+  const std::string before_cursor = row_text(prompt, text, rows[at], cursor);
+  out += "\x1b[J\r" + up(end - 1 - at) + before_cursor;
   write(out);
-  shown_.assign(rows.begin() + std::ptrdiff_t(top_), rows.begin() + std::ptrdiff_t(end));
   cursor_row_ = at - top_;
+  cursor_at_ = before_cursor.size();
   columns_ = s.columns;
   begun_ = true;
 }
@@ -86,6 +97,7 @@ void EditScreen::finish(std::string_view prompt, std::string_view text, std::str
     write(std::string(echo_ ? behind : "") + "\n");
   } else {
     const Size s = size();
+    prompt = shortened(prompt, s.columns);
     std::string out = to_top(s.columns) + "\x1b[J";
     for (const ScreenRow& row : screen_rows(text, text_width(prompt), std::max(2, s.columns - 1))) {
       out += row_text(prompt, text, row, row.end) + "\r\n";
@@ -97,7 +109,7 @@ void EditScreen::finish(std::string_view prompt, std::string_view text, std::str
 }
 
 void EditScreen::begin_anew() {
-  top_ = cursor_row_ = 0;
+  top_ = cursor_row_ = cursor_at_ = 0;
   shown_.clear();
   plain_text_.clear();
   begun_ = false;
@@ -140,7 +152,9 @@ void EditScreen::draw_plain(std::string_view prompt, std::string_view text) {
 }
 
 size_t EditScreen::vertical(std::string_view prompt, std::string_view text, size_t cursor, int by) {
-  const auto rows = screen_rows(text, text_width(prompt), std::max(2, size().columns - 1));
+  const int columns = size().columns;
+  prompt = shortened(prompt, columns);
+  const auto rows = screen_rows(text, text_width(prompt), std::max(2, columns - 1));
   const size_t at = row_of(rows, cursor);
   if ((by < 0 && at == 0) || (by > 0 && at + 1 == rows.size())) return text.size() + 1;
   const auto lead = [&](const ScreenRow& r) { return r.first_of_line ? text_width(prompt) : 0; };

@@ -41,11 +41,12 @@ class EditScreen {
 
   int fd_;
   bool plain_, echo_;
-  size_t top_ = 0;                // the first row that is shown
-  std::vector<ScreenRow> shown_;  // as drawn last
-  size_t cursor_row_ = 0;         // of shown_
-  int columns_ = 0;               // of the terminal, then
-  std::string plain_text_;        // as drawn last
+  size_t top_ = 0;                  // the first row that is shown
+  std::vector<std::string> shown_;  // the rows as drawn last
+  size_t cursor_row_ = 0;           // of shown_
+  size_t cursor_at_ = 0;            // bytes of that row
+  int columns_ = 0;                 // of the terminal, then
+  std::string plain_text_;          // as drawn last
   bool begun_ = false;
 };
 

@@ -137,7 +137,8 @@ std::optional<KeyPress> KeyDecoder::escape() {
   const std::string_view behind = std::string_view(bytes_).substr(1);
   size_t length = 1;  // of the sequence behind the Escape
   if (behind[0] == '[') {
-    // Parameters, then one letter or ~.
+    // Parameters, then one letter or ~. (The Linux console's F1 to F5: a second bracket first.)
+    if (behind.size() > 1 && behind[1] == '[') ++length;
     while (length < behind.size() && uint8_t(behind[length]) < 0x40) ++length;
     if (length == behind.size()) return std::nullopt;
     ++length;
@@ -146,11 +147,15 @@ std::optional<KeyPress> KeyDecoder::escape() {
     length = 2;
   } else if (behind[0] == '\x1b') {
     return take(1, Key::give_up);
+  } else if (uint8_t(behind[0]) >= 0x80) {  // Alt and a wide character
+    while (length < behind.size() && (uint8_t(behind[length]) & 0xc0) == 0x80) ++length;
+    if (length == behind.size() && whole_characters(behind) < length) return std::nullopt;
   }
   const std::string_view sequence = behind.substr(0, length);
   for (const KeySequence& s : kSequences) {
     if (s.bytes == sequence) return take(1 + length, s.key);
   }
+  if (is_control(behind[0])) return take(1, Key::give_up);  // two keys: Escape, then Ctrl+C
   return take(1 + length, Key::unknown);
 }
 

@@ -50,10 +50,9 @@ class KeyDecoder {
   void add(std::string_view bytes) { bytes_ += bytes; }
   // The next key; nothing: more bytes are needed.
   std::optional<KeyPress> next();
-  // Whether bytes are there that nothing was made of: with an Escape among them they become a key
-  // by themselves when nothing follows soon.
-  bool begun() const { return !bytes_.empty(); }
-  bool in_paste() const { return in_paste_; }
+  // Whether an Escape is there that nothing was made of: it becomes a key by itself when nothing
+  // follows soon. (The rest of a character or of a paste will come, however slow the line is.)
+  bool has_open_escape() const { return !in_paste_ && bytes_.starts_with('\x1b'); }
   // Nothing followed: what there is, is all there is.
   std::optional<KeyPress> flush();
 

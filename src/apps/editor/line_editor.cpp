@@ -64,12 +64,22 @@ LineEditor::LineEditor(int screen, bool plain)
 void LineEditor::listen(bool signals) {
   termios t = state_.before();
   t.c_lflag &= ~tcflag_t(ICANON | ECHO | IEXTEN | ISIG);
-  if (signals) t.c_lflag |= ISIG;
+  if (signals) t.c_lflag |= ISIG | NOFLSH;  // what is typed ahead stays
   t.c_iflag &= ~tcflag_t(ICRNL | INLCR | IGNCR | IXON | ISTRIP);
   t.c_cc[VMIN] = 1;
   t.c_cc[VTIME] = 0;
   state_.set(t);
   if (!screen_.plain()) state_.mark_pastes();
+}
+
+void LineEditor::show(View view) {
+  view_ = std::move(view);
+  drawn_ = false;
+}
+
+void LineEditor::draw() {
+  screen_.draw(view_.prompt, view_.text, view_.cursor);
+  drawn_ = true;
 }
 
 bool LineEditor::wait_for_key(KeyPress& key) {
@@ -80,8 +90,8 @@ bool LineEditor::wait_for_key(KeyPress& key) {
       return true;
     }
     pollfd wait[] = {{kKeyboard, POLLIN, 0}, {changes.fd(), POLLIN, 0}};
-    const bool lone = keys_.begun() && !keys_.in_paste();
-    const int ready = ::poll(wait, 2, lone ? kEscapeMs : -1);
+    if (!drawn_ && ::poll(wait, 1, 0) == 0) draw();
+    const int ready = ::poll(wait, 2, keys_.has_open_escape() ? kEscapeMs : -1);
     if (ready < 0 && errno != EINTR) return false;
     if (ready == 0) {
       if (auto k = keys_.flush()) {
@@ -94,7 +104,7 @@ bool LineEditor::wait_for_key(KeyPress& key) {
         listen(false);
         screen_.begin_anew();
       }
-      draw();
+      drawn_ = false;
     }
     if (ready > 0 && wait[0].revents != 0) {
       char bytes[4096];
@@ -118,7 +128,7 @@ LineEditor::Got LineEditor::read(std::string_view prompt, std::string& text) {
   line_.set("");
   recalled_ = history_.entries().size();
   screen_.begin_anew();
-  draw();
+  show_line();
   for (KeyPress key; wait_for_key(key);) {
     const bool tab = key.key == Key::tab && !screen_.plain();
     if (key.key == Key::enter && !(hooks_.unfinished && hooks_.unfinished(line_.text()))) {
@@ -146,8 +156,7 @@ LineEditor::Got LineEditor::read(std::string_view prompt, std::string& text) {
       edit(key);
     }
     tab_before_ = tab;
-    // What has arrived already is drawn once: fast typing, pastes without marks.
-    draw();
+    show_line();
   }
   screen_.finish(prompt_, line_.text());
   return Got::end;
@@ -238,7 +247,7 @@ void LineEditor::search() {
     const std::string shown = at < entries.size() ? entries[at] : "";
     const std::string prompt = "(search `" + visible_line(wanted) + "`) ";
     const size_t place = wanted.empty() ? 0 : std::min(shown.find(wanted), shown.size());
-    screen_.draw(prompt, shown, place);
+    show({prompt, shown, place});
     if (!wait_for_key(key)) return;
     if (key.key == Key::text || key.key == Key::paste) {
       wanted += key.text;
@@ -265,7 +274,6 @@ void LineEditor::search() {
 
 void LineEditor::suspend() {
   screen_.finish(prompt_, line_.text());
-  state_.put_back();
   ::raise(SIGTSTP);
   listen(false);
 }

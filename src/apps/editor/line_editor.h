@@ -57,7 +57,14 @@ class LineEditor {
   void complete();
   void search();
   void suspend();
-  void draw() { screen_.draw(prompt_, line_.text(), line_.cursor()); }
+  // Drawn once there is nothing more to read: fast typing and pastes without marks cost no more.
+  struct View {
+    std::string prompt, text;
+    size_t cursor = 0;
+  };
+  void show(View view);
+  void show_line() { show({prompt_, line_.text(), line_.cursor()}); }
+  void draw();
 
   TerminalState state_;
   EditScreen screen_;
@@ -69,6 +76,8 @@ class LineEditor {
   size_t recalled_ = 0;  // of the history; its size: what is typed now
   std::string draft_;    // that, while an entry is shown
   bool tab_before_ = false;
+  View view_;
+  bool drawn_ = true;
 };
 
 }  // namespace nibble
