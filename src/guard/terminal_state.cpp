@@ -64,9 +64,11 @@ extern "C" void stop_here(int) {
 
 void restore_terminal() noexcept {
   const int saved = errno;
-  if (g_marks && !is_in_background()) switch_marks(false);
-  g_marks = false;
-  if (g_changed.exchange(false) && !is_in_background()) set_modes(g_before);
+  const bool changed = g_changed.exchange(false), marks = g_marks.exchange(false);
+  if ((changed || marks) && !is_in_background()) {
+    if (changed) set_modes(g_before);
+    if (marks) switch_marks(false);
+  }
   errno = saved;
 }
 

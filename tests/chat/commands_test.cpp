@@ -78,6 +78,14 @@ TEST_F(PipedChat, UndoIsAsIfItHadNotBeenAsked) {
   EXPECT_TRUE(contains(run("/undo\n/regen\n").out, "nothing to take back\nthere is no question"));
 }
 
+TEST_F(PipedChat, RegenIsWhatTheQuestionAloneWouldGet) {
+  const auto want = ids(run("hello\nnext\nlast\n", {"--temp", "0"}));
+  const auto got = ids(run("hello\nnext\n/regen\nlast\n", {"--temp", "0"}));
+  ASSERT_EQ(got.size(), 4u);
+  EXPECT_EQ(got[2], want[1]);
+  EXPECT_EQ(got[3], want[2]);
+}
+
 TEST_F(PipedChat, RegenDrawsAnew) {
   const auto drawn = ids(run("hello\n/regen\n/regen\n", {"--temp", "3"}));
   ASSERT_EQ(drawn.size(), 3u);
@@ -132,6 +140,12 @@ TEST_F(PipedChat, ASavedChatGoesOnAsIfItHadNotEnded) {
   EXPECT_TRUE(contains(r.out, "loaded 4 messages")) << r.out;
   EXPECT_EQ(ids(r), (std::vector<std::string>{want[2]}));
   EXPECT_FALSE(contains(r.out, " 0 tokens reused")) << r.out;
+  // As if it had not ended: its turns can be taken back, too, and answered anew.
+  const auto other = ids(run("hello\nnext\n/undo\nother\n"));
+  EXPECT_EQ(ids(run("/load " + file + "\n/undo\nother\n"))[0], other[2]);
+  EXPECT_EQ(ids(run("/load " + file + "\n/undo\n/undo\nhello\n"))[0], want[0]);
+  EXPECT_EQ(ids(run("/load " + file + "\n/regen\nlast\n")),
+            (std::vector<std::string>{want[1], want[2]}));
   // A file that is there is replaced only when asked for.
   const CliResult kept = run("hello\n/save " + file + "\n");
   EXPECT_EQ(kept.code, 2);

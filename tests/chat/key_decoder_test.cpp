@@ -24,6 +24,21 @@ TEST(KeyDecoder, Sequences) {
   EXPECT_EQ(keys_of("\x1b[99;99Zx"), (std::vector<Key>{Key::unknown, Key::text}));
 }
 
+TEST(KeyDecoder, SequencesThatMeanNothingLeaveNothing) {
+  EXPECT_EQ(keys_of("\x1b[[Ax"), (std::vector<Key>{Key::unknown, Key::text}));  // F1
+  EXPECT_EQ(keys_of("\x1b你x"), (std::vector<Key>{Key::unknown, Key::text}));   // Alt and a key
+  EXPECT_EQ(keys_of("\x1b\x03"), (std::vector<Key>{Key::give_up, Key::interrupt}));
+  KeyDecoder d;
+  d.add("\x1b\xe4\xbd");
+  EXPECT_FALSE(d.next());
+  EXPECT_TRUE(d.has_open_escape());
+  d.add("\xa0");
+  EXPECT_EQ(d.next()->key, Key::unknown);
+  d.add("\xe4\xbd");
+  EXPECT_FALSE(d.next());
+  EXPECT_FALSE(d.has_open_escape());
+}
+
 TEST(KeyDecoder, BytesThatComeInPieces) {
   KeyDecoder d;
   for (const char c : std::string("\x1b[1;5")) {

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "backend/forwarding_backend.h"
 #include "backends/cpu/cpu_backend.h"
 #include "generate/chat_session.h"
 #include "support/toy_dir.h"
@@ -68,6 +69,63 @@ TEST_F(Sessions, UndoGoesBackTurnByTurn) {
   const TurnResult r = s.turn("你是誰", how());
   EXPECT_EQ(r.generation.ids, plain.turn("你是誰", how()).generation.ids);
   EXPECT_GT(r.reused_tokens, 0);
+}
+
+TEST_F(Sessions, UndoAndAnotherQuestionIsTheSameToTheBit) {
+  for (const int back : {1, 2, 3}) {
+    Engine a = make_engine(), b = make_engine();
+    ChatSession s(a, tokenizer_, {}), plain(b, tokenizer_, {});
+    const std::vector<std::string> turns = {"hello", "two", "three"};
+    for (const std::string& t : turns) s.turn(t, how());
+    for (int i = 0; i < back; ++i) EXPECT_TRUE(s.undo());
+    for (int i = 0; i < 3 - back; ++i) plain.turn(turns[size_t(i)], how());
+    EXPECT_EQ(s.turn("你是誰", how()).generation.ids, plain.turn("你是誰", how()).generation.ids);
+    const auto la = a.logits(), lb = b.logits();
+    ASSERT_EQ(la.size(), lb.size());
+    EXPECT_EQ(std::memcmp(la.data(), lb.data(), la.size_bytes()), 0);
+    EXPECT_EQ(a.tokens(), b.tokens());
+  }
+}
+
+// Where rows know their neighbours, a token of the same question may have other bits.
+class KnowsNeighbours final : public ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+  BackendTraits traits() const override {
+    BackendTraits t = ForwardingBackend::traits();
+    t.batch_invariant_f32 = t.batch_invariant_16_bit = false;
+    return t;
+  }
+};
+
+TEST_F(Sessions, NothingUndoneIsReusedWhereBatchesDiffer) {
+  KnowsNeighbours backend(*backend_);
+  Engine e(backend, toy_.model, {400, 64, DType::f32, DType::f32, DType::bf16, Activations::none});
+  ChatSession s(e, tokenizer_, {});
+  s.turn("hello", how());
+  const int64_t first = e.length();
+  s.turn("two", how());
+  s.undo();
+  EXPECT_EQ(e.length(), first);
+  EXPECT_EQ(s.turn("two", how()).reused_tokens, first);
+  s.undo();
+  s.undo();
+  EXPECT_EQ(e.length(), 0);
+}
+
+TEST_F(Sessions, ATurnThatIsRefusedLeavesThePlace) {
+  ChatSessionOptions o;
+  o.slide = true;
+  Engine a = make_engine(), b = make_engine();
+  ChatSession s(a, tokenizer_, o), plain(b, tokenizer_, o);
+  s.turn("hello", how());
+  s.turn("two", how());
+  s.undo();
+  plain.turn("hello", how());
+  EXPECT_THROW(s.turn(std::string(1000, 'x'), how()), ContextFull);
+  EXPECT_EQ(s.context_tokens(), plain.context_tokens());
+  EXPECT_EQ(s.turn("three", how()).generation.ids, plain.turn("three", how()).generation.ids);
+  EXPECT_EQ(a.tokens(), b.tokens());
 }
 
 TEST_F(Sessions, SlidingKeepsTheSystemMessageAndTheNewest) {

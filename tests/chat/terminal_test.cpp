@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <pty.h>
 
+#include "chat/emulated_screen.h"
 #include "core/json.h"
 #include "hostile/program.h"
 
@@ -17,20 +18,10 @@ class AtTerminal : public HostileTest {
     if (master_ >= 0) ::close(master_);
   }
   void start(const Words& more = {}, const char* term = "xterm") {
-    Words words = {kNibblePath,
-                   "--quiet",
-                   "chat",
-                   "--model",
-                   model_,
-                   "--threads",
-                   "1",
-                   "--force",
-                   "--tee-jsonl",
-                   file("log"),
-                   "--max-tokens",
-                   max_tokens_,
-                   "--input-history",
-                   file("history")};
+    Words words = before_;
+    words.insert(words.end(), {kNibblePath, "--quiet", "chat", "--model", model_, "--threads", "1",
+                               "--force", "--tee-jsonl", file("log"), "--max-tokens", max_tokens_,
+                               "--input-history", file("history")});
     words.insert(words.end(), more.begin(), more.end());
     std::vector<char*> argv;
     for (std::string& w : words) argv.push_back(w.data());
@@ -42,6 +33,7 @@ class AtTerminal : public HostileTest {
       ::execv(argv[0], argv.data());
       std::_Exit(127);
     }
+    ended_ = false;
     prompt();
   }
   // Reads until the text has come since the last wait; the time is for machines under load.
@@ -65,6 +57,7 @@ class AtTerminal : public HostileTest {
     const ssize_t n = ::read(master_, buffer, sizeof buffer);
     if (n <= 0) return ended_ = true, false;
     seen_.append(buffer, size_t(n));
+    if (emulated_) screen_.write({buffer, size_t(n)});
     return true;
   }
   void prompt() { ASSERT_TRUE(wait_for("> ")); }
@@ -77,6 +70,32 @@ class AtTerminal : public HostileTest {
       }
       read_some(0);
     }
+  }
+  // Until the last row of the screen is that.
+  void see(const std::string& row) {
+    for (int i = 0; i < 600 && screen_.last_row() != row; ++i) read_some(100);
+    EXPECT_EQ(screen_.last_row(), row);
+  }
+  // A model whose replies would take minutes.
+  void start_with_long_replies(const Words& more = {}) {
+    Config c = toy_chat_config();
+    c.max_positions = 1 << 17;
+    write_toy_directory(dir_.path() / "long", c);
+    model_ = file("long");
+    max_tokens_ = "100000";
+    Words words = {"--ignore-eos", "--context", "100000"};
+    words.insert(words.end(), more.begin(), more.end());
+    emulated_ = false;  // what such a model says is nothing for it
+    start(words);
+    send("hello\r");
+    ASSERT_TRUE(wait_for("hello\r"));
+    read_some(2000);
+  }
+  bool is_as_before() {
+    termios now{};
+    ::tcgetattr(master_, &now);
+    const tcflag_t wanted = ICANON | ECHO | ISIG | IEXTEN;
+    return (now.c_lflag & wanted) == wanted && (now.c_iflag & ICRNL) != 0;
   }
   // What was asked, once `n` turns are in the log.
   Words asked(size_t n) {
@@ -104,10 +123,13 @@ class AtTerminal : public HostileTest {
   }
 
   std::string model_ = model(), max_tokens_ = "2";
+  Words before_;  // what runs the program
   pid_t pid_ = -1;
   int master_ = -1;
   bool ended_ = false;
   std::string seen_, seen_before_;  // since the last wait; what came before its text
+  EmulatedScreen screen_{24, 40};
+  bool emulated_ = true;
 };
 
 TEST_F(AtTerminal, ArrowsAndBackspaceOverWideCharacters) {
@@ -152,16 +174,7 @@ TEST_F(AtTerminal, ControlCClearsAndASecondLeaves) {
 }
 
 TEST_F(AtTerminal, ControlCEndsAReplyNotTheProgram) {
-  // A reply that would take minutes.
-  Config c = toy_chat_config();
-  c.max_positions = 1 << 17;
-  write_toy_directory(dir_.path() / "long", c);
-  model_ = file("long");
-  max_tokens_ = "100000";
-  start({"--ignore-eos", "--context", "100000"});
-  send("hello\r");
-  ASSERT_TRUE(wait_for("hello\r"));
-  read_some(2000);
+  start_with_long_replies();
   send("\x03");
   EXPECT_EQ(asked(1), Words{"hello"});
   send("/exit\r");
@@ -236,15 +249,160 @@ TEST_F(AtTerminal, ADumbTerminalGetsNoSequences) {
 }
 
 TEST_F(AtTerminal, TheTerminalIsAsItWas) {
-  start();
-  termios during{}, after{};
-  ::tcgetattr(master_, &during);
-  EXPECT_EQ(during.c_lflag & tcflag_t(ICANON | ECHO), 0u);
+  const auto ends = [&](const char* how, int code, const std::function<void()>& end) {
+    start();
+    EXPECT_FALSE(is_as_before()) << how;
+    end();
+    EXPECT_TRUE(wait_for("\x1b[?2004l")) << how;
+    EXPECT_TRUE(is_as_before()) << how;
+    EXPECT_EQ(leave(""), code) << how;
+    ::close(master_);
+    seen_.clear();
+  };
+  ends("/exit", 0, [&] { send("/exit\r"); });
+  ends("Ctrl+D", 0, [&] { send("\x04"); });
+  ends("Ctrl+C twice", 0, [&] { send("\x03\x03"); });
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
+    ends("a signal", 1000 + signal, [&] { ::kill(pid_, signal); });
+  }
+  master_ = -1;
+}
+
+TEST_F(AtTerminal, TheTerminalIsAsItWasAfterAReplyIsKilled) {
+  start_with_long_replies();
+  EXPECT_FALSE(is_as_before());
+  send("\x03");
+  EXPECT_EQ(asked(1), Words{"hello"});
+  send("again\r");
+  ASSERT_TRUE(wait_for("again\r"));
+  read_some(2000);
   ::kill(pid_, SIGTERM);
-  EXPECT_TRUE(wait_for("\x1b[?2004l"));
-  ::tcgetattr(master_, &after);
-  EXPECT_NE(after.c_lflag & tcflag_t(ICANON), 0u);
-  EXPECT_NE(leave(""), 0);
+  while (!ended_) read_some(100);
+  EXPECT_TRUE(is_as_before());
+}
+
+// The shell that the person is back in shows what is typed; after fg all is as before.
+TEST_F(AtTerminal, WhileItIsStoppedTheTerminalIsAsItWas) {
+  before_ = {"/bin/sh", "-mc", "\"$@\"; stty -a; echo [stopped]; fg", "sh"};
+  const auto stopped = [&] {
+    send("\x1a");
+    ASSERT_TRUE(wait_for("[stopped]"));
+    EXPECT_TRUE(contains(seen_before_, " icanon"));
+    EXPECT_TRUE(contains(seen_before_, " echo "));
+  };
+  emulated_ = false;
+  start();
+  send("hi");
+  ASSERT_TRUE(wait_for("hi"));
+  stopped();
+  ASSERT_TRUE(wait_for("> hi"));
+  send(" there\r");
+  EXPECT_EQ(asked(1), Words{"hi there"});
+  EXPECT_EQ(leave(), 0);
+  ::close(master_);
+  seen_.clear();
+  std::filesystem::remove(file("log"));
+  start_with_long_replies();
+  stopped();
+  ASSERT_TRUE(wait_for("\x1b[?2004h"));
+  EXPECT_FALSE(is_as_before());
+  send("\x03");
+  EXPECT_EQ(asked(1), Words{"hello"});
+  send("/exit\r");
+  EXPECT_EQ(leave(""), 0);
+}
+
+TEST_F(AtTerminal, TheScreenShowsWhatThereIs) {
+  start();
+  send("你好嗎\x1b[D\x1b[D\x7f");
+  see("> 好嗎");
+  EXPECT_EQ(screen_.cursor_column(), 2u);
+  send("\x05👍🏽e\u0301");  // a colour that this terminal shows beside it
+  see("> 好嗎👍🏽e\u0301");
+  send("\x7f\x7f!");
+  see("> 好嗎!");
+  // 24 wide characters do not fit in a row of 40, of which one column stays free.
+  send("\x15");
+  std::string wide;
+  for (int i = 0; i < 24; ++i) wide += "字";
+  send(wide);
+  see(wide.substr(0, size_t(6) * 3));
+  const size_t row = screen_.cursor_row();
+  EXPECT_EQ(screen_.row(row - 1), "> " + wide.substr(0, size_t(18) * 3));
+  EXPECT_EQ(screen_.cursor_column(), 12u);
+  send("\x1b[A");
+  send("甲");  // above: the rows after it move on
+  see(wide.substr(0, size_t(7) * 3));
+  EXPECT_EQ(screen_.cursor_row(), row - 1);
+  send("\x05");
+  for (int i = 0; i < 24; ++i) send("\x7f");
+  see("> 字");
+  EXPECT_EQ(screen_.cursor_row(), row - 1);
+  send("\x03");
+  see(">");
+  EXPECT_EQ(screen_.row(screen_.cursor_row() - 1), "> 字^C");
+  EXPECT_EQ(leave(), 0);
+}
+
+TEST_F(AtTerminal, ALongPasteIsOnTheScreenWholeOnceItIsSent) {
+  start();
+  std::string paste, rows;
+  for (int i = 0; i < 1000; ++i) {
+    const std::string line = "第" + std::to_string(i) + "行 👍 of a paste";
+    paste += line + (i < 999 ? "\r" : "");
+    rows += (i == 0 ? "> " : "  ") + line + "\n";
+  }
+  ASSERT_GT(paste.size(), 20000u);
+  send("\x1b[200~" + paste + "\x1b[201~");
+  see("  第999行 👍 of a paste");
+  send("\r");
+  ASSERT_TRUE(wait_for("error: "));
+  EXPECT_TRUE(contains(screen_.everything(), rows));
+  EXPECT_EQ(leave(), 0);
+}
+
+// A terminal that is made narrower breaks the rows; they are drawn anew from where they begin.
+TEST_F(AtTerminal, AResizeIsFollowed) {
+  emulated_ = false;
+  start();
+  std::string wide;
+  for (int i = 0; i < 24; ++i) wide += "字";
+  send(wide);
+  ASSERT_TRUE(wait_for(wide.substr(0, size_t(6) * 3) + "\x1b[K"));
+  while (read_some(200)) continue;
+  seen_.clear();
+  // The first row of 2 + 36 columns stands in three rows of 17 now (a wide character is not
+  // broken), the cursor's of 12 in one.
+  winsize size{24, 17, 0, 0};
+  ::ioctl(master_, TIOCSWINSZ, &size);
+  EXPECT_TRUE(wait_for("\r\x1b[3A\x1b[J> " + wide.substr(0, size_t(7) * 3) + "\x1b[K\r"));
+  EXPECT_EQ(leave("\x15/exit\r"), 0);
+}
+
+TEST_F(AtTerminal, BytesOfACharacterMayComeLate) {
+  start();
+  for (const char* part : {"\xe4", "\xbd", "\xa0", "\x1b[", "D", "a"}) {
+    send(part);
+    while (read_some(part[0] == '\x1b' ? 5 : 120)) continue;
+  }
+  send("\r");
+  EXPECT_EQ(asked(1), Words{"a你"});
+  EXPECT_EQ(leave(), 0);
+}
+
+TEST_F(AtTerminal, WhatIsPastedDuringAReplyWaitsWhole) {
+  start_with_long_replies();
+  std::string paste;
+  for (int i = 0; i < 1000; ++i) paste += i % 50 == 49 ? "\n" : "字";
+  std::string sent = paste;
+  std::replace(sent.begin(), sent.end(), '\n', '\r');
+  send("\x1b[200~" + sent + "\x1b[201~\x03");
+  EXPECT_EQ(asked(1), Words{"hello"});
+  send("\r");
+  ASSERT_TRUE(wait_for("字\r"));
+  read_some(1000);
+  send("\x03");
+  EXPECT_EQ(asked(2).back(), paste);
 }
 
 }  // namespace

@@ -45,6 +45,10 @@ class Talk {
         // A pipe has nobody who could do something else. A person has: /reset, another file, ...
         if (!terminal_) throw;
         io_.out << "error: " << e.what() << "\n";
+        if (dynamic_cast<const ContextFull*>(&e) != nullptr && !chat_.messages().empty()) {
+          io_.out << "/reset or /undo makes room; with --on-full slide the oldest turns go by "
+                     "themselves\n";
+        }
       }
       if (late) late.emplace(TerminateIs::end);  // one that ended the reply is done with
     }
