@@ -76,6 +76,11 @@ class AtTerminal : public HostileTest {
     for (int i = 0; i < 600 && screen_.last_row() != row; ++i) read_some(100);
     EXPECT_EQ(screen_.last_row(), row);
   }
+  // From here on Ctrl+C is a signal, and something was said, so that the turn is not taken back.
+  void wait_for_reply() {
+    ASSERT_TRUE(wait_for("\x1b[?2004h"));
+    for (int i = 0; i < 600 && seen_.empty(); ++i) read_some(100);
+  }
   // A model whose replies would take minutes.
   void start_with_long_replies(const Words& more = {}) {
     Config c = toy_chat_config();
@@ -89,7 +94,7 @@ class AtTerminal : public HostileTest {
     start(words);
     send("hello\r");
     ASSERT_TRUE(wait_for("hello\r"));
-    read_some(2000);
+    wait_for_reply();
   }
   bool is_as_before() {
     termios now{};
@@ -115,7 +120,8 @@ class AtTerminal : public HostileTest {
   }
   int leave(std::string_view keys = "\x04") {
     send(keys);
-    while (!ended_) read_some(100);
+    for (int i = 0; i < 600 && !ended_; ++i) read_some(100);
+    if (!ended_) ::kill(pid_, SIGKILL);
     int status = 0;
     ::waitpid(pid_, &status, 0);
     pid_ = -1;
@@ -275,9 +281,9 @@ TEST_F(AtTerminal, TheTerminalIsAsItWasAfterAReplyIsKilled) {
   EXPECT_EQ(asked(1), Words{"hello"});
   send("again\r");
   ASSERT_TRUE(wait_for("again\r"));
-  read_some(2000);
+  wait_for_reply();
   ::kill(pid_, SIGTERM);
-  while (!ended_) read_some(100);
+  for (int i = 0; i < 600 && !ended_; ++i) read_some(100);
   EXPECT_TRUE(is_as_before());
 }
 
@@ -400,7 +406,7 @@ TEST_F(AtTerminal, WhatIsPastedDuringAReplyWaitsWhole) {
   EXPECT_EQ(asked(1), Words{"hello"});
   send("\r");
   ASSERT_TRUE(wait_for("字\r"));
-  read_some(1000);
+  wait_for_reply();
   send("\x03");
   EXPECT_EQ(asked(2).back(), paste);
 }

@@ -19,6 +19,26 @@ namespace {
 
 constexpr std::string_view kPrompt = "> ";
 
+// Ctrl+C is a key while a line is typed and a signal while a reply comes. The guard is there before
+// and after: pressed a moment too early or too late it must not end the program.
+class Interruptible {
+ public:
+  explicit Interruptible(LineEditor* editor) : editor_(editor) {
+    if (editor_ == nullptr) return;
+    guard_.emplace(TerminateIs::end);
+    editor_->let_signals(true);
+  }
+  ~Interruptible() {
+    if (editor_ != nullptr) editor_->let_signals(false);
+  }
+  Interruptible(const Interruptible&) = delete;
+  Interruptible& operator=(const Interruptible&) = delete;
+
+ private:
+  LineEditor* editor_;
+  std::optional<InterruptGuard> guard_;
+};
+
 class Talk {
  public:
   Talk(LiveChat& chat, LineEditor* editor, Io& io)
@@ -30,15 +50,11 @@ class Talk {
   void run() {
     if (terminal_) io_.out << "進入互動模式 / interactive. /help shows the commands.\n";
     std::string text;
-    // A Ctrl+C that comes when a reply has just ended and the prompt is not there yet was meant for
-    // the reply: it must not end the program. Anew for each turn, since a second one would.
-    std::optional<InterruptGuard> late;
     while (io_.out && next(text)) {
-      late.reset();
-      if (editor_ != nullptr) late.emplace(TerminateIs::end);
       const Typed typed = read_typed(text, terminal_);
       if (typed.kind == Typed::Kind::nothing) continue;
       if (editor_ != nullptr) editor_->remember(text);
+      const Interruptible during(editor_);
       try {
         if (!obey(typed)) break;
       } catch (const Error& e) {
@@ -50,7 +66,6 @@ class Talk {
                      "themselves\n";
         }
       }
-      if (late) late.emplace(TerminateIs::end);  // one that ended the reply is done with
     }
   }
 

@@ -56,12 +56,13 @@ std::unique_ptr<LineEditor> LineEditor::open() {
 
 LineEditor::LineEditor(int screen, bool plain)
     : state_(kKeyboard, screen), screen_(screen, plain, is_echoing(kKeyboard)) {
-  listen(true);
+  let_signals(true);
 }
 
 // Never canonical and never echoing, so that what is typed or pasted while a model is loaded or
-// answers waits whole for the next prompt. With `signals`, Ctrl+C is the signal that ends a reply.
-void LineEditor::listen(bool signals) {
+// answers waits whole for the next prompt. With `signals`, Ctrl+C is the signal that ends a reply
+// or the program.
+void LineEditor::let_signals(bool signals) {
   termios t = state_.before();
   t.c_lflag &= ~tcflag_t(ICANON | ECHO | IEXTEN | ISIG);
   if (signals) t.c_lflag |= ISIG | NOFLSH;  // what is typed ahead stays
@@ -101,7 +102,7 @@ bool LineEditor::wait_for_key(KeyPress& key) {
     }
     while (const auto event = changes.next()) {
       if (event->signal == SIGCONT) {
-        listen(false);
+        let_signals(false);
         screen_.begin_anew();
       }
       drawn_ = false;
@@ -119,11 +120,7 @@ bool LineEditor::wait_for_key(KeyPress& key) {
 }
 
 LineEditor::Got LineEditor::read(std::string_view prompt, std::string& text) {
-  listen(false);
-  struct Back {  // to how it is between prompts
-    LineEditor& editor;
-    ~Back() { editor.listen(true); }
-  } const back{*this};
+  let_signals(false);
   prompt_ = prompt;
   line_.set("");
   recalled_ = history_.entries().size();
@@ -275,7 +272,7 @@ void LineEditor::search() {
 void LineEditor::suspend() {
   screen_.finish(prompt_, line_.text());
   ::raise(SIGTSTP);
-  listen(false);
+  let_signals(false);
 }
 
 }  // namespace nibble

@@ -44,12 +44,13 @@ class LineEditor {
     end         // Ctrl+D where nothing was typed, or the terminal is gone
   };
   Got read(std::string_view prompt, std::string& text);
+  // Whether Ctrl+C and Ctrl+Z are signals. They are keys from read() on, until they are let.
+  void let_signals(bool yes);
   // Only what is worth to be found again: who reads decides.
   void remember(const std::string& text) { history_.add(text); }
 
  private:
   LineEditor(int screen, bool plain);
-  void listen(bool signals);
   bool wait_for_key(KeyPress& key);  // false: there will be none
   bool edit(const KeyPress& key);    // false: not a key of these
   void up_or_down(int by);
