@@ -38,8 +38,8 @@ std::string find_damage(const std::filesystem::path& path);
 class SafetensorsWriter final : public TensorWriter {
  public:
   SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorInfo> tensors,
-                    const TensorSource::Metadata& metadata = {},
-                    Checksum checksum = Checksum::none);
+                    const TensorSource::Metadata& metadata = {}, Checksum checksum = Checksum::none,
+                    Existing existing = Existing::replace);
 
  private:
   void do_begin(const TensorInfo&) override {}

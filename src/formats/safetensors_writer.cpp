@@ -91,8 +91,9 @@ void refuse_mixture(const fs::path& directory, size_t shards) {
 }  // namespace
 
 SafetensorsWriter::SafetensorsWriter(const fs::path& path, std::vector<TensorInfo> tensors,
-                                     const TensorSource::Metadata& metadata, Checksum checksum)
-    : TensorWriter(std::move(tensors)), file_(path) {
+                                     const TensorSource::Metadata& metadata, Checksum checksum,
+                                     Existing existing)
+    : TensorWriter(std::move(tensors)), file_(path, existing) {
   TensorSource::Metadata all = metadata;
   if (checksum == Checksum::quick) {
     hash_.emplace();

@@ -90,6 +90,40 @@ void BatchEngine::truncate(int64_t sequence, int64_t length) {
   s.known = std::min(s.known, length);
 }
 
+void BatchEngine::read_cache(int64_t sequence,
+                             const std::function<void(std::span<const std::byte>)>& part) {
+  const int64_t n = length(sequence), first = sequence * options_.context;
+  if (n == 0) return;
+  std::vector<std::byte> host;
+  for (const KvView& layer : cache_.views()) {
+    for (const Tensor& t : {layer.k.slice(first, n), layer.v.slice(first, n)}) {
+      host.resize(t.bytes());
+      backend_.download(host.data(), t);
+      part(host);
+    }
+  }
+}
+
+void BatchEngine::write_cache(int64_t sequence, std::span<const int32_t> tokens,
+                              const std::function<void(std::span<std::byte>)>& fill) {
+  truncate(sequence, 0);
+  check(sequence, tokens);
+  const int64_t n = int64_t(tokens.size()), first = sequence * options_.context;
+  std::vector<std::byte> host;
+  for (const KvView& layer : cache_.views()) {
+    for (const Tensor& t : {layer.k.slice(first, n), layer.v.slice(first, n)}) {
+      host.resize(t.bytes());
+      fill(host);
+      backend_.upload(t, host.data());
+      backend_.sync();  // the host's bytes are overwritten by the next part
+    }
+  }
+  at(sequence).tokens.assign(tokens.begin(), tokens.end());
+  ahead_.begun = logits_lost_ = false;
+  last_logits_ = {};
+  last_fed_ = -1;
+}
+
 void BatchEngine::check(int64_t sequence, std::span<const int32_t> tokens) const {
   if (tokens.empty()) throw_usage("there is nothing to run: the prompt has no tokens");
   for (int32_t id : tokens) {
@@ -102,12 +136,12 @@ void BatchEngine::check(int64_t sequence, std::span<const int32_t> tokens) const
   }
   const int64_t needed = length(sequence) + int64_t(tokens.size());
   if (int64_t(tokens.size()) > room(sequence)) {
-    throw_usage(
+    throw ContextFull(fmt::format(
         "the context is full: {} tokens are in it, {} more were to be added, it holds {}; {}start "
         "a "
         "new conversation",
         length(sequence), tokens.size(), options_.context,
-        needed <= model_.config.max_positions ? fmt::format("use --context {} or ", needed) : "");
+        needed <= model_.config.max_positions ? fmt::format("use --context {} or ", needed) : ""));
   }
 }
 

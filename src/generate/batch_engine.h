@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backend/hand_over.h"
+#include "core/error.h"
 #include "generate/kv_cache.h"
 #include "generate/sampler.h"
 #include "model/acts.h"
@@ -38,6 +39,12 @@ struct DecodeStep {
 // What comes after a step. chosen: most likely a step with the token it chooses, the same options
 // and the next draw.
 enum class Follow { unknown, chosen };
+
+// A sequence has no room for what was to be added. Nothing was.
+class ContextFull : public UsageError {
+ public:
+  using UsageError::UsageError;
+};
 
 class BatchEngine {
  public:
@@ -74,6 +81,12 @@ class BatchEngine {
   const std::vector<int32_t>& tokens(int64_t sequence) const { return at(sequence).tokens; }
   int64_t length(int64_t sequence) const { return int64_t(tokens(sequence).size()); }
   int64_t room(int64_t sequence) const { return options_.context - length(sequence); }
+  // The keys and values of a sequence's tokens, layer by layer: keys, then values. What is read
+  // from one engine can be put into another of the same model and cache type, which then goes on as
+  // if it had run the tokens.
+  void read_cache(int64_t sequence, const std::function<void(std::span<const std::byte>)>& part);
+  void write_cache(int64_t sequence, std::span<const int32_t> tokens,
+                   const std::function<void(std::span<std::byte>)>& fill);
   int64_t sequences() const { return int64_t(sequences_.size()); }
 
   void set_chunk(int64_t chunk) { options_.chunk = chunk; }

@@ -21,6 +21,7 @@ void append(const std::filesystem::path& file, const std::string& text) {
 struct LoggedTurn {
   std::vector<Message> asked;
   std::string output;
+  bool first = false;
 };
 
 LoggedTurn parse_line(const std::string& line, const std::string& where) {
@@ -32,6 +33,7 @@ LoggedTurn parse_line(const std::string& line, const std::string& where) {
           {role_from_name(m.at("role").get<std::string>()), m.at("text").get<std::string>()});
     }
     t.output = j.at("output").get<std::string>();
+    t.first = j.contains("new") && j.at("new").get<bool>();
     return t;
   } catch (const std::exception& e) {
     throw_format("{}: not a turn of a chat log: {}", where, e.what());
@@ -60,19 +62,20 @@ void append_text_log(const std::filesystem::path& file, const std::vector<Messag
 }
 
 std::string jsonl_line(const std::vector<Message>& asked, std::string_view output,
-                       std::string_view timestamp) {
+                       std::string_view timestamp, LogTurn turn) {
   ordered_json messages = ordered_json::array();
   for (const Message& m : asked) {
     messages.push_back({{"role", role_name(m.role)}, {"text", m.content}});
   }
-  const ordered_json line = {{"ts", timestamp}, {"messages", messages}, {"output", output}};
+  ordered_json line = {{"ts", timestamp}, {"messages", messages}, {"output", output}};
+  if (turn == LogTurn::first) line["new"] = true;
   // A reply cut in the middle of a character would make the line invalid: replace, do not throw.
   return line.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
 void append_jsonl_log(const std::filesystem::path& file, const std::vector<Message>& asked,
-                      std::string_view output, std::string_view timestamp) {
-  append(file, jsonl_line(asked, output, timestamp));
+                      std::string_view output, std::string_view timestamp, LogTurn turn) {
+  append(file, jsonl_line(asked, output, timestamp, turn));
 }
 
 ReplayedChat read_jsonl_log(const std::filesystem::path& file) {
@@ -87,7 +90,9 @@ ReplayedChat parse_jsonl_log(std::string_view text, const std::string& name) {
     const std::string line(text.substr(begin, end - begin));
     begin = end + 1;
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    turns.push_back(parse_line(line, fmt::format("{}:{}", name, number)));
+    LoggedTurn turn = parse_line(line, fmt::format("{}:{}", name, number));
+    if (turn.first) turns.clear();
+    turns.push_back(std::move(turn));
   }
   if (turns.empty() || turns.back().asked.empty() || turns.back().asked.back().role != Role::user) {
     throw_format("{}: a replay needs a last turn that ends with a user message", name);

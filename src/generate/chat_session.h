@@ -27,6 +27,9 @@ struct ChatSessionOptions {
   ContentTokens content = ContentTokens::plain;
   std::vector<std::string> tools = {};  // as render() takes them
   std::optional<bool> thinking = {};
+  // Where the context has no room left for a turn and a reply: the oldest turns are forgotten until
+  // a quarter of it is free. Messages of the system before them stay.
+  bool slide = false;
   std::vector<std::string> stop = {};  // texts that end a reply and are no part of it
 };
 
@@ -34,6 +37,20 @@ struct TurnResult {
   std::string text;  // special tokens left out
   GenerateResult generation;
   int64_t reused_tokens = 0;  // found in the cache
+  size_t dropped = 0;         // messages forgotten for want of room (slide)
+};
+
+// What a session knows beside its messages: with the cache of its engine, enough to go on in
+// another process without running anything again.
+struct ChatPlace {
+  size_t messages = 0;  // how many there were
+  // The text that the cache and `pending` stand for, and how many messages it shows; empty: not
+  // known.
+  std::string said;
+  size_t said_messages = 0;
+  int64_t closing_tokens = 0;  // what the template writes behind the reply, fed with the next turn
+  std::vector<int32_t> pending;  // chosen, but not run: fed together with the next turn
+  int64_t cached = 0;            // tokens of the cache that belong to it
 };
 
 class ChatSession {
@@ -49,16 +66,31 @@ class ChatSession {
   TurnResult turn(const std::string& user, const GenerateOptions& options,
                   const TextCallback& on_text = {});
 
+  // Takes the last user message back, and what came after it. False: there is none.
+  bool undo();
+  // In place of the system message at the beginning; empty: none. The turns stay.
+  void set_system(const std::string& text);
+  const ChatPlace& place() const { return here_; }
+  const std::vector<ChatPlace>& places_before() const { return before_; }
+  // Instead of everything there was; the engine holds the tokens of `place` already, and so those
+  // of the places before it, which are what undo() goes back to.
+  void restore(std::vector<Message> messages, ChatPlace place, std::vector<ChatPlace> before = {});
+
   void reset();  // forgets everything, the system prompt too
   const std::vector<Message>& messages() const { return messages_; }
   // Tokens of the conversation so far: in the cache, or about to be put there.
   int64_t context_tokens() const {
-    return engine_.length() + int64_t(pending_.size()) + closing_tokens_;
+    return here_.cached + int64_t(here_.pending.size()) + here_.closing_tokens;
   }
 
  private:
   std::vector<int32_t> next_prompt(int64_t& reused);
+  std::vector<int32_t> fitting_prompt(int64_t max_tokens, TurnResult& result);
+  bool drop_oldest_turn();
+  bool fits_alone();
+  jinja::Rendering render(GenerationPrompt prompt) const;
   void forget_cached_messages();
+  void forget_undone_tokens();
   void close_reply(const GenerateResult& result, int64_t fed_before, int64_t prompt_tokens);
   std::vector<int32_t> encode(const jinja::Rendering& r, size_t from) const;
   int64_t closing_tokens() const;
@@ -67,13 +99,9 @@ class ChatSession {
   Tokenizer tokenizer_;
   ChatSessionOptions options_;
   std::vector<Message> messages_;
-  // The text that the cache and pending_ stand for, and how many messages it shows; empty: not
-  // known.
-  std::string said_;
-  size_t said_messages_ = 0;
-  int64_t closing_tokens_ = 0;  // what the template writes behind the reply, fed with the next turn
-  std::string prompt_text_;     // of the turn that is being answered
-  std::vector<int32_t> pending_;  // chosen, but not run: fed together with the next turn
+  ChatPlace here_;
+  std::vector<ChatPlace> before_;  // each turn, for undo()
+  std::string prompt_text_;        // of the turn that is being answered
 };
 
 }  // namespace nibble

@@ -51,6 +51,14 @@ class Engine {
   int64_t length() const { return core_.length(0); }
   int64_t room() const { return core_.room(0); }
 
+  void read_cache(const std::function<void(std::span<const std::byte>)>& part) {
+    core_.read_cache(0, part);
+  }
+  void write_cache(std::span<const int32_t> tokens,
+                   const std::function<void(std::span<std::byte>)>& fill) {
+    core_.write_cache(0, tokens, fill);
+  }
+
   void set_chunk(int64_t chunk) { core_.set_chunk(chunk); }
   const EngineOptions& options() const { return core_.options(); }
   const Config& config() const { return core_.config(); }

@@ -12,12 +12,12 @@ GenerateResult generate(Engine& engine, std::span<const int32_t> prompt, const G
   sequence.insert(sequence.end(), prompt.begin(), prompt.end());
   if (o.replay) engine.reset();
   const bool fed = engine.feed(o.replay ? std::span<const int32_t>(sequence) : prompt,
-                               [&] { return reply.timed_out(); });
+                               [&] { return reply.timed_out() || (o.cancel && o.cancel()); });
   int32_t id = fed ? engine.sample(o.sample, reply.next_draw()) : -1;
   result.timing.prompt_tokens = int64_t(prompt.size());
   result.timing.prefill_s = reply.seconds();
   if (!fed) {
-    result.reason = FinishReason::timeout;
+    result.reason = reply.timed_out() ? FinishReason::timeout : FinishReason::cancelled;
     return result;
   }
   std::optional<FinishReason> reason;

@@ -3,6 +3,7 @@
 // generate/reply.h.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -15,6 +16,8 @@ struct GenerateOptions : ReplyOptions {
   // Replay recomputes the whole sequence for every token instead of using the cache: slow, and the
   // plainest statement of what the cache must equal.
   bool replay = false;
+  // Asked between the chunks of a prompt; true leaves the prompt out again, as a timeout does.
+  std::function<bool()> cancel = {};
 };
 
 struct GenerateTiming {

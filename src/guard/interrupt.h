@@ -15,6 +15,7 @@ enum class TerminateIs { request, end };
 
 class InterruptGuard {
  public:
+  // Counts from nothing; inside another guard it goes on counting, so that no request is lost.
   explicit InterruptGuard(TerminateIs terminate);
   ~InterruptGuard();  // signals do what they did before
   InterruptGuard(const InterruptGuard&) = delete;

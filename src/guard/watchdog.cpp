@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "core/log.h"
+#include "guard/terminal_state.h"
 
 namespace nibble {
 
@@ -16,6 +17,7 @@ Watchdog::Watchdog(std::chrono::milliseconds limit) {
     log_line(LogLevel::quiet,
              fmt::format("nibble: error: the turn did not end within {} ms; giving up (exit 124)",
                          limit.count()));
+    restore_terminal();
     std::fflush(nullptr);
     std::_Exit(124);
   });

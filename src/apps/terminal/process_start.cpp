@@ -9,12 +9,14 @@
 #include "core/durable/last_words.h"
 #include "core/durable/temporary.h"
 #include "guard/interrupt.h"
+#include "guard/terminal_state.h"
 
 namespace nibble {
 namespace {
 
 // Interrupted: take half-written files along, then end as the signal would have.
 extern "C" void end_cleanly(int signal) {
+  restore_terminal();
   remove_temporary_files();
   write_last_words();
   std::signal(signal, SIG_DFL);
