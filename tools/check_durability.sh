@@ -1,25 +1,36 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Every failing call and every power cut, in full (docs/reliability.md); ctest has a sample.
-# usage: tools/check_durability.sh BUILD FOLDER [PARTS]
-# PARTS at once (default: the processors); takes about an hour on eight.
+# Every failing call, every power cut and many kills, in full (docs/reliability.md); ctest has a
+# sample.
+# usage: tools/check_durability.sh BUILD FOLDER [PARTS [MALLOC]]
+# PARTS at once (default: the processors); of each command at most MALLOC allocations (default 300).
+# Where FOLDER is in memory (/dev/shm) it takes minutes, on a disk about an hour on eight processors.
 set -euo pipefail
-build=$(realpath "$1") parts=${3:-$(nproc)}
+build=$(realpath "$1") parts=${3:-$(nproc)} malloc=${4:-300}
 mkdir -p "$2"
 folder=$(realpath "$2")
 source=$(cd "$(dirname "$0")/.." && pwd)
+faults=$source/tests/faults
 arguments=("$build/nibble" "$build/tests/faults/faulty_calls.so" "$source")
-pids=()
+
+# part I: one share of each of the three.
+part() {
+  local i=$1 status=0
+  python3 "$faults/run_faults.py" "${arguments[@]}" "$folder/faults-$i" --malloc "$malloc" \
+    --part "$i/$parts" >"$folder/faults-$i.log" 2>&1 || status=1
+  python3 "$faults/crash_images.py" "${arguments[@]}" "$folder/crash-$i" --again 20 \
+    --part "$i/$parts" >"$folder/crash-$i.log" 2>&1 || status=1
+  python3 "$faults/run_kills.py" "$build/nibble" "$source" "$folder/kills-$i" --kills 300 \
+    --part "$i/$parts" >"$folder/kills-$i.log" 2>&1 || status=1
+  return "$status"
+}
+
+pids=() status=0
 for ((i = 1; i <= parts; ++i)); do
-  python3 "$source/tests/faults/run_faults.py" "${arguments[@]}" "$folder/faults-$i" \
-    --malloc 300 --part "$i/$parts" >"$folder/faults-$i.log" 2>&1 &
+  part "$i" &
   pids+=($!)
 done
-status=0
-python3 "$source/tests/faults/crash_images.py" "${arguments[@]}" "$folder/crash" --again 20 \
-  >"$folder/crash.log" 2>&1 || status=1
 for pid in "${pids[@]}"; do wait "$pid" || status=1; done
 grep -h FAILED "$folder"/*.log || true
-tail -n 1 "$folder"/faults-*.log
-cat "$folder/crash.log"
+for kind in faults crash kills; do tail -qn 1 "$folder/$kind"-*.log; done
 exit "$status"

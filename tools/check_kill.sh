@@ -2,10 +2,16 @@
 # SPDX-License-Identifier: MIT
 # Kills a training run with SIGKILL at random moments, many of them in the middle of a checkpoint,
 # resumes it each time, and compares the exported file with that of a run that was left alone.
-# usage: tools/check_kill.sh NIBBLE FOLDER KILLS TRAIN_ARGUMENTS...
+# usage: tools/check_kill.sh NIBBLE FOLDER KILLS [TRAIN_ARGUMENTS...]
+# Without arguments of a training: a small one, and every other command that writes what somebody
+# would miss (tests/faults/run_kills.py).
 set -euo pipefail
 nibble=$1 folder=$2 kills=$3
 shift 3
+if [ $# = 0 ]; then
+  source=$(cd "$(dirname "$0")/.." && pwd)
+  exec python3 "$source/tests/faults/run_kills.py" "$nibble" "$source" "$folder" --kills "$kills"
+fi
 train=("$nibble" train "$@" --save-every-steps 1 --keep-checkpoints 2 --quiet --self-test false)
 mkdir -p "$folder"
 "${train[@]}" --runs-dir "$folder/runs" --output-dat "$folder/alone.dat" >"$folder/alone.log" 2>&1

@@ -1,12 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # One sound file of every kind nibble reads, mutated by libFuzzer under ASan and UBSan.
-#   tools/fuzz_files.sh FUZZ_DIR NIBBLE WORK [RUNS | SECONDSs]
+#   tools/fuzz_files.sh FUZZ_DIR NIBBLE WORK [RUNS | SECONDSs] [JOBS]
 # FUZZ_DIR: where the targets are (build-cpu-fuzz/tests/fuzz); NIBBLE: a program that makes the
 # files; WORK: a folder for seeds, corpora and findings. RUNS mutated files of each target (default
-# 10000), or so many seconds ("600s"). A finding lies in WORK/found and the exit code is 1.
+# 10000), or so many seconds ("600s"). JOBS targets at once (default 1). A finding lies in WORK/found
+# and the exit code is 1.
 set -eu
-fuzz=$(realpath "$1") nibble=$(realpath "$2") work=$3 each=${4:-10000}
+fuzz=$(realpath "$1") nibble=$(realpath "$2") work=$3 each=${4:-10000} jobs=${5:-1}
 root=$(realpath "$(dirname "$0")/..")
 mkdir -p "$work/seeds" "$work/found"
 work=$(realpath "$work")
@@ -70,21 +71,30 @@ make_seeds() {
 make_seeds
 limit=-runs=$each
 case $each in *s) limit=-max_total_time=${each%s} ;; esac
-failed=0 total=0
+
+# One target; its line of the report goes to WORK/NAME.result.
+fuzz_one() {
+  local name=$1
+  mkdir -p "$work/corpus/$name" "$seeds/$name"
+  if "$fuzz/fuzz_$name" "$limit" -timeout=20 -rss_limit_mb=3000 -max_len=65536 \
+      -print_final_stats=1 -artifact_prefix="$work/found/$name-" "$work/corpus/$name" \
+      "$seeds/$name" > "$work/$name.log" 2>&1; then
+    echo "$name: $(sed -n 's/^stat::number_of_executed_units: *//p' "$work/$name.log")" \
+      "files, nothing found" > "$work/$name.result"
+  else
+    echo "$name: FOUND, see $work/$name.log" > "$work/$name.result"
+  fi
+  cat "$work/$name.result"
+}
+
+rm -f "$work"/*.result
 for target in "$fuzz"/fuzz_*; do
   [ -f "$target" ] && [ -x "$target" ] || continue
-  name=$(basename "$target"); name=${name#fuzz_}
-  mkdir -p "$work/corpus/$name" "$seeds/$name"
-  if "$target" "$limit" -timeout=20 -rss_limit_mb=3000 -max_len=65536 -print_final_stats=1 \
-      -artifact_prefix="$work/found/$name-" "$work/corpus/$name" "$seeds/$name" \
-      > "$work/$name.log" 2>&1; then
-    runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$work/$name.log")
-    echo "$name: $runs files, nothing found"
-    total=$((total + ${runs:-0}))
-  else
-    echo "$name: FOUND, see $work/$name.log"
-    failed=1
-  fi
+  name=$(basename "$target")
+  while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n || true; done
+  fuzz_one "${name#fuzz_}" &
 done
-echo "$total mutated files in all"
-exit $failed
+wait
+awk '/nothing found/ { total += $2 } END { print total + 0, "mutated files in all" }' \
+  "$work"/*.result
+! grep -q FOUND "$work"/*.result

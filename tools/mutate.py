@@ -407,6 +407,14 @@ def choose(mutants, sample, each, seed):
     return sorted(kept, key=lambda m: (m.file, m.begin, m.kind))
 
 
+def share(mutants, part):
+    """The I-th of K shares ("I/K"); all shares together are the whole, each mutant in one."""
+    match = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", part)
+    if not match or int(match[1]) > int(match[2]):
+        sys.exit(f"mutate: --part is I/K with I from 1 to K, not {part}")
+    return mutants[int(match[1]) - 1::int(match[2])]
+
+
 @contextlib.contextmanager
 def changed(path, text, backup):
     """The file holds `text` inside; its own text again afterwards, whatever happens. What is in
@@ -468,8 +476,8 @@ def failed_test(output):
 class Judge:
     """Builds and runs the tests of a file."""
 
-    def __init__(self, build, jobs, memory):
-        self.build, self.jobs, self.memory = build, jobs, memory
+    def __init__(self, build, jobs, memory, skip=""):
+        self.build, self.jobs, self.memory, self.skip = build, jobs, memory, skip
         self.seconds = {}  # of each (target, filter) without a mutant
         self.killers = collections.defaultdict(list)  # by file: what to run first
 
@@ -490,6 +498,8 @@ class Judge:
         return found[0]
 
     def test(self, target, chosen, timeout):
+        if self.skip:
+            chosen += f"-{self.skip}"
         return run([str(self.binary(target)), f"--gtest_filter={chosen}", "--gtest_fail_fast"],
                    timeout, self.memory)
 
@@ -565,6 +575,10 @@ def arguments():
     p.add_argument("--sample", type=int, help="try so many, chosen at random")
     p.add_argument("--each", type=int, help="try at most so many of a file")
     p.add_argument("--seed", type=int, default=0, help="of that choice")
+    p.add_argument("--part", default="1/1", metavar="I/K",
+                   help="of those the I-th of K shares: several copies of the tree at once")
+    p.add_argument("--minutes", type=float,
+                   help="begin no further mutant after so long; they come in random order then")
     p.add_argument("--kind", action="append", help="only this kind (several times: these)")
     p.add_argument("--headers", action="store_true", help="take headers of folders, too")
     p.add_argument("--results", type=pathlib.Path,
@@ -572,6 +586,8 @@ def arguments():
     p.add_argument("--retry", action="append", default=[], metavar="RESULT",
                    help="try those again whose result was this, e.g. survived")
     p.add_argument("--jobs", type=int, default=2, help="of ninja")
+    p.add_argument("--skip", default="", metavar="A.B:C.D",
+                   help="tests that fail on this machine without a mutant")
     p.add_argument("--memory-gib", type=float, default=8, help="a test may take")
     return p.parse_args()
 
@@ -587,7 +603,9 @@ def main():
     found = [m for n in names for m in mutants_of(n, texts[n])]
     if options.kind:
         found = [m for m in found if m.kind in options.kind]
-    wanted = choose(found, options.sample, options.each, options.seed)
+    wanted = share(choose(found, options.sample, options.each, options.seed), options.part)
+    if options.minutes:  # what is left out at the end must not always be the last files
+        random.Random(options.seed).shuffle(wanted)
     if options.list:
         for m in wanted:
             print(f"{m.file}:{m.line} ({m.kind})")
@@ -600,13 +618,17 @@ def main():
     done = {i: e for i, e in results.items() if e["result"] not in options.retry}
     ids = {m: m.id_in(texts[m.file]) for m in wanted}
     todo = [m for m in wanted if ids[m] not in done]
-    judge = Judge(options.build, options.jobs, int(options.memory_gib * 2**30))
+    begun = time.monotonic()
+    judge = Judge(options.build, options.jobs, int(options.memory_gib * 2**30), options.skip)
     if todo:
         judge.baseline({m.file for m in todo})
     entries = {ids[m]: done[ids[m]] for m in wanted if ids[m] in done}
     try:
         for number, m in enumerate(todo, 1):
             begin = time.monotonic()
+            if options.minutes and begin - begun > 60 * options.minutes:
+                print(f"mutate: time is up, {len(todo) - number + 1} are left", flush=True)
+                break
             with changed(ROOT / m.file, QUIET + m.apply(texts[m.file]), backup):
                 result, by = judge.verdict(m)
             entry = {"id": ids[m], "file": m.file, "line": m.line, "kind": m.kind,

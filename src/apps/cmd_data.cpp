@@ -122,8 +122,7 @@ void split(const DataOptions& o, Io& io) {
   keeps_format(o, o.out, files[0]);
   keeps_format(o, o.held_out, files[0]);
   const SplitResult r = split_file(files[0], o.held_out_share, o.seed, o.extra());
-  write_new_file(o.out, r.train);
-  write_new_file(o.held_out, r.held_out);
+  write_new_files(o.out, r.train, o.held_out, r.held_out);
   io.out << fmt::format("{}: {} lines, {}: {} lines\n", o.out.string(), r.train_lines,
                         o.held_out.string(), r.held_out_lines);
 }

@@ -203,7 +203,14 @@ void AtomicFile::commit() {
   }
   // Until it has its name it stays locked: nobody takes it for a leftover.
   if (::fsync(fd_) != 0) throw_format("cannot flush {}: {}", temporary_.string(), error_text());
-  rename_durably(temporary_, target_, existing_);
+  try {
+    rename_durably(temporary_, target_, existing_);
+  } catch (...) {
+    // A new name that may not last is taken back: the same command can be given again. Where the
+    // temporary is still there the target is not ours, and this does nothing.
+    if (existing_ == Existing::keep) rename_to_free_name(target_.c_str(), temporary_.c_str());
+    throw;
+  }
   forget_temporary(temporary_);
   ::close(std::exchange(fd_, -1));
 }

@@ -39,7 +39,7 @@ class InputFile {
 // What becomes of a file that has the name already when the new one is whole.
 enum class Existing {
   replace,
-  keep,  // it is not touched, and commit() throws
+  keep,  // it is not touched, and commit() throws; nothing is there after any other error, too
 };
 
 // A file that appears under its name only when it is whole: written to a temporary beside the

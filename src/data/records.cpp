@@ -161,4 +161,23 @@ void write_new_file(const std::filesystem::path& file, std::string_view text) {
   replace_file(file, text, Existing::keep);
 }
 
+void write_new_files(const std::filesystem::path& first, std::string_view first_text,
+                     const std::filesystem::path& second, std::string_view second_text) {
+  for (const auto& file : {first, second}) {
+    refuse_existing(file);
+    make_directories(file.parent_path());
+  }
+  AtomicFile a(first, Existing::keep), b(second, Existing::keep);
+  a.write(first_text);
+  b.write(second_text);
+  a.commit();
+  try {
+    b.commit();
+  } catch (...) {
+    std::error_code ignored;
+    std::filesystem::remove(first, ignored);
+    throw;
+  }
+}
+
 }  // namespace nibble

@@ -63,5 +63,8 @@ void check_answer(std::string_view text, const char* what, AnswerFile file);
 void refuse_existing(const std::filesystem::path& file);
 // Writes it (directories are made) under its name only when whole.
 void write_new_file(const std::filesystem::path& file, std::string_view text);
+// Both or, after an error, none of them.
+void write_new_files(const std::filesystem::path& first, std::string_view first_text,
+                     const std::filesystem::path& second, std::string_view second_text);
 
 }  // namespace nibble

@@ -121,6 +121,15 @@ TEST_F(Data, SetsAreMadeMixedAndSplit) {
             read_text_file(file("d.tsv")).size());
 }
 
+TEST_F(Data, ASplitIsThereWholeOrNotAtAll) {
+  replace_file(file("d.tsv"), "a\tb\nc\td\ne\tf\n");
+  cli_fails({"data", "split", "--in", file("d.tsv"), "--out", file("s.tsv"), "--held-out",
+             file("d.tsv/h.tsv")},
+            3, "not a directory");
+  EXPECT_FALSE(fs::exists(file("s.tsv"))) << "the same command would be refused";
+  EXPECT_EQ(std::distance(fs::directory_iterator(dir_.path()), {}), 1) << "something is left";
+}
+
 TEST_F(Data, NothingIsOverwritten) {
   replace_file(file("x.tsv"), "mine\tmine\n");
   const std::string x = file("x.tsv");

@@ -11,8 +11,11 @@ In each, every file is old or new and sound, and training that was saved once is
 some of them the command is run again, and must end as if nothing had happened.
 
 usage: crash_images.py NIBBLE LIBRARY SOURCE FOLDER [--every N] [--again N] [--commands a,b]
---every: of the points only each N-th. --again: runs the command from each N-th image."""
+                       [--part I/K]
+--every: of the points only each N-th. --again: runs the command from each N-th image. --part: the
+I-th of K parts of the points, for several at once."""
 import argparse
+import fnmatch
 import random
 import shutil
 import sys
@@ -20,6 +23,13 @@ from pathlib import Path
 
 import run_faults
 import sandbox
+
+
+CHECKPOINTS = "checkpoint-*.safetensors"
+
+
+def step_of(name):
+    return int(name[11:19])
 
 
 class File:
@@ -108,6 +118,16 @@ class Disk:
             if op == "exchange":
                 parent.now[name] = theirs
 
+    def safe_step(self):
+        """saved_step() of what was flushed."""
+        node = self.root.flushed
+        trained = node.get("trained")
+        if trained and "model.safetensors" in trained.flushed:
+            return 10**9
+        saved = node.get("saved")
+        return max((step_of(n) for n in (saved.flushed if saved else ())
+                    if fnmatch.fnmatchcase(n, CHECKPOINTS)), default=-1)
+
     def write(self, to, rule, rng):
         shutil.rmtree(to, ignore_errors=True)
 
@@ -138,8 +158,7 @@ def saved_step(folder):
     """How far a training is safe: its newest checkpoint, or its output."""
     if (folder / "trained" / "model.safetensors").exists():
         return 10**9
-    return max((int(f.name[11:19]) for f in folder.glob("saved/checkpoint-*.safetensors")),
-               default=-1)
+    return max((step_of(f.name) for f in folder.glob(f"saved/{CHECKPOINTS}")), default=-1)
 
 
 def check(box, library, root, name, o):
@@ -152,21 +171,21 @@ def check(box, library, root, name, o):
     if done.returncode != 0:
         raise SystemExit(f"{name}: {done.stdout.decode()}")
     changes = list(operations(record))
-    rng = random.Random(7)
-    safe, images, failures = {}, 0, 0
+    part, parts = map(int, o.part.split("/"))
+    safe, images, failures = -1, 0, 0
     for n, change in enumerate(changes, 1):
         disk.apply(*change)
-        if n % o.every != 0 and n != len(changes):
+        safe = max(safe, disk.safe_step())
+        if n % o.every != 0 and n != len(changes) or n // o.every % parts != part - 1:
             continue
+        rng = random.Random(n)
         for rule in ("strict", "names", "all", "random"):
             disk.write(image, rule, rng)
             images += 1
             last = n == len(changes)
             wrong = sandbox.problems(image, before, after, all_new=last, ended=last)
-            if saved_step(image) < safe.get("strict", -1):
-                wrong.append(f"step {safe['strict']} was safe and is lost")
-            if rule == "strict":
-                safe["strict"] = saved_step(image)
+            if saved_step(image) < safe:
+                wrong.append(f"step {safe} was safe and is lost")
             if not wrong and images % o.again == 0:
                 shutil.rmtree(image / "work", ignore_errors=True)
                 once_more = box.run(image, run_faults.again(args))
@@ -178,7 +197,7 @@ def check(box, library, root, name, o):
                 print(f"FAILED {name}, after change {n} of {len(changes)} ({change[0]} {change[1]}"
                       f" {change[2]}), {rule}: {'; '.join(wrong)}", flush=True)
     print(f"{name}: {len(changes)} changes, {images} images, {failures} failures", flush=True)
-    return failures
+    return images, failures
 
 
 def main():
@@ -189,12 +208,15 @@ def main():
     parser.add_argument("folder")
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--again", type=int, default=50)
+    parser.add_argument("--part", default="1/1")
     parser.add_argument("--commands", default="convert,convert-directory,train,resume,export")
     o = parser.parse_args()
     root = Path(o.folder).resolve()
     shutil.rmtree(root, ignore_errors=True)
     box = sandbox.Sandbox(o.nibble, root, o.source)
-    failures = sum(check(box, o.library, root, name, o) for name in o.commands.split(","))
+    counts = [check(box, o.library, root, name, o) for name in o.commands.split(",")]
+    images, failures = (sum(c) for c in zip(*counts))
+    print(f"{images} images, {failures} failures")
     shutil.rmtree(root, ignore_errors=True)
     return 1 if failures else 0
 

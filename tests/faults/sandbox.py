@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A small model, five commands on it, and what must be true of their files whatever happens.
+"""A small model, some commands on it, and what must be true of their files whatever happens.
 For run_faults.py and crash_images.py."""
 import json
 import os
@@ -17,6 +17,7 @@ CONFIG = {
     "initializer_range": 0.02, "torch_dtype": "bfloat16",
 }
 STEPS = 3
+COLLAPSED = 1  # the exit code
 
 
 class Sandbox:
@@ -43,6 +44,21 @@ class Sandbox:
         self.add("export", self.stopped(base, STEPS), self.train("--resume"))
         self.add("prune", self.after("train"),
                  ["runs", "prune", "--runs-dir", "runs", "--keep", "0", "--yes"])
+        self.add("split", base, ["data", "split", "--in", "pairs.tsv", "--out", "train.tsv",
+                                 "--held-out", "held.tsv", "--held-out-share", "0.3"])
+
+    def add_rollback(self):
+        """A training that explodes, goes back to a checkpoint with half the rate, several times, and
+        gives up. Its checkpoints are of one attempt or another: only the last ones are known."""
+        args = self.train("--lr", "2", "--warmup-steps", "40", "--grad-clip", "0", "--on-collapse",
+                          "rollback", "--max-restarts", "5", steps=40)
+        args[args.index("--save-every-steps") + 1] = "5"
+        before, after = self.root / "base", self.root / "rollback-after"
+        shutil.copytree(before, after)
+        done = self.run(after, args)
+        if done.returncode != COLLAPSED or b"back to step" not in done.stdout:
+            raise SystemExit(f"rollback: exit {done.returncode}\n{done.stdout.decode()}")
+        self.commands["rollback"] = (before, after, args)
 
     @staticmethod
     def convert(out):
@@ -106,15 +122,16 @@ def contents(folder):
             if p.is_file() and not p.is_symlink()}
 
 
-def problems(folder, before, after, all_new=False, ended=True):
-    """What is neither old nor new, or not sound. `ended`: the program has ended by itself."""
+def problems(folder, before, after, all_new=False, ended=True, attempts=False):
+    """What is neither old nor new, or not sound. `ended`: the program has ended by itself.
+    `attempts`: there may be checkpoints of attempts that were given up."""
     folder, wrong = Path(folder), []
-    for output in ("converted.dat", "made", "trained"):
+    for output in ("converted.dat", "made", "trained", "train.tsv", "held.tsv"):
         allowed = [contents(after / output)] + ([] if all_new else [contents(before / output)])
         now = {n: b for n, b in contents(folder / output).items() if not n.endswith("nibble-lock")}
         if now not in allowed:
             wrong.append(f"{output} is neither old nor new: {sorted(now)}")
-    for file in folder.glob("saved/checkpoint-*.safetensors"):
+    for file in [] if attempts else folder.glob("saved/checkpoint-*.safetensors"):
         known = [d / "saved" / file.name for d in (before, after)] + \
                 list(folder.parent.glob(f"*/saved/{file.name}"))
         if file.read_bytes() not in [k.read_bytes() for k in known if k.is_file() and k != file]:

@@ -132,6 +132,15 @@ class Choosing(unittest.TestCase):
         self.assertEqual(mutate.choose(only, None, 3, 1), both[3:])
         self.assertEqual(len(mutate.choose(all_, None, None, 1)), len(all_))
 
+    def test_shares_make_up_the_whole(self):
+        all_ = mutate.mutants_of("a.cpp", SOURCE)
+        parts = [mutate.share(all_, f"{i}/3") for i in (1, 2, 3)]
+        self.assertEqual(sorted(m.begin for p in parts for m in p), sorted(m.begin for m in all_))
+        self.assertEqual(mutate.share(all_, "1/1"), all_)
+        for wrong in ("0/3", "4/3", "1", "a/b"):
+            with self.assertRaises(SystemExit):
+                mutate.share(all_, wrong)
+
     def test_ids_tell_mutants_and_versions_apart(self):
         all_ = mutate.mutants_of("a.cpp", SOURCE)
         self.assertEqual(len({m.id_in(SOURCE) for m in all_}), len(all_))
