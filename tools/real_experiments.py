@@ -4,7 +4,7 @@
 
     tools/real_experiments.py run NIBBLE OUT --sets SETS --model NAME=FILE [--seeds 1,2,3]
                               [--columns NAMES] [--trial "NAME=COLUMN OPTIONS OF TRAIN"]...
-                              [--distil TOKENS] [--jobs N] [--device D] [--quick]
+                              [--distil TOKENS] [--jobs N] [--device D] [--quick] [--no-choices]
     tools/real_experiments.py tables OUT             results.json and tables/*.md in OUT
     tools/real_experiments.py docs OUT FOLDER        puts the tables into FOLDER/real.md
 
@@ -66,7 +66,7 @@ class Bench:
         self.base = self.folder / "base" / "nvfp4.dat"
         self.measured = sorted(args.sets.glob("*-measured.txt"))
         self.choices = [args.sets / f"{n}.jsonl" for n in ("arc_easy", "hellaswag", "lambada")]
-        self.choices = [f for f in self.choices if f.exists()]
+        self.choices = [f for f in self.choices if f.exists() and not args.no_choices]
         if not self.measured:
             fail(f"{args.sets} has no text that is measured; tools/eval_sets.py makes it")
 
@@ -404,6 +404,7 @@ def main():
     r.add_argument("--device", default="auto")
     r.add_argument("--quick", action="store_true")
     r.add_argument("--keep-models", action="store_true")
+    r.add_argument("--no-choices", action="store_true", help="measure on texts and probes alone")
     t = sub.add_parser("tables")
     t.add_argument("out", type=pathlib.Path)
     d = sub.add_parser("docs")
