@@ -20,7 +20,7 @@ constexpr size_t kMaxPattern = 4096;
 // within a match, so that one gets a small window of the text first, and more only where it wants
 // to look past its end; and few steps, and more only where those took so little time that more of
 // them are within what is allowed.
-constexpr size_t kFirstWindow = 256;
+constexpr size_t kFirstWindow = 256, kWindowGrowth = 4;
 constexpr uint32_t kFirstSteps = 4096, kMostSteps = 1 << 24, kMoreSteps = 16;
 constexpr double kSecondsAtAll = 2, kSecondsPerByte = 2e-6;
 
@@ -116,12 +116,14 @@ void RegexSplitter::split(std::string_view text, std::vector<uint32_t>& ends) co
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
   const ProcessorTime time;
   const double allowed = kSecondsAtAll + kSecondsPerByte * double(text.size());
+  // When the clock was last looked at: what was done since is no shorter than a match within it.
+  double looked = 0;
   // `end`: of the window. A match that touches it is told apart from one that does not.
   const auto match = [&](size_t from, size_t end) {
     uint32_t options = PCRE2_NO_UTF_CHECK;
     if (end < text.size()) options |= PCRE2_PARTIAL_HARD;
     for (uint32_t steps = kFirstSteps;; steps *= kMoreSteps) {
-      const double begin = steps > kFirstSteps ? time.seconds() : 0;
+      if (steps > kFirstSteps) looked = time.seconds();
       pcre2_set_match_limit(context.get(), steps);
       int n = pcre2_match(code_->code, subject, end, from, options, data.get(), context.get());
       if (n == PCRE2_ERROR_JIT_STACKLIMIT) {
@@ -129,8 +131,9 @@ void RegexSplitter::split(std::string_view text, std::vector<uint32_t>& ends) co
                         context.get());
       }
       if (n != PCRE2_ERROR_MATCHLIMIT || steps >= kMostSteps) return n;
+      // Sixteen times the steps may take the square of that: later ones may look at more text.
       const double now = time.seconds();
-      if (begin > 0 && (now - begin) * kMoreSteps > allowed - now) return n;
+      if ((now - looked) * kMoreSteps * kMoreSteps > allowed - now) return n;
     }
   };
   const auto window_end = [&](size_t from, size_t window) {
@@ -142,15 +145,20 @@ void RegexSplitter::split(std::string_view text, std::vector<uint32_t>& ends) co
   size_t last = 0;  // end of the last piece
   for (size_t from = 0, matches = 0; from < text.size();) {
     int n = 0;
-    for (size_t window = kFirstWindow;; window *= 4) {
+    for (size_t window = kFirstWindow;; window *= kWindowGrowth) {
       const size_t end = window_end(from, window);
       n = match(from, end);
       const bool more = end < text.size() && (n == PCRE2_ERROR_PARTIAL || n == PCRE2_ERROR_NOMATCH);
-      if ((more || ++matches % kMatchesBetweenLooks == 0) && time.seconds() > allowed) {
+      if (!more && ++matches % kMatchesBetweenLooks != 0) break;
+      const double now = time.seconds();
+      // A window four times as long may take sixteen times as long.
+      const double next = more ? (now - looked) * kWindowGrowth * kWindowGrowth : 0;
+      looked = now;
+      if (now + next > allowed) {
         throw_format(
-            "the tokenizer's split pattern has taken {:.0f} s for {} of {} bytes: its time grows "
+            "the tokenizer's split pattern has taken {:.1f} s for {} of {} bytes: its time grows "
             "faster than the text, which no pattern of a usable tokenizer does",
-            time.seconds(), from, text.size());
+            now, from, text.size());
       }
       if (!more) break;
     }
