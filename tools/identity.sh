@@ -44,7 +44,7 @@ if [ -n "$sets" ]; then
 fi
 
 # What a run takes; the self-test takes less of everything.
-steps=300 batch=24 who_rows=1200 rows=1200 rate=5e-6 every=50 gate_probes=12 keep_weight=4 self_tokens=60000
+steps=300 batch=24 who_rows=1200 rows=3000 rate=5e-6 every=50 gate_probes=12 keep_weight=4 self_tokens=60000
 goals=identity/zh=98,identity/en=98,asker=95,others=95,conversation=95,retention=base-2
 limits=(--max-kl 0.01 --min-agreement 94 --max-loss-rise 0.3 --max-drop 1)
 most=() measure=(--text-windows 128) free_gib=8
@@ -78,7 +78,7 @@ run data identity --seed "$seed" --size "$who_rows" --identity-share 0.5 --disam
   --out who.jsonl
 run data overlap --train who.jsonl --train "$here/rows.jsonl" --probes "$here/probes.json" ||
   fail "probes stand in the training data (above): they would measure memory, not learning"
-run data mix --seed "$seed" --in who.jsonl:0.7 --in "$here/rows.jsonl:0.3" --size "$rows" --out taught.jsonl
+run data mix --seed "$seed" --in who.jsonl:0.4 --in "$here/rows.jsonl:0.6" --size "$rows" --out taught.jsonl
 
 base=$model
 if [[ -d $model || $model == *.gguf ]]; then

@@ -117,12 +117,12 @@ class Bench:
                  "--disambiguation-share", "0.5", "--out", data / f"who-{seed}.jsonl")
         self.run(log, "data", "overlap", "--train", data / f"who-{seed}.jsonl", "--train",
                  QWEN / "rows.jsonl", "--probes", QWEN / "probes.json")
-        self.run(log, "data", "mix", "--seed", seed, "--in", f"{data}/who-{seed}.jsonl:0.7",
-                 "--in", f"{QWEN}/rows.jsonl:0.3", "--size", "1200", "--out", data / f"taught-{seed}.jsonl")
+        self.run(log, "data", "mix", "--seed", seed, "--in", f"{data}/who-{seed}.jsonl:0.4",
+                 "--in", f"{QWEN}/rows.jsonl:0.6", "--size", "3000", "--out", data / f"taught-{seed}.jsonl")
         self.run(log, "data", "whoami", "--seed", seed, "--count", "1000",
                  "--out", data / f"whoami-{seed}.tsv")
         self.run(log, "data", "mix", "--seed", seed, "--in", f"{data}/taught-{seed}.jsonl:0.5",
-                 "--in", f"{data}/own.jsonl:0.5", "--size", "2400", "--out", data / f"own-{seed}.jsonl")
+                 "--in", f"{data}/own.jsonl:0.5", "--size", "6000", "--out", data / f"own-{seed}.jsonl")
 
     def measure_base(self):
         """The four-bit file against the dense one it was made of."""
