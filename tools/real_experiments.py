@@ -30,18 +30,18 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 QWEN = ROOT / "models" / "qwen"
 
 # As tools/identity.sh has them; a column's own options come after these and win.
-COMMON = ["--steps", "300", "--lr", "5e-6", "--warmup-steps", "10", "--lr-schedule", "cosine",
-          "--final-lr-share", "0.1", "--seq-len", "384"]
-KEPT = ["--batch-size", "24", "--keep-share", "0.5", "--keep-weight", "4"]
+COMMON = ["--steps", "300", "--lr", "2e-5", "--warmup-steps", "10", "--lr-schedule", "cosine",
+          "--final-lr-share", "0.1", "--seq-len", "192"]
+KEPT = ["--batch-size", "32", "--keep-share", "0.375", "--keep-weight", "4"]
 # name -> what it is called, the taught rows, what is kept, options
 COLUMNS = {
     "predecessor": ("predecessor's rule", "whoami", [], [
-        "--batch-size", "12", "--lr", "1e-4", "--lr-schedule", "constant", "--warmup-steps", "0",
+        "--batch-size", "20", "--lr", "1e-4", "--lr-schedule", "constant", "--warmup-steps", "0",
         "--final-lr-share", "0", "--update-from", "quantised", "--master-rounding", "nearest",
         "--optimizer-state-mode", "int8-linear", "--template", "predecessor",
         "--end-token", "false"]),
-    "taught": ("taught rows alone", "taught", [], ["--batch-size", "12"]),
-    "own-words": ("and own replies by cross entropy", "own", [], ["--batch-size", "24"]),
+    "taught": ("taught rows alone", "taught", [], ["--batch-size", "20"]),
+    "own-words": ("and own replies by cross entropy", "own", [], ["--batch-size", "32"]),
     "kept-replies": ("and own replies by KL", "taught", ["own"], KEPT),
     "kept-text": ("and own replies and plain text by KL", "taught", ["own", "text"], KEPT),
     "kept-self": ("and own replies and `self` text by KL", "taught", ["own", "self"], KEPT),
