@@ -208,12 +208,12 @@ def run(args):
     bench.prepare()
     jobs = []
     for seed in args.seeds:
-        for column in args.columns:
-            jobs.append((bench.train, column, column, seed, []))
         for trial in args.trial:
             called, _, rest = trial.partition("=")
             column, *options = shlex.split(rest)
             jobs.append((bench.train, called, column, seed, options))
+        for column in args.columns:
+            jobs.append((bench.train, column, column, seed, []))
     jobs.insert(min(args.jobs - 1, len(jobs)), (bench.measure_base,))
     if args.distil:
         tokens, *options = shlex.split(args.distil)
