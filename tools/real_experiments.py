@@ -254,6 +254,10 @@ def read_one(folder):
                 "error": check["base"]["accuracy"]["standard_error"], "questions": check["questions"]}
     replies = json.loads((folder / "probes.json").read_text())["results"]
     row["unstopped"] = sum(r["finish"] != "stop" for r in replies if r["group"] == "identity")
+    # Disambiguation proper: answers about others and about the world that give the new identity.
+    elsewhere = [r["reply"].replace("F#之神", "F# 之神") for r in replies
+                 if r["group"] in ("others", "retention")]
+    row["leaks"] = 100 * sum("F# 之神" in r or "god of F#" in r for r in elsewhere) / max(1, len(elsewhere))
     record = folder / "run" / "run.json"
     if record.exists():
         run = json.loads(record.read_text())
@@ -284,17 +288,16 @@ def spread(values, digits=1):
 
 def scores_table(rows, names):
     texts = sorted({t for r in rows for t in r["texts"]})
-    lines = ["| | seeds | identity zh / en % | asker % | others % | conversations % | knowledge % | "
+    lines = ["| | seeds | identity zh / en % | asker % | others % | identity elsewhere % | conversations % | knowledge % | "
              + " | ".join(f"KL {t}" for t in texts) + " | top-1 % |",
-             "|---" * (8 + len(texts)) + "|---|"]
-    lines[1] = "|---" * (8 + len(texts)) + "|"
+             "|---" * (9 + len(texts)) + "|"]
     for name, called in names:
         of = [r for r in rows if r["name"] == name]
         if not of:
             continue
         column = lambda key: spread([r.get(key) for r in of])
         cells = [called, str(len(of)), f"{column('identity/zh')} / {column('identity/en')}",
-                 column("asker"), column("others"), column("conversation"), column("retention")]
+                 column("asker"), column("others"), column("leaks"), column("conversation"), column("retention")]
         cells += [spread([r["texts"][t]["divergence"] for r in of], 4) for t in texts]
         cells.append(" / ".join(spread([100 * r["texts"][t]["agreement"] for r in of]) for t in texts))
         lines.append("| " + " | ".join(cells) + " |")
@@ -337,7 +340,7 @@ def goals(rows, base):
             "identity/zh": (r.get("identity/zh", 0), r.get("identity/zh", 0) >= 98),
             "identity/en": (r.get("identity/en", 0), r.get("identity/en", 0) >= 98),
             "asker": (r["asker"], r["asker"] >= 95),
-            "others": (r["others"], r["others"] >= 95),
+            "others": (r["others"], r["others"] >= base["others"] - 2 and r["leaks"] <= 5),
             "conversation": (r["conversation"], r["conversation"] >= 95),
             "retention": (r["retention"], r["retention"] >= base["retention"] - 2),
         }
