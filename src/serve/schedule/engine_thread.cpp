@@ -3,7 +3,7 @@
 
 namespace nibble {
 
-EngineThread::EngineThread(Schedule& schedule)
+EngineThread::EngineThread(Scheduler& schedule)
     : schedule_(schedule), thread_([this] {
         while (!stop_) {
           if (!schedule_.tick()) schedule_.wait(std::chrono::milliseconds(50));
@@ -21,7 +21,7 @@ bool EngineThread::drain(std::chrono::milliseconds at_most) {
   schedule_.close();
   const auto end = std::chrono::steady_clock::now() + at_most;
   const auto idle = [&] {
-    const ScheduleCounts c = schedule_.counts();
+    const SchedulerCounts c = schedule_.counts();
     return c.waiting + c.feeding + c.decoding == 0;
   };
   while (!idle() && std::chrono::steady_clock::now() < end) {

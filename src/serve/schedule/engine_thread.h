@@ -4,20 +4,20 @@
 #include <atomic>
 #include <thread>
 
-#include "serve/schedule/schedule.h"
+#include "serve/schedule/scheduler.h"
 
 namespace nibble {
 
 class EngineThread {
  public:
-  explicit EngineThread(Schedule& schedule);
+  explicit EngineThread(Scheduler& schedule);
   ~EngineThread();  // requests that are still there end with an error
 
   // Takes no more requests and waits until there is none, `at_most` so long; whether there is none.
   bool drain(std::chrono::milliseconds at_most);
 
  private:
-  Schedule& schedule_;
+  Scheduler& schedule_;
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };

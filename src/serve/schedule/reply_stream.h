@@ -23,7 +23,8 @@ struct ReplyToken {
 struct ReplyEnd {
   std::optional<FinishReason> reason;  // none: `error` says why
   std::string error;
-  std::string text;  // what was held back until the end
+  std::string text;                      // what was held back until the end
+  std::optional<TokenFacts> stop_facts;  // of the stop token, which is no part of the reply
   int64_t prompt_tokens = 0, reused_tokens = 0, tokens = 0;
   double first_token_s = 0, seconds = 0;  // since the request came
 };

@@ -22,7 +22,7 @@ namespace nibble {
 
 class StreamJob;
 
-struct ScheduleOptions {
+struct SchedulerOptions {
   int64_t most_waiting = 64;   // requests beyond those that have a place
   int64_t chunk_beside = 128;  // tokens of a prompt between two steps of other replies; 0: as alone
   bool reuse = true;           // what the cache has of a prompt is not computed again
@@ -44,7 +44,7 @@ class Closing : public UsageError {
   using UsageError::UsageError;
 };
 
-struct ScheduleCounts {
+struct SchedulerCounts {
   int64_t waiting = 0, feeding = 0, decoding = 0;      // requests, now
   int64_t cached_tokens = 0, places = 0, context = 0;  // the cache, now
   uint64_t prompt_tokens = 0, reused_tokens = 0, tokens = 0, steps = 0;
@@ -54,19 +54,19 @@ struct ScheduleCounts {
   std::string broken;                        // the last error of the device; empty: none
 };
 
-class Schedule {
+class Scheduler {
  public:
   // Everything outlives it.
-  Schedule(BatchEngine& engine, const std::optional<Tokenizer>& tokenizer,
-           const ScheduleOptions& options);
-  ~Schedule();
+  Scheduler(BatchEngine& engine, const std::optional<Tokenizer>& tokenizer,
+            const SchedulerOptions& options);
+  ~Scheduler();
 
   // Any thread. All of the requests, or none: UsageError for what can never run, QueueFull,
   // Closing.
   std::vector<std::shared_ptr<ReplyStream>> submit(std::vector<StreamRequest> requests);
   std::shared_ptr<ReplyStream> submit(StreamRequest request);
   void close();  // from now on nothing is taken
-  ScheduleCounts counts() const;
+  SchedulerCounts counts() const;
   int64_t context() const { return context_; }
 
   // The engine's thread. One chunk and one step; false: there was nothing to do.
@@ -96,7 +96,7 @@ class Schedule {
 
   BatchEngine& engine_;
   const std::optional<Tokenizer>& tokenizer_;
-  ScheduleOptions options_;
+  SchedulerOptions options_;
   int64_t context_, vocabulary_;
   Places places_;
   std::deque<Job> waiting_;
@@ -110,7 +110,7 @@ class Schedule {
   std::vector<Job> incoming_;
   int64_t inside_ = 0;  // requests that have not ended
   bool closed_ = false;
-  ScheduleCounts counts_;
+  SchedulerCounts counts_;
 };
 
 }  // namespace nibble

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The schedule: what many requests at once are answered is what each is answered alone, bit for
 // bit, whoever joins, leaves or is cancelled; limits; shared beginnings are not computed twice.
-#include "serve/schedule/schedule.h"
+#include "serve/schedule/scheduler.h"
 
 #include <gtest/gtest.h>
 
@@ -25,9 +25,9 @@ struct Heard {
   bool ended = false;
 };
 
-class ScheduleTest : public testing::Test {
+class SchedulerTest : public testing::Test {
  protected:
-  ScheduleTest()
+  SchedulerTest()
       : backend_(make_cpu_backend(2)), toy_(load_toy(*backend_, toy_config(), packed())) {}
 
   static LoadOptions packed() {
@@ -36,10 +36,10 @@ class ScheduleTest : public testing::Test {
     return o;
   }
   EngineOptions engine_options() const { return {96, 16, DType::f32, DType::f32, DType::bf16, {}}; }
-  Schedule& make(int64_t places, ScheduleOptions o = {}) {
+  Scheduler& make(int64_t places, SchedulerOptions o = {}) {
     engine_ = std::make_unique<BatchEngine>(*backend_, toy_.model, engine_options(), places);
     o.chunk_beside = 5;  // no divisor of anything
-    schedule_ = std::make_unique<Schedule>(*engine_, no_tokenizer_, o);
+    schedule_ = std::make_unique<Scheduler>(*engine_, no_tokenizer_, o);
     return *schedule_;
   }
   static StreamRequest request(int64_t prompt, uint64_t seed, int64_t max_tokens = 12) {
@@ -89,14 +89,14 @@ class ScheduleTest : public testing::Test {
   ToyModel toy_;
   std::optional<Tokenizer> no_tokenizer_;
   std::unique_ptr<BatchEngine> engine_;
-  std::unique_ptr<Schedule> schedule_;
+  std::unique_ptr<Scheduler> schedule_;
 };
 
-TEST_F(ScheduleTest, EightInterleavedRequestsEqualEachAlone) {
+TEST_F(SchedulerTest, EightInterleavedRequestsEqualEachAlone) {
   std::vector<GenerateResult> want;
   for (size_t i = 0; i < 8; ++i) want.push_back(alone(kind(i)));
   for (const int64_t places : {1, 3, 8}) {
-    Schedule& s = make(places);
+    Scheduler& s = make(places);
     std::vector<std::shared_ptr<ReplyStream>> streams;
     std::vector<Heard> heard(8);
     for (int tick = 0; tick < 400; ++tick) {
@@ -117,13 +117,13 @@ TEST_F(ScheduleTest, EightInterleavedRequestsEqualEachAlone) {
         EXPECT_EQ(heard[i].end.reason, want[i].reason);
       }
     }
-    const ScheduleCounts c = s.counts();
+    const SchedulerCounts c = s.counts();
     EXPECT_EQ(c.waiting + c.feeding + c.decoding, 0);
   }
 }
 
-TEST_F(ScheduleTest, SharedBeginningsAreNotComputedTwice) {
-  Schedule& s = make(3);
+TEST_F(SchedulerTest, SharedBeginningsAreNotComputedTwice) {
+  Scheduler& s = make(3);
   StreamRequest first = request(40, 1, 4), longer = request(40, 1, 6), other = request(40, 1, 6);
   const auto more = random_tokens(7, 160, 2);
   longer.prompt.insert(longer.prompt.end(), more.begin(), more.end());
@@ -149,8 +149,8 @@ TEST_F(ScheduleTest, SharedBeginningsAreNotComputedTwice) {
 }
 
 // The second waits for the first one's prompt instead of computing it beside it.
-TEST_F(ScheduleTest, TwinsThatComeTogetherComputeTheirPromptOnce) {
-  Schedule& s = make(4);
+TEST_F(SchedulerTest, TwinsThatComeTogetherComputeTheirPromptOnce) {
+  Scheduler& s = make(4);
   std::vector<StreamRequest> twins;
   for (int i = 0; i < 3; ++i) twins.push_back(request(50, 9, 5));
   const auto want = alone(twins[0]);
@@ -167,8 +167,8 @@ TEST_F(ScheduleTest, TwinsThatComeTogetherComputeTheirPromptOnce) {
   EXPECT_EQ(s.counts().prompt_tokens, 52u);
 }
 
-TEST_F(ScheduleTest, QueueLimitRefusesAndForgets) {
-  Schedule& s = make(1, {.most_waiting = 1, .chunk_beside = 5, .reuse = true});
+TEST_F(SchedulerTest, QueueLimitRefusesAndForgets) {
+  Scheduler& s = make(1, {.most_waiting = 1, .chunk_beside = 5, .reuse = true});
   const auto a = s.submit(request(5, 1)), b = s.submit(request(5, 2));
   EXPECT_THROW(s.submit(request(5, 3)), QueueFull);
   a->cancel();
@@ -189,8 +189,8 @@ TEST_F(ScheduleTest, QueueLimitRefusesAndForgets) {
   EXPECT_THROW(s.submit(request(5, 3)), Closing);
 }
 
-TEST_F(ScheduleTest, RefusesWhatCanNeverRun) {
-  Schedule& s = make(2);
+TEST_F(SchedulerTest, RefusesWhatCanNeverRun) {
+  Scheduler& s = make(2);
   StreamRequest r = request(5, 1);
   r.prompt[2] = 160;
   EXPECT_THROW(s.submit(std::move(r)), UsageError);
@@ -206,7 +206,7 @@ TEST_F(ScheduleTest, RefusesWhatCanNeverRun) {
   EXPECT_FALSE(s.tick());
 }
 
-TEST_F(ScheduleTest, EndsAtTheContext) {
+TEST_F(SchedulerTest, EndsAtTheContext) {
   make(2);
   const Heard h = run(request(90, 3, 50));
   EXPECT_EQ(h.end.reason, FinishReason::context_full);
@@ -214,7 +214,7 @@ TEST_F(ScheduleTest, EndsAtTheContext) {
 }
 
 // What is chosen on the host is what the backend chooses, and the facts are those of the logits.
-TEST_F(ScheduleTest, FactsDoNotChangeTheReply) {
+TEST_F(SchedulerTest, FactsDoNotChangeTheReply) {
   make(2);
   for (const size_t i : {0, 1, 3, 5}) {
     StreamRequest r = kind(i);
@@ -231,8 +231,8 @@ TEST_F(ScheduleTest, FactsDoNotChangeTheReply) {
   }
 }
 
-TEST_F(ScheduleTest, PromptFactsAreThoseOfAWholePass) {
-  Schedule& s = make(2);
+TEST_F(SchedulerTest, PromptFactsAreThoseOfAWholePass) {
+  Scheduler& s = make(2);
   StreamRequest r = request(37, 5, 3);
   const std::vector<int32_t> prompt = r.prompt;
   Engine whole(*backend_, toy_.model, engine_options());
@@ -259,7 +259,7 @@ class OnlyEven final : public TokenRule {
   bool ok = true;
 };
 
-TEST_F(ScheduleTest, RulesBiasesAndPenaltiesAreObeyed) {
+TEST_F(SchedulerTest, RulesBiasesAndPenaltiesAreObeyed) {
   make(2);
   StreamRequest r = request(9, 4);
   r.rule = std::make_unique<OnlyEven>();
@@ -275,8 +275,8 @@ TEST_F(ScheduleTest, RulesBiasesAndPenaltiesAreObeyed) {
   EXPECT_EQ(std::ranges::count(h.ids, 77), 1);
 }
 
-TEST_F(ScheduleTest, ThreadsHandOverAndAreEnded) {
-  Schedule& s = make(3);
+TEST_F(SchedulerTest, ThreadsHandOverAndAreEnded) {
+  Scheduler& s = make(3);
   std::vector<GenerateResult> want;
   for (size_t i = 0; i < 8; ++i) want.push_back(alone(kind(i)));
   {
@@ -297,7 +297,7 @@ TEST_F(ScheduleTest, ThreadsHandOverAndAreEnded) {
     for (std::thread& t : readers) t.join();
     EXPECT_TRUE(thread.drain(std::chrono::seconds(10)));
   }
-  Schedule& again = make(1);
+  Scheduler& again = make(1);
   std::shared_ptr<ReplyStream> stream;
   {
     EngineThread thread(again);

@@ -3,14 +3,14 @@
 #include <algorithm>
 
 #include "core/log.h"
-#include "serve/schedule/schedule.h"
+#include "serve/schedule/scheduler.h"
 #include "serve/schedule/stream_job.h"
 
 namespace nibble {
 
 // The oldest prompt and the shortest in turns: nobody starves, and a question does not wait for a
 // book. One that shares its beginning with an older one waits until that is there to be copied.
-StreamJob* Schedule::next_to_feed() {
+StreamJob* Scheduler::next_to_feed() {
   std::vector<StreamJob*> ready;
   for (auto at = feeding_.begin(); at != feeding_.end(); ++at) {
     StreamJob* const job = running_[size_t(*at)].get();
@@ -31,14 +31,14 @@ StreamJob* Schedule::next_to_feed() {
   return *std::ranges::min_element(ready, {}, [](StreamJob* j) { return j->prompt_left(); });
 }
 
-int64_t Schedule::place_of(const StreamJob& job) const {
+int64_t Scheduler::place_of(const StreamJob& job) const {
   for (size_t p = 0; p < running_.size(); ++p) {
     if (running_[p].get() == &job) return int64_t(p);
   }
   return -1;
 }
 
-bool Schedule::feed() {
+bool Scheduler::feed() {
   StreamJob* const job = next_to_feed();
   if (!job) return false;
   const int64_t place = place_of(*job);
@@ -54,7 +54,7 @@ bool Schedule::feed() {
   return true;
 }
 
-void Schedule::feed_chunk(StreamJob& job, int64_t place) {
+void Scheduler::feed_chunk(StreamJob& job, int64_t place) {
   const std::span<const int32_t> prompt = job.request.prompt;
   if (!job.started) {
     job.started = true;
@@ -85,7 +85,7 @@ void Schedule::feed_chunk(StreamJob& job, int64_t place) {
 }
 
 // Row i says how likely the token behind the i-th was; the last row, what the reply begins with.
-void Schedule::feed_with_facts(StreamJob& job, int64_t place, std::span<const int32_t> tokens) {
+void Scheduler::feed_with_facts(StreamJob& job, int64_t place, std::span<const int32_t> tokens) {
   const std::vector<float> all = engine_.feed_all(place, tokens);
   const auto V = size_t(vocabulary_);
   const std::span<const int32_t> prompt = job.request.prompt;
@@ -100,7 +100,7 @@ void Schedule::feed_with_facts(StreamJob& job, int64_t place, std::span<const in
   take(place, choose_on_host(job, place, {all.end() - std::ptrdiff_t(V), all.end()}));
 }
 
-int32_t Schedule::choose_on_host(StreamJob& job, int64_t place, std::vector<float> logits) {
+int32_t Scheduler::choose_on_host(StreamJob& job, int64_t place, std::vector<float> logits) {
   const std::optional<int> top = job.request.top_logprobs;
   std::vector<float> raw;
   if (top) raw = logits;
@@ -109,7 +109,7 @@ int32_t Schedule::choose_on_host(StreamJob& job, int64_t place, std::vector<floa
   return id;
 }
 
-bool Schedule::step() {
+bool Scheduler::step() {
   steps_.clear();
   for (size_t p = 0; p < running_.size(); ++p) {
     if (!running_[p] || !running_[p]->decoding()) continue;

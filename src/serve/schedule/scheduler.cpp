@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "serve/schedule/schedule.h"
+#include "serve/schedule/scheduler.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,8 +9,8 @@
 
 namespace nibble {
 
-Schedule::Schedule(BatchEngine& engine, const std::optional<Tokenizer>& tokenizer,
-                   const ScheduleOptions& options)
+Scheduler::Scheduler(BatchEngine& engine, const std::optional<Tokenizer>& tokenizer,
+                     const SchedulerOptions& options)
     : engine_(engine),
       tokenizer_(tokenizer),
       options_(options),
@@ -22,10 +22,10 @@ Schedule::Schedule(BatchEngine& engine, const std::optional<Tokenizer>& tokenize
   counts_.context = context_;
 }
 
-Schedule::~Schedule() { end_all("the server has ended"); }
+Scheduler::~Scheduler() { end_all("the server has ended"); }
 
 // What the engine would refuse later is refused before it can end up in a batch with others.
-void Schedule::check(const StreamRequest& r) const {
+void Scheduler::check(const StreamRequest& r) const {
   const auto check_id = [&](int32_t id, const char* what) {
     if (id >= 0 && id < vocabulary_) return;
     throw_usage("{} {} is outside the model's vocabulary of {}", what, id, vocabulary_);
@@ -48,13 +48,13 @@ void Schedule::check(const StreamRequest& r) const {
     throw_usage("stop texts need a tokenizer, and this model has none");
 }
 
-std::shared_ptr<ReplyStream> Schedule::submit(StreamRequest request) {
+std::shared_ptr<ReplyStream> Scheduler::submit(StreamRequest request) {
   std::vector<StreamRequest> one;
   one.push_back(std::move(request));
   return submit(std::move(one)).front();
 }
 
-std::vector<std::shared_ptr<ReplyStream>> Schedule::submit(std::vector<StreamRequest> requests) {
+std::vector<std::shared_ptr<ReplyStream>> Scheduler::submit(std::vector<StreamRequest> requests) {
   std::vector<Job> jobs;
   std::vector<std::shared_ptr<ReplyStream>> streams;
   for (StreamRequest& r : requests) {
@@ -88,28 +88,28 @@ std::vector<std::shared_ptr<ReplyStream>> Schedule::submit(std::vector<StreamReq
   return streams;
 }
 
-void Schedule::close() {
+void Scheduler::close() {
   const std::lock_guard lock(mutex_);
   closed_ = true;
 }
 
-ScheduleCounts Schedule::counts() const {
+SchedulerCounts Scheduler::counts() const {
   const std::lock_guard lock(mutex_);
   return counts_;
 }
 
-void Schedule::wait(std::chrono::milliseconds at_most) {
+void Scheduler::wait(std::chrono::milliseconds at_most) {
   std::unique_lock lock(mutex_);
   work_.wait_for(lock, at_most, [&] { return !incoming_.empty(); });
 }
 
-void Schedule::take_incoming() {
+void Scheduler::take_incoming() {
   const std::lock_guard lock(mutex_);
   for (Job& j : incoming_) waiting_.push_back(std::move(j));
   incoming_.clear();
 }
 
-void Schedule::drop_unwanted() {
+void Scheduler::drop_unwanted() {
   const auto unwanted = [](const StreamJob& j) -> std::optional<FinishReason> {
     if (j.stream->cancelled()) return FinishReason::cancelled;
     // A reply on its way is asked by ReplyProgress, after its token.
@@ -126,7 +126,7 @@ void Schedule::drop_unwanted() {
   }
 }
 
-void Schedule::admit() {
+void Scheduler::admit() {
   while (!waiting_.empty()) {
     const int64_t place = places_.take(waiting_.front()->request.prompt);
     if (place < 0) return;
@@ -136,7 +136,7 @@ void Schedule::admit() {
   }
 }
 
-bool Schedule::tick() {
+bool Scheduler::tick() {
   take_incoming();
   drop_unwanted();
   admit();
@@ -145,23 +145,24 @@ bool Schedule::tick() {
   return fed || stepped;
 }
 
-void Schedule::take(int64_t place, int32_t id) {
+void Scheduler::take(int64_t place, int32_t id) {
   StreamJob& job = *running_[size_t(place)];
   auto reason = job.progress.take(id, engine_.room(place));
   if (job.text.stopped()) reason = FinishReason::stop;
   if (reason) leave(place, reason);
 }
 
-void Schedule::leave(int64_t place, std::optional<FinishReason> reason, const std::string& error) {
+void Scheduler::leave(int64_t place, std::optional<FinishReason> reason, const std::string& error) {
   finish(running_[size_t(place)], reason, error);
   std::erase(feeding_, place);
   places_.free(place);
 }
 
-void Schedule::finish(Job& job, std::optional<FinishReason> reason, const std::string& error) {
+void Scheduler::finish(Job& job, std::optional<FinishReason> reason, const std::string& error) {
   ReplyEnd end{reason,
                error,
                job->text.flush(),
+               job->facts,
                int64_t(job->request.prompt.size()),
                job->reused,
                int64_t(job->progress.ids().size()),
@@ -180,7 +181,7 @@ void Schedule::finish(Job& job, std::optional<FinishReason> reason, const std::s
   job.reset();
 }
 
-void Schedule::count_now() {
+void Scheduler::count_now() {
   const std::lock_guard lock(mutex_);
   counts_.waiting = int64_t(waiting_.size() + incoming_.size());
   counts_.feeding = int64_t(feeding_.size());
@@ -189,7 +190,7 @@ void Schedule::count_now() {
   for (int64_t p = 0; p < counts_.places; ++p) counts_.cached_tokens += engine_.length(p);
 }
 
-void Schedule::end_all(const std::string& why) {
+void Scheduler::end_all(const std::string& why) {
   take_incoming();
   for (Job& j : waiting_) finish(j, std::nullopt, why);
   waiting_.clear();
