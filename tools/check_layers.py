@@ -39,8 +39,9 @@ ALLOWED = {
             "backends/cpu", "backend", "optim", "quant", "formats", "data", "tokenizer"],
     "library": ["job", "runtime", "generate", "convert", "model", "backend", "formats", "data",
                 "tokenizer"],
+    "grammar": ["tokenizer"],
     "serve/schedule": ["generate", "model", "backend", "tokenizer"],
-    "serve/api": ["serve/schedule", "runtime", "generate", "model", "backend", "tokenizer"],
+    "serve/api": ["serve/schedule", "grammar", "runtime", "generate", "model", "backend", "tokenizer"],
     "serve/http": ["serve/api"],
     "apps": ["*"],
 }

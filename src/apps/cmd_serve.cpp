@@ -15,6 +15,7 @@
 #include "guard/interrupt.h"
 #include "runtime/model_template.h"
 #include "runtime/runtime.h"
+#include "serve/api/reply_form.h"
 #include "serve/api/service.h"
 #include "serve/http/http_server.h"
 #include "serve/schedule/engine_thread.h"
@@ -165,6 +166,7 @@ ServedModel served_model(const ServeOptions& o, const Runtime& rt, int64_t conte
   m.style = choose_template(o.written.chat_template, rt.paths.tokenizer);
   m.thinking = o.written.enable_thinking();
   m.stop_ids = rt.stop_ids();
+  m.forms = std::make_shared<ReplyForms>();
   m.sample = SampleFlags().over(rt.generation);
   m.context = context;
   m.timeout_s = o.timeout_s;

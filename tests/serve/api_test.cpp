@@ -201,6 +201,79 @@ TEST_F(Api, ContentInPartsAndRolesOfOthers) {
                               {"max_completion_tokens", 3}});
 }
 
+// The mini model has never seen JSON: what it writes is the grammar's doing.
+TEST_F(Api, RepliesHaveTheFormThatIsAskedFor) {
+  const Json schema = parse_json<Json>(R"({"type": "object", "properties":
+      {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer"},
+       "kind": {"enum": ["cat", "dog"]}}, "required": ["name", "age", "kind"],
+      "additionalProperties": false})");
+  const Json format = {{"type", "json_schema"},
+                       {"json_schema", {{"name", "pet"}, {"strict", true}, {"schema", schema}}}};
+  for (const double temperature : {0.0, 1.0, 2.0}) {
+    const Json j =
+        chat("Who are you?",
+             {{"response_format", format}, {"temperature", temperature}, {"seed", 3}, {"n", 3}});
+    for (const Json& c : j["choices"]) {
+      ASSERT_EQ(c["finish_reason"], "stop") << c;
+      const Json pet = parse_json<Json>(c["message"]["content"].get<std::string>());
+      EXPECT_EQ(pet.size(), 3u);
+      EXPECT_TRUE(pet["name"].is_string() && pet["age"].is_number_integer());
+      EXPECT_TRUE(pet["kind"] == "cat" || pet["kind"] == "dog");
+    }
+  }
+  const Json any = chat("Hello", {{"response_format", {{"type", "json_object"}}},
+                                  {"temperature", 1},
+                                  {"seed", 5},
+                                  {"max_tokens", 60}});
+  const std::string text = any["choices"][0]["message"]["content"];
+  EXPECT_EQ(text[0], '{');
+  if (any["choices"][0]["finish_reason"] == "stop") {
+    EXPECT_TRUE(parse_json<Json>(text).is_object());
+  }
+}
+
+TEST_F(Api, CallsCanBeForced) {
+  const Json tools = parse_json<Json>(R"([
+      {"type": "function", "function": {"name": "now", "description": "The time"}},
+      {"type": "function", "function": {"name": "weather", "parameters": {"type": "object",
+       "properties": {"city": {"enum": ["Rome", "Oslo"]}}, "required": ["city"],
+       "additionalProperties": false}}}])");
+  const Json named = {{"type", "function"}, {"function", {{"name", "weather"}}}};
+  const Json j = chat("Hello", {{"tools", tools}, {"tool_choice", named}});
+  const Json& message = j["choices"][0]["message"];
+  ASSERT_EQ(message["tool_calls"].size(), 1u) << j;
+  EXPECT_TRUE(message["content"].is_null());
+  EXPECT_EQ(message["tool_calls"][0]["function"]["name"], "weather");
+  const Json arguments =
+      parse_json<Json>(message["tool_calls"][0]["function"]["arguments"].get<std::string>());
+  EXPECT_TRUE(arguments["city"] == "Rome" || arguments["city"] == "Oslo");
+  EXPECT_EQ(j["choices"][0]["finish_reason"], "tool_calls");
+
+  Json body = {{"messages", {{{"role", "user"}, {"content", "Hello"}}}},
+               {"tools", tools},
+               {"tool_choice", "required"},
+               {"stream", true},
+               {"max_tokens", 200}};
+  std::string name, reason;
+  for (const Json& e : events(ask("/v1/chat/completions", body.dump()))) {
+    const Json& c = e["choices"][0];
+    if (c["delta"].contains("tool_calls")) {
+      EXPECT_EQ(c["delta"]["tool_calls"][0]["index"], 0);
+      name = c["delta"]["tool_calls"][0]["function"]["name"];
+    }
+    if (c["finish_reason"].is_string()) reason = c["finish_reason"];
+  }
+  if (reason == "tool_calls") {
+    EXPECT_TRUE(name == "now" || name == "weather");
+  } else {
+    EXPECT_EQ(reason, "length");  // "now" may have any arguments, at any length
+  }
+  const std::string path = "/v1/chat/completions";
+  body["stream"] = false;
+  body["tool_choice"] = {{"type", "function"}, {"function", {{"name", "x"}}}};
+  refused(path, body, "tool_choice");
+}
+
 TEST_F(Api, WrongFieldsAreNamed) {
   const std::string path = "/v1/chat/completions";
   const Json good = {{"messages", {{{"role", "user"}, {"content", "Hello"}}}}};
@@ -230,6 +303,13 @@ TEST_F(Api, WrongFieldsAreNamed) {
   refused(path, with("chat_template_kwargs", {{"foo", 1}}), "chat_template_kwargs.foo");
   refused(path, with("tools", {{{"type", "magic"}}}), "tools");
   refused(path, with("tool_choice", "required"), "tool_choice");
+  const Json pattern = {{"type", "string"}, {"pattern", "a+"}};
+  EXPECT_TRUE(contains(refused(path,
+                               with("response_format", {{"type", "json_schema"},
+                                                        {"json_schema", {{"schema", pattern}}}}),
+                               "response_format"),
+                       "'pattern'"));
+  refused(path, with("response_format", {{"type", "json_schema"}}), "response_format");
   refused(path, with("model", "gpt-9"), "model", 404);
   refused(path, Json::object(), "messages");
   refused(path, Json::array(), "");

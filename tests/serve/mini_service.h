@@ -6,6 +6,7 @@
 #include "generate/generator.h"
 #include "runtime/model_template.h"
 #include "runtime/runtime.h"
+#include "serve/api/reply_form.h"
 #include "serve/api/service.h"
 #include "serve/schedule/engine_thread.h"
 #include "support/paths.h"
@@ -61,6 +62,7 @@ class MiniService {
     m.tokenizer = runtime.tokenizer;
     m.style = choose_template("", runtime.paths.tokenizer);
     m.stop_ids = runtime.stop_ids();
+    m.forms = std::make_shared<ReplyForms>();
     m.context = engine.options().context;
     return m;
   }

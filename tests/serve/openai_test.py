@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """`nibble serve` asked by the Python package `openai`. Skipped (77) where that is not installed."""
+import json
 import sys
 import time
 import unittest
@@ -75,6 +76,29 @@ class OpenAI(unittest.TestCase):
             messages=WHO + [{"role": "assistant", "content": None, "tool_calls": [call]},
                             {"role": "tool", "tool_call_id": "call-1", "content": "noon"}])
         self.assertEqual(len(reply.choices), 1)
+
+    def test_json_schema(self):
+        schema = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 9},
+                                                   "age": {"type": "integer"}},
+                  "required": ["name", "age"], "additionalProperties": False}
+        reply = self.chat(response_format={"type": "json_schema",
+                                           "json_schema": {"name": "person", "strict": True, "schema": schema}})
+        person = json.loads(reply.choices[0].message.content)
+        self.assertEqual(list(person), ["name", "age"])
+        self.assertIsInstance(person["age"], int)
+
+    def test_a_call_that_is_forced(self):
+        tool = {"type": "function", "function": {"name": "weather", "parameters": {
+            "type": "object", "properties": {"city": {"enum": ["Rome", "Oslo"]}}, "required": ["city"]}}}
+        for stream in (False, True):
+            calls = []
+            reply = self.chat(tools=[tool], tool_choice={"type": "function", "function": {"name": "weather"}},
+                              stream=stream)
+            for part in reply if stream else [reply]:
+                for c in part.choices:
+                    calls += (c.delta if stream else c.message).tool_calls or []
+            self.assertEqual([c.function.name for c in calls], ["weather"])
+            self.assertIn(json.loads(calls[0].function.arguments)["city"], ("Rome", "Oslo"))
 
     def test_errors(self):
         with self.assertRaises(openai.NotFoundError) as e:

@@ -6,6 +6,7 @@
 #include "core/json.h"
 #include "serve/api/api_error.h"
 #include "serve/api/choices.h"
+#include "serve/api/reply_form.h"
 #include "serve/api/reply_ids.h"
 #include "serve/api/token_json.h"
 #include "serve/api/tool_calls.h"
@@ -97,6 +98,10 @@ class ChatAnswer {
     for (int64_t i = 0; i < r.common.n; ++i) {
       all.push_back(r.common.request(prompt, i));
       all.back().top_logprobs = r.top_logprobs;
+      if (r.form) {
+        all.back().rule =
+            model.forms->rule(*r.form, model.require_tokenizer(), r.common.reply.stop_ids);
+      }
     }
     return schedule.submit(std::move(all));
   }

@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "serve/api/api_error.h"
+#include "serve/api/reply_form.h"
 
 namespace nibble {
 namespace {
@@ -49,9 +50,8 @@ Message read_message(const Json& j, size_t index) {
   }
 }
 
-std::vector<std::string> read_tools(BodyFields& f) {
+void read_tools(BodyFields& f, ChatRequest& r) {
   const Json* const j = f.any("tools");
-  std::vector<std::string> tools;
   if (j && !j->is_array()) throw_invalid("tools", "'tools' must be an array");
   for (size_t i = 0; j && i < j->size(); ++i) {
     BodyFields tool((*j)[i], fmt::format("tools[{}].", i));
@@ -63,14 +63,17 @@ std::vector<std::string> read_tools(BodyFields& f) {
       throw_invalid("tools", "tools[{}].function must be an object with a 'name'", i);
     }
     tool.finish();
-    tools.push_back((*j)[i].dump());
+    r.tools.push_back((*j)[i].dump());
   }
   const Json* const choice = f.any("tool_choice");
-  if (!choice || *choice == "auto") return tools;
-  if (*choice == "none") return {};
-  throw ApiError(400, "invalid_request_error",
-                 "'tool_choice' can be 'auto' or 'none' here: a call cannot be forced yet",
-                 "tool_choice", "unsupported_parameter");
+  if (!choice || *choice == "auto") return;
+  if (*choice == "none") {
+    r.tools.clear();
+  } else if (j) {
+    r.form = forced_call_form(*j, *choice);
+  } else {
+    throw_invalid("tool_choice", "'tool_choice' needs 'tools'");
+  }
 }
 
 void read_template_fields(BodyFields& f, ChatRequest& r) {
@@ -81,17 +84,13 @@ void read_template_fields(BodyFields& f, ChatRequest& r) {
   k.finish();
 }
 
-void check_response_format(BodyFields& f) {
+void read_response_format(BodyFields& f, ChatRequest& r) {
   const Json* const format = f.any("response_format");
   if (!format) return;
-  BodyFields r(*format, "response_format.");
-  const auto type = r.text("type");
-  if (type == "text") return r.finish();
-  throw ApiError(400, "invalid_request_error",
-                 fmt::format("'response_format.type' can be 'text' here, found '{}': replies of a "
-                             "given form are not in this version",
-                             type.value_or("")),
-                 "response_format", "unsupported_parameter");
+  auto form = response_form(*format);
+  if (form && r.form)
+    throw_invalid("response_format", "'response_format' beside a 'tool_choice' that forces a call");
+  if (form) r.form = std::move(form);
 }
 
 }  // namespace
@@ -123,10 +122,12 @@ ChatRequest read_chat_request(const Json& body, const ServedModel& model) {
   const auto top = f.integer("top_logprobs", 0, kMostTopLogprobs);
   if (top && !logprobs) throw_invalid("top_logprobs", "'top_logprobs' needs 'logprobs': true");
   if (logprobs) r.top_logprobs = int(top.value_or(0));
-  r.tools = read_tools(f);
+  read_tools(f, r);
   f.boolean("parallel_tool_calls");
   read_template_fields(f, r);
-  check_response_format(f);
+  read_response_format(f, r);
+  if (r.form && r.common.reply.stop_ids.empty())
+    throw_invalid("ignore_eos", "a reply of a given form must be able to end");
   if (const Json* const m = f.any("modalities"); m && *m != Json::array({"text"}))
     throw_invalid("modalities", "this model writes text only");
   if (f.boolean("store").value_or(false))

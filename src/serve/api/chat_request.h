@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "grammar/byte_grammar.h"
 #include "serve/api/common_fields.h"
 
 namespace nibble {
@@ -15,6 +16,7 @@ struct ChatRequest {
   std::vector<std::string> tools;  // as render() takes them
   std::optional<bool> thinking;
   std::optional<int> top_logprobs;
+  std::optional<ByteGrammar> form;  // which the reply must have
 
   std::vector<int32_t> prompt(const ServedModel& model) const;
 };

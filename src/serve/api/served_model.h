@@ -2,6 +2,7 @@
 // What the API knows of the model behind it.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,8 @@
 #include "tokenizer/chat_template.h"
 
 namespace nibble {
+
+class ReplyForms;
 
 struct ServedModel {
   std::string name;
@@ -23,6 +26,7 @@ struct ServedModel {
   int64_t context = 0;   // tokens of a conversation
   double timeout_s = 0;  // of a request; 0: none
   int64_t most_choices = 128;
+  std::shared_ptr<ReplyForms> forms;  // of the tokenizer
 
   // Or an ApiError.
   const Tokenizer& require_tokenizer() const;

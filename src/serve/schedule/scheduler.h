@@ -88,7 +88,7 @@ class Scheduler {
   void feed_chunk(StreamJob& job, int64_t place);
   void feed_with_facts(StreamJob& job, int64_t place, std::span<const int32_t> tokens);
   bool step();
-  int32_t choose_on_host(StreamJob& job, int64_t place, std::vector<float> logits);
+  void take_on_host(int64_t place, std::vector<float> logits);
   void take(int64_t place, int32_t id);
   void finish(Job& job, std::optional<FinishReason> reason, const std::string& error = "");
   void leave(int64_t place, std::optional<FinishReason> reason, const std::string& error = "");

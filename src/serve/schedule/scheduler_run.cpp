@@ -80,7 +80,7 @@ void Scheduler::feed_chunk(StreamJob& job, int64_t place) {
   if (!last) return engine_.feed_part(place, part);
   engine_.feed(place, part);
   if (job.request.prompt_only) return leave(place, FinishReason::length);
-  if (job.choice.on_host()) return take(place, choose_on_host(job, place, engine_.logits_of(0)));
+  if (job.choice.on_host()) return take_on_host(place, engine_.logits_of(0));
   take(place, engine_.sample(job.progress.sample(), job.progress.next_draw()));
 }
 
@@ -97,16 +97,23 @@ void Scheduler::feed_with_facts(StreamJob& job, int64_t place, std::span<const i
   }
   if (job.prompt_left() > 0) return;
   if (job.request.prompt_only) return leave(place, FinishReason::length);
-  take(place, choose_on_host(job, place, {all.end() - std::ptrdiff_t(V), all.end()}));
+  take_on_host(place, {all.end() - std::ptrdiff_t(V), all.end()});
 }
 
-int32_t Scheduler::choose_on_host(StreamJob& job, int64_t place, std::vector<float> logits) {
+// A rule that cannot go on ends its own reply and nobody else's.
+void Scheduler::take_on_host(int64_t place, std::vector<float> logits) {
+  StreamJob& job = *running_[size_t(place)];
   const std::optional<int> top = job.request.top_logprobs;
-  std::vector<float> raw;
-  if (top) raw = logits;
-  const int32_t id = job.choice.choose(logits, engine_.tokens(place), job.progress.next_draw());
-  if (top && id >= 0) job.facts = token_facts(raw, id, *top);
-  return id;
+  int32_t id = -1;
+  try {
+    std::vector<float> raw;
+    if (top) raw = logits;
+    id = job.choice.choose(logits, engine_.tokens(place), job.progress.next_draw());
+    if (top && id >= 0) job.facts = token_facts(raw, id, *top);
+  } catch (const Error& e) {
+    return leave(place, std::nullopt, e.what());
+  }
+  take(place, id);
 }
 
 bool Scheduler::step() {
@@ -130,8 +137,11 @@ bool Scheduler::step() {
     for (size_t i = 0; i < steps_.size(); ++i) {
       const int64_t place = steps_[i].sequence;
       StreamJob& job = *running_[size_t(place)];
-      take(place, job.choice.on_host() ? choose_on_host(job, place, engine_.logits_of(int64_t(i)))
-                                       : ids[i]);
+      if (job.choice.on_host()) {
+        take_on_host(place, engine_.logits_of(int64_t(i)));
+      } else {
+        take(place, ids[i]);
+      }
     }
     const std::lock_guard lock(mutex_);
     ++counts_.steps;
