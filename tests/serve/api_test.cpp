@@ -338,6 +338,28 @@ TEST_F(Api, WrongFieldsAreNamed) {
   EXPECT_TRUE(contains(ask("/metrics", "", "GET").body, "nibble_steps_total"));
 }
 
+// The file that describes the API knows the paths there are, and the fields that are taken.
+TEST_F(Api, IsDescribed) {
+  const ApiResponse file = ask("/openapi.json", "", "GET");
+  ASSERT_EQ(file.status, 200);
+  EXPECT_EQ(file.content_type, "application/json");
+  const Json spec = parse_json<Json>(file.body);
+  for (const auto& [path, methods] : spec["paths"].items()) {
+    const std::string method = methods.contains("get") ? "GET" : "POST";
+    EXPECT_EQ(Service::methods(path), method) << path;
+  }
+  const auto check = [&](const std::string& path, const char* schema, const Json& least) {
+    for (const auto& [field, type] : spec["components"]["schemas"][schema]["properties"].items()) {
+      Json body = least;
+      if (!body.contains(field)) body[field] = nullptr;
+      EXPECT_EQ(ask(path, body.dump()).status, 200) << path << " " << field;
+    }
+  };
+  const Json messages = {{{"role", "user"}, {"content", "Hello"}}};
+  check("/v1/chat/completions", "ChatRequest", {{"messages", messages}, {"max_tokens", 1}});
+  check("/v1/completions", "CompletionRequest", {{"prompt", "Hello"}, {"max_tokens", 1}});
+}
+
 TEST_F(Api, AReplyThatNobodyReadsIsCancelled) {
   const Json body = {{"prompt", "Hello"}, {"max_tokens", 900}, {"ignore_eos", true}};
   int asked = 0;

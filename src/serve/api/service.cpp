@@ -5,6 +5,7 @@
 #include "serve/api/api_error.h"
 #include "serve/api/chat_reply.h"
 #include "serve/api/completion_reply.h"
+#include "serve/api/embedded_files.h"
 #include "serve/api/metrics_text.h"
 #include "serve/api/token_json.h"
 
@@ -37,7 +38,7 @@ std::string Service::methods(const std::string& path) {
   for (const char* p : {"/health", "/metrics", "/v1/models"}) {
     if (path == p) return "GET";
   }
-  if (path.starts_with("/v1/models/")) return "GET";
+  if (path.starts_with("/v1/models/") || find_embedded_file(path)) return "GET";
   for (const char* p :
        {"/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/tokenize", "/detokenize"}) {
     if (path == p) return "POST";
@@ -71,6 +72,9 @@ ApiResponse Service::route(const ApiCall& call) const {
   if (call.path == "/health") return health();
   if (call.path == "/metrics") {
     return {200, "text/plain; version=0.0.4", metrics_text(schedule_.counts()), {}, {}};
+  }
+  if (const EmbeddedFile* const file = find_embedded_file(call.path)) {
+    return {200, content_type_of(file->name), std::string(file->bytes), {}, {}};
   }
   if (call.path.starts_with(kModels)) return models(call.path);
   if (call.path == "/tokenize") return tokenize(call.body);
