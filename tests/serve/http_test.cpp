@@ -71,6 +71,7 @@ TEST(Http, RefusesBeforeItReads) {
   EXPECT_EQ(status_of(ask(port, "garbage\r\n\r\n")), "HTTP/1.1 400");
   EXPECT_EQ(status_of(ask(port, "\x16\x03\x01\r\n\r\n")), "HTTP/1.1 400");  // TLS, say
   EXPECT_EQ(status_of(ask(port, "DELETE / HTTP/1.1\r\nHost: localhost\r\n\r\n")), "HTTP/1.1 405");
+  EXPECT_TRUE(contains(ask(port, "TRACE / HTTP/1.1\r\nHost: localhost\r\n\r\n"), "\r\nAllow: GET"));
   EXPECT_EQ(status_of(ask(port, "GET / HTTP/1.1\r\n\r\n")), "HTTP/1.1 400");
   EXPECT_EQ(status_of(ask(port, "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n")), "HTTP/1.1 403");
   EXPECT_EQ(status_of(ask(

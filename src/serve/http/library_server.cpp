@@ -164,6 +164,7 @@ void LibraryServer::refuse(Connection& c, const ApiError& e) {
       "HTTP/1.1 {} {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n"
       "X-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\nConnection: close\r\n",
       e.status(), reason_of(e.status()), body.size());
+  if (e.status() == 405) out += "Allow: GET, HEAD, POST, OPTIONS\r\n";
   if (e.status() == 401) out += "WWW-Authenticate: Bearer\r\n";
   if (e.retry_after_s > 0) out += fmt::format("Retry-After: {}\r\n", e.retry_after_s);
   out += "\r\n" + body;
@@ -179,7 +180,7 @@ bool LibraryServer::serve_one(Connection& c, bool first) {
     if (text.empty()) return false;
     const RequestHead head = parse_request_head(text, options_.limits);
     gate_.check(head);
-    if (head.method == "POST") {
+    if (head.content_length > 0) {
       // A form of another site can post, too, but not this.
       const std::string* const type = head.find("content-type");
       if (!type || !type->starts_with("application/json")) {
