@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "serve/api/choices.h"
 
+#include "core/log.h"
 #include "serve/api/api_error.h"
 
 namespace nibble {
@@ -45,11 +46,17 @@ std::string finish_reason_text(const ReplyEnd& end) {
   switch (*end.reason) {
     case FinishReason::stop:
     case FinishReason::repetition: return "stop";
+    // A sign of broken weights, and what a request can bring about, too ("say !!!!"): whoever asked
+    // has the text, and whoever runs the server is told.
+    case FinishReason::collapse:
+      log_warning(
+          "a reply was ended because it said token 0 again and again; nibble check "
+          "says whether the model is broken");
+      return "stop";
     case FinishReason::length:
     case FinishReason::context_full:
     case FinishReason::timeout:
     case FinishReason::cancelled: return "length";
-    case FinishReason::collapse:
     case FinishReason::not_finite: break;
   }
   throw ApiError(500, "server_error",
