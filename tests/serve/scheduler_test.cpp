@@ -37,6 +37,7 @@ class SchedulerTest : public testing::Test {
   }
   EngineOptions engine_options() const { return {96, 16, DType::f32, DType::f32, DType::bf16, {}}; }
   Scheduler& make(int64_t places, SchedulerOptions o = {}) {
+    schedule_.reset();
     engine_ = std::make_unique<BatchEngine>(*backend_, toy_.model, engine_options(), places);
     o.chunk_beside = 5;  // no divisor of anything
     schedule_ = std::make_unique<Scheduler>(*engine_, no_tokenizer_, o);
