@@ -209,7 +209,7 @@ ExitCode run_serve(const ServeOptions& given, Io& io) {
 
 Command serve_command() {
   return make_command<ServeOptions>(
-      "serve", "Serve a model over HTTP, with OpenAI's API",
+      "serve", "Serve a model over HTTP with the OpenAI API",
       "Answers OpenAI's API (/v1/chat/completions, /v1/completions, /v1/models) for many clients "
       "at "
       "once. Without --model it serves the mini model. It listens on this machine alone unless "
