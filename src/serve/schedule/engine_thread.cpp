@@ -1,15 +1,24 @@
 // SPDX-License-Identifier: MIT
 #include "serve/schedule/engine_thread.h"
 
+#include "core/log.h"
+
 namespace nibble {
 
-EngineThread::EngineThread(Scheduler& schedule)
-    : schedule_(schedule), thread_([this] {
-        while (!stop_) {
-          if (!schedule_.tick()) schedule_.wait(std::chrono::milliseconds(50));
-        }
-        schedule_.end_all("the server is ending: what was said until now is all");
-      }) {}
+EngineThread::EngineThread(Scheduler& schedule) : schedule_(schedule), thread_([this] { run(); }) {}
+
+void EngineThread::run() {
+  while (!stop_) {
+    try {
+      if (!schedule_.tick()) schedule_.wait(std::chrono::milliseconds(50));
+    } catch (const std::exception& e) {
+      // No one request is to blame (memory, say): all are told, and the server goes on.
+      log_warning("the engine failed, and every request with it: {}", e.what());
+      schedule_.end_all("the engine failed; the server's log says why");
+    }
+  }
+  schedule_.end_all("the server is ending: what was said until now is all");
+}
 
 EngineThread::~EngineThread() {
   schedule_.close();

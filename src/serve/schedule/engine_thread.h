@@ -17,6 +17,7 @@ class EngineThread {
   bool drain(std::chrono::milliseconds at_most);
 
  private:
+  void run();
   Scheduler& schedule_;
   std::atomic<bool> stop_{false};
   std::thread thread_;

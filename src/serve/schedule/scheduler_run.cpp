@@ -11,8 +11,9 @@ namespace nibble {
 // The oldest prompt and the shortest in turns: nobody starves, and a question does not wait for a
 // book. One that shares its beginning with an older one waits until that is there to be copied.
 StreamJob* Scheduler::next_to_feed() {
+  constexpr size_t kCandidates = 8;  // to look at all of hundreds would cost more than it brings
   std::vector<StreamJob*> ready;
-  for (auto at = feeding_.begin(); at != feeding_.end(); ++at) {
+  for (auto at = feeding_.begin(); at != feeding_.end() && ready.size() < kCandidates; ++at) {
     StreamJob* const job = running_[size_t(*at)].get();
     const std::vector<int32_t>& prompt = job->request.prompt;
     bool waits = false;
