@@ -7,7 +7,7 @@ tools/check_architecture.py          exit 1 where folders of src, the layer tabl
 tools/check_architecture.py --fix    writes what follows from the layer table into the page: the
                                      column "may include" and the picture
 
-A room is a folder directly below src, or below src/backends. What its files include, what it links
+A room is a folder directly below src, or below src/backends or src/serve. What its files include, what it links
 and how many there may be is checked by tools/check_layers.py.
 """
 import pathlib
@@ -16,6 +16,7 @@ import sys
 
 from check_layers import ALLOWED
 
+HOUSES = {"backends", "serve"}  # folders whose folders are the rooms
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/architecture.md"
 ROW = re.compile(r"^\| `([\w/]+)` \|(.*)\| ([^|]*) \|$", re.M)
@@ -27,7 +28,7 @@ def folders(src):
     for f in sorted(src.iterdir()):
         if f.is_dir():
             found |= {f"{f.name}/{g.name}" for g in f.iterdir() if g.is_dir()} \
-                if f.name == "backends" else {f.name}
+                if f.name in HOUSES else {f.name}
     return found
 
 

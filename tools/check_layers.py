@@ -39,6 +39,10 @@ ALLOWED = {
             "backends/cpu", "backend", "optim", "quant", "formats", "data", "tokenizer"],
     "library": ["job", "runtime", "generate", "convert", "model", "backend", "formats", "data",
                 "tokenizer"],
+    "grammar": ["tokenizer"],
+    "serve/schedule": ["generate", "model", "backend", "tokenizer"],
+    "serve/api": ["serve/schedule", "grammar", "runtime", "generate", "model", "backend", "tokenizer"],
+    "serve/http": ["serve/api"],
     "apps": ["*"],
 }
 MOST_FILES = 40

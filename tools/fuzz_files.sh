@@ -66,6 +66,14 @@ make_seeds() {
   copy model_texts '' "$work/generation.json"
   copy model_texts 't' "$work/tokenizer_config.json"
   copy gpu_memory '' "$work/smi.txt"
+  printf 'POST /v1/chat/completions?a=b HTTP/1.1\r\nHost: localhost:8080\r\nContent-Type: application/json\r\n%s\r\n\r\n' \
+    "$(printf 'Authorization: Bearer 0123456789abcdef\r\nOrigin: https://b.lan\r\nContent-Length: 12')" > "$work/head.txt"
+  copy request_head '' "$work/head.txt"
+  printf '%s' '{"type":"object","properties":{"a":{"enum":["x",1]},"b":{"type":["string","null"],"maxLength":3}},' \
+    '"required":["a"],"additionalProperties":false}' > "$work/schema1.json"
+  printf '%s' '{"$ref":"#/$defs/t","$defs":{"t":{"anyOf":[{"type":"array","items":{"$ref":"#/$defs/t"},"maxItems":2},' \
+    '{"type":"number"}]}}}' > "$work/schema2.json"
+  copy json_schema '' "$work/schema1.json" "$work/schema2.json"
 }
 
 make_seeds

@@ -74,10 +74,6 @@ const Command* find_command(const std::string& name) {
 }
 
 [[noreturn]] void unknown_command(const std::string& name) {
-  if (const LaterCommand* later = find_later_command(name)) {
-    throw_usage("the command '{}' ({}) is not in this version; nibble --help lists what is", name,
-                later->does);
-  }
   std::vector<std::string> names;
   for (const Command& c : commands()) names.push_back(c.name);
   const std::string near = nearest_name(name, names);

@@ -85,10 +85,4 @@ void with_options(const Command& command, const std::function<void(const Fields&
 // Those that may stand before the command, --version among them.
 void with_options_before_command(const std::function<void(const Fields&)>& use);
 
-// A command of a later version: name and what it will do. Null when there is none.
-struct LaterCommand {
-  std::string_view name, does;
-};
-const LaterCommand* find_later_command(std::string_view name);
-
 }  // namespace nibble

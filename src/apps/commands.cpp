@@ -8,6 +8,7 @@ namespace nibble {
   X(train)                 \
   X(chat)                  \
   X(generate)              \
+  X(serve)                 \
   X(convert)               \
   X(init)                  \
   X(inspect)               \
@@ -36,16 +37,6 @@ const std::vector<Command>& commands() {
   static const std::vector<Command> list = {NIBBLE_COMMANDS(X)};
 #undef X
   return list;
-}
-
-const LaterCommand* find_later_command(std::string_view name) {
-  static constexpr LaterCommand kLater[] = {
-      {"serve", "an HTTP API and a web page"},
-  };
-  for (const LaterCommand& c : kLater) {
-    if (c.name == name) return &c;
-  }
-  return nullptr;
 }
 
 }  // namespace nibble

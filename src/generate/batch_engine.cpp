@@ -124,6 +124,24 @@ void BatchEngine::write_cache(int64_t sequence, std::span<const int32_t> tokens,
   last_fed_ = -1;
 }
 
+void BatchEngine::copy_prefix(int64_t from, int64_t to, int64_t length) {
+  const std::vector<int32_t>& tokens = at(from).tokens;
+  if (from == to || length < 0 || length > int64_t(tokens.size()))
+    throw_internal("copy {} of {} tokens from {} to {}", length, tokens.size(), from, to);
+  truncate(to, 0);
+  if (length > 0) {
+    for (const KvView& layer : cache_.views()) {
+      for (const Tensor& t : {layer.k, layer.v}) {
+        backend_.copy(t.slice(to * options_.context, length),
+                      t.slice(from * options_.context, length));
+      }
+    }
+  }
+  at(to).tokens.assign(tokens.begin(), tokens.begin() + length);
+  if (ahead_.begun || last_fed_ == to) last_logits_ = {};
+  ahead_.begun = logits_lost_ = false;
+}
+
 void BatchEngine::check(int64_t sequence, std::span<const int32_t> tokens) const {
   if (tokens.empty()) throw_usage("there is nothing to run: the prompt has no tokens");
   for (int32_t id : tokens) {
@@ -199,6 +217,11 @@ bool BatchEngine::feed(int64_t sequence, std::span<const int32_t> tokens,
   return true;
 }
 
+void BatchEngine::feed_part(int64_t sequence, std::span<const int32_t> tokens) {
+  check(sequence, tokens);
+  run(sequence, tokens, Outputs::none);
+}
+
 std::vector<float> BatchEngine::feed_all(int64_t sequence, std::span<const int32_t> tokens) {
   check(sequence, tokens);
   run(sequence, tokens, Outputs::all);
@@ -227,6 +250,13 @@ std::vector<float> BatchEngine::logits() {
   return download_floats(backend_, last_logits_);
 }
 
+std::vector<float> BatchEngine::logits_of(int64_t row) {
+  refresh_logits();
+  if (!last_logits_ || row < 0 || row >= last_logits_.dim(0))
+    throw_internal("logits of row {} are wanted, but there is none", row);
+  return download_floats(backend_, last_logits_.slice(row, 1));
+}
+
 Tensor BatchEngine::history() const {
   if (!history_arena_) return {};
   history_arena_->release(0);
@@ -238,9 +268,10 @@ SampleRow BatchEngine::prepare(int64_t sequence, const SampleOptions& options, u
   if (options.repetition_penalty == 1) return row;
   OneSequence& s = at(sequence);
   if (!history_arena_) {
-    const size_t n_bytes = size_t(options_.context * sequences()) * sizeof(int32_t);
+    Arena measure("token history");  // a context need not be a multiple of its alignment
+    measure.take(DType::i32, {options_.context * sequences()});
     history_arena_ = std::make_unique<Arena>(
-        "token history", backend_.allocate(n_bytes, "the tokens of the repetition penalty"));
+        "token history", backend_.allocate(measure.peak(), "the tokens of the repetition penalty"));
   }
   const int64_t begin = sequence * options_.context, n = int64_t(s.tokens.size());
   if (s.known < n) {

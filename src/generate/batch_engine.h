@@ -56,6 +56,9 @@ class BatchEngine {
   // result is false.
   bool feed(int64_t sequence, std::span<const int32_t> tokens,
             const std::function<bool()>& stop = {});
+  // The same in one pass and without logits: the part of a prompt whose end comes later, so that
+  // steps of other sequences may run in between.
+  void feed_part(int64_t sequence, std::span<const int32_t> tokens);
   // The same in one pass, with the logits of every new token: [tokens, V].
   std::vector<float> feed_all(int64_t sequence, std::span<const int32_t> tokens);
   // The token after those that feed appended last, to this sequence; -1 where the logits are not
@@ -75,6 +78,8 @@ class BatchEngine {
   // The logits of the last feed (one row), or of the last step (a row for each): [rows, V]. Those
   // of a step behind which another was begun are computed again, while its token is there.
   std::vector<float> logits();
+  // One row of them: [V].
+  std::vector<float> logits_of(int64_t row);
 
   void truncate(int64_t sequence, int64_t length);  // forgets tokens from `length` on
   // The tokens whose keys and values are in the cache, in order.
@@ -87,6 +92,9 @@ class BatchEngine {
   void read_cache(int64_t sequence, const std::function<void(std::span<const std::byte>)>& part);
   void write_cache(int64_t sequence, std::span<const int32_t> tokens,
                    const std::function<void(std::span<std::byte>)>& fill);
+  // In place of what sequence `to` holds: the first `length` tokens of another, with their keys and
+  // values, as if it had run them.
+  void copy_prefix(int64_t from, int64_t to, int64_t length);
   int64_t sequences() const { return int64_t(sequences_.size()); }
 
   void set_chunk(int64_t chunk) { options_.chunk = chunk; }

@@ -242,7 +242,8 @@ class Script(unittest.TestCase):
                       "PkgConfig": "pkg-config", "libhwy": "libhwy-dev",
                       "libpcre2-8": "libpcre2-dev", "libutf8proc": "libutf8proc-dev",
                       "tomlplusplus": "libtomlplusplus-dev", "GTest": "libgtest-dev",
-                      "Python3": "python3", "Threads": "g++", "ZLIB": "zlib1g-dev"}
+                      "Python3": "python3", "Threads": "g++", "ZLIB": "zlib1g-dev",
+                      "cpp-httplib": "libcpp-httplib-dev"}
         script = (ROOT / "nibble.sh").read_text()
         asked = set()
         for path in [ROOT / "CMakeLists.txt", *ROOT.glob("src/**/CMakeLists.txt"),

@@ -8,7 +8,7 @@
 
 namespace nibble {
 
-void TemplateFlags::visit_fields(Fields& f) {
+void TemplateFlags::visit_choice(Fields& f) {
   f.add(chat_template, {.flag = "--template", .help = kTemplateHelp, .value = "NAME|FILE"});
   f.add_choice(thinking,
                {.flag = "--thinking",
@@ -16,6 +16,10 @@ void TemplateFlags::visit_fields(Fields& f) {
                {{"auto", ThinkingChoice::automatic},
                 {"on", ThinkingChoice::on},
                 {"off", ThinkingChoice::off}});
+}
+
+void TemplateFlags::visit_fields(Fields& f) {
+  visit_choice(f);
   f.add(tools_file, {.flag = "--tools",
                      .help = "Functions the model may call: a JSON list of their descriptions",
                      .value = "FILE"});

@@ -20,6 +20,7 @@ struct TemplateFlags {
   bool parse_content = false;
 
   void visit_fields(Fields& f);
+  void visit_choice(Fields& f);  // the template and what it is told, without contents
   bool used() const;
   std::optional<bool> enable_thinking() const;
   // The functions of the file, as render() takes them. Throws FormatError.

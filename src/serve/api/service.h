@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+// The API: which path does what. Any thread may call; the model is run by the schedule's.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "serve/api/api_call.h"
+#include "serve/api/served_model.h"
+#include "serve/schedule/scheduler.h"
+
+namespace nibble {
+
+class Service {
+ public:
+  // Both outlive it and the streams it has answered with.
+  Service(const ServedModel& model, Scheduler& schedule) : model_(model), schedule_(schedule) {}
+
+  // Never throws: what is wrong is an answer, too.
+  ApiResponse answer(const ApiCall& call) const;
+  // Methods of a path ("GET"), empty where there is no such path.
+  static std::string methods(const std::string& path);
+
+ private:
+  ApiResponse route(const ApiCall& call) const;
+  ApiResponse models(const std::string& path) const;
+  ApiResponse tokenize(const std::string& body) const;
+  ApiResponse detokenize(const std::string& body) const;
+  ApiResponse health() const;
+
+  const ServedModel& model_;
+  Scheduler& schedule_;
+};
+
+// An error as an answer.
+class ApiError;
+ApiResponse error_response(const ApiError& error);
+
+}  // namespace nibble

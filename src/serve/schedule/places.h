@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+// Which sequence of the engine a prompt goes to, so that what is there of it already is not
+// computed twice: its own place may hold an earlier turn, or another place the same beginning.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "generate/batch_engine.h"
+
+namespace nibble {
+
+int64_t common_prefix(std::span<const int32_t> a, std::span<const int32_t> b);
+
+class Places {
+ public:
+  explicit Places(BatchEngine& engine);
+
+  // The free place for a prompt: the one that shares most with it, of several the one that was
+  // free for longest; -1 when all are taken.
+  int64_t take(std::span<const int32_t> prompt);
+  void free(int64_t place);
+  int64_t free_count() const;
+
+  // How much of a prompt the cache holds in one place or another. The last token always runs: its
+  // logits are wanted.
+  int64_t cached(std::span<const int32_t> prompt) const;
+  // Makes `place` hold the most it can have of the prompt and nothing else; how much that is.
+  int64_t settle(int64_t place, std::span<const int32_t> prompt);
+
+  // Copying less than this from another place is not worth the while.
+  static constexpr int64_t kWorthCopying = 8;
+
+ private:
+  int64_t usable(int64_t place, std::span<const int32_t> prompt) const;
+
+  BatchEngine& engine_;
+  std::vector<bool> taken_;
+  std::vector<uint64_t> freed_;  // when
+  uint64_t clock_ = 0;
+};
+
+}  // namespace nibble
