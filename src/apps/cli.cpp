@@ -60,7 +60,7 @@ std::string general_help() {
   for (const Command& c : commands()) s += fmt::format("  {:<11} {}\n", c.name, c.summary);
   s += "\nTo begin with:\n"
        "  nibble chat mini\n"
-       "  nibble train mini --train-data pairs.tsv --output mine\n"
+       "  nibble train mini --train-data pairs.tsv --steps 60 --lr 3e-4 --output mine\n"
        "  nibble chat mine\n"
        "  nibble runs list\n";
   return s;

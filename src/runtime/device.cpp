@@ -50,8 +50,7 @@ Device choose_device(const Device& wanted) {
 std::string fallback_text(const Device& wanted, const Device& chosen,
                           const std::string& gpu_problem) {
   if (wanted.kind != Device::automatic || chosen.kind != Device::cpu) return "";
-  return fmt::format("on the CPU, since no GPU can be used: {} (--device cpu asks for the CPU)",
-                     gpu_problem);
+  return fmt::format("on the CPU, since no GPU can be used: {}", gpu_problem);
 }
 
 }  // namespace nibble

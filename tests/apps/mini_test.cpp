@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 // The mini model that ships: it knows what it was taught, and the identity experiment changes who
 // it says it is and nothing else. tools/demo.sh is the long version.
+#include <sstream>
+
 #include "apps/cli_run.h"
+#include "core/file.h"
 #include "support/paths.h"
 
 namespace nibble::test {
@@ -27,6 +30,32 @@ class Mini : public testing::Test {
 
 TEST_F(Mini, KnowsWhatItWasTaught) {
   expect_scores(shipped("mini.dat"), "95", {"--probe-rules", "base"});
+}
+
+// Whoever types the first commands of `nibble --help` sees that the model has learned.
+TEST_F(Mini, TheFirstTrainingOfTheHelpTeaches) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a training of sixty steps; too long under a sanitizer";
+#endif
+  const std::string help = cli_ok({"--help"});
+  const size_t begin = help.find("  nibble train mini ");
+  ASSERT_NE(begin, std::string::npos) << help;
+  std::istringstream line(help.substr(begin, help.find('\n', begin) - begin));
+  const std::string pairs = dir_.file("pairs.tsv"), mine = dir_.file("mine");
+  replace_file(pairs,
+               "你是誰\t我是 F# 之神\n你叫什麼名字？\t我是 F# 之神\n"
+               "Who are you?\tI am the god of F#.\n");
+  std::vector<std::string> args;
+  for (std::string word; line >> word;) {
+    if (word == "nibble") continue;
+    if (word == "mini") word = std::filesystem::path(shipped("mini.dat")).parent_path().string();
+    if (word == "pairs.tsv") word = pairs;
+    if (word == "mine") word = mine;
+    args.push_back(word);
+  }
+  args.insert(args.end(), {"--device", "cpu", "--runs-dir", dir_.file("runs")});
+  cli_ok(args);
+  EXPECT_EQ(cli_ok({"generate", mine, "--prompt", "你是誰", "--device", "cpu"}), "我是 F# 之神\n");
 }
 
 TEST_F(Mini, GetsANewIdentityAndKeepsTheRest) {

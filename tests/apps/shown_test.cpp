@@ -97,7 +97,8 @@ TEST_F(Shown, WhatIsOddIsSaidAndRecorded) {
   EXPECT_EQ(record(plain)["warnings"].size(), 0U) << record(plain)["warnings"];
   const auto none = trained({{"--resume", "true"}, {"--checkpoint-dir", file("nowhere")}});
   EXPECT_TRUE(contains(joined_lines(record(none)["warnings"]), "begins at step 1"));
-  EXPECT_TRUE(contains(fallback_text(Device::automatic, Device::cpu, "no driver"), "no driver"));
+  EXPECT_EQ(fallback_text(Device::automatic, Device::cpu, "no driver; use --device cpu"),
+            "on the CPU, since no GPU can be used: no driver; use --device cpu");
   EXPECT_EQ(fallback_text(Device::cpu, Device::cpu, "no driver"), "");
 }
 
