@@ -140,12 +140,21 @@ class Converter {
     return amax;
   }
 
+  void read_values(const ConvertJob& job, int64_t begin, int64_t rows, float* x) {
+    read_rows_f32(source_, *job.from, begin, rows, x);
+    if (!job.embed_dtype) return;
+    for (int64_t i = 0; i < rows * job.from->cols; ++i) {
+      if (*job.embed_dtype == DType::f16) x[i] = to_float(to_f16(x[i]));
+      x[i] = to_float(to_bf16(x[i]));
+    }
+  }
+
   float global_scale_of(const ConvertJob& job) {
     const LogicalTensor& t = *job.from;
     std::vector<float> maxima(size_t(t.rows / rows_of(kPiece, t.cols) + 1));
     for_pieces(0, t.rows, t.cols, [&](int64_t piece, int64_t begin, int64_t n, size_t thread) {
       float* const x = scratch(x_, thread, n * t.cols);
-      read_rows_f32(source_, t, begin, n, x);
+      read_values(job, begin, n, x);
       maxima[size_t(piece)] = checked_maximum(job, x, begin, n);
     });
     return two_level_scale(*std::ranges::max_element(maxima));
@@ -169,7 +178,7 @@ class Converter {
         float* const y = scratch(y_, thread, n * cols);
         uint8_t* const c = codes.data() + (begin - at) * cols / 2;
         uint8_t* const s = scales.data() + begin * per_row;
-        read_rows_f32(source_, t, begin, n, x);
+        read_values(job, begin, n, x);
         maxima[size_t(piece)] = checked_maximum(job, x, begin, n);
         quantize_rows(x, n, cols, rule_, g, c, s);
         dequantize_rows(c, s, n, cols, g, y);

@@ -142,7 +142,10 @@ void settle_head(const WeightIndex& index, const Config& config, const ConvertSe
   if (!config.tied) return;
   if (!head) {
     if (settings.container != Container::dat) return;
-    jobs.push_back(planner.job_for(*embed, std::string(kHeadName)));
+    ConvertJob made = planner.job_for(*embed, std::string(kHeadName));
+    const auto stored = std::ranges::find(jobs, kEmbedName, &ConvertJob::name);
+    if (made.kind == ConvertJob::Kind::quantise) made.embed_dtype = stored->dtype;
+    jobs.push_back(std::move(made));
     summary.head_made = true;
     return;
   }

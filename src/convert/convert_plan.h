@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Private to convert: what will be written, decided before the first byte is.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,9 @@ struct ConvertJob {
   const LogicalTensor* from = nullptr;  // into the input's index
   DType dtype = DType::f32;             // of a raw result
   bool two_level = false;               // kinds quantise and copy_packed
+  // Kind quantise, a tied head: what the embedding is in the output. The codes are those of the
+  // bf16 master a training makes of it, so that its first step changes none of them by itself.
+  std::optional<DType> embed_dtype = {};
 };
 
 struct ConvertPlan {

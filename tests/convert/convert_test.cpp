@@ -102,6 +102,46 @@ TEST_F(TiedHead, AnotherHeadIsNot) {
   EXPECT_GT(almost.share, 0.99);
 }
 
+// The master of a tied model is the embedding in bf16, and a training makes the head's codes of it:
+// a file whose head came from other bits would be another model after a step that moves nothing.
+TEST_F(TiedHead, HasTheCodesThatATrainingWouldMake) {
+  constexpr int64_t kRows = 64, kCols = 64;
+  const auto folder = std::filesystem::path(testing::TempDir());
+  const std::string own = std::to_string(::getpid());
+  const auto input = folder / ("tied-" + own + ".safetensors"),
+             output = folder / ("tied-" + own + ".dat");
+  std::vector<float> embed = wave(0.3);
+  TensorInfo e;
+  e.name = "model.embed_tokens.weight";
+  e.shape = {kRows, kCols};
+  {
+    SafetensorsWriter w(input, {e});
+    w.append(std::as_bytes(std::span(embed)));
+    w.finish();
+  }
+  Config config;
+  config.V = kRows, config.C = kCols, config.tied = true;
+  ThreadPool pool(2);
+  ConvertSettings settings;
+  settings.container = Container::dat;
+  settings.packing = Packing::nvfp4;
+  EXPECT_TRUE(convert_weights(*open_safetensors(input), &config, output, settings, pool).head_made);
+  for (float& x : embed) x = to_float(to_bf16(to_float(to_f16(x))));
+  std::vector<uint8_t> codes(kRows * kCols / 2), scales(kRows * kCols / 16);
+  quantize_rows(embed.data(), kRows, kCols, settings.rule, 1, codes.data(), scales.data());
+  const auto made = open_tensor_source(output);
+  const WeightIndex index(*made);
+  const LogicalTensor* head = index.find("lm_head.weight");
+  ASSERT_NE(head, nullptr);
+  std::vector<uint8_t> found_codes(codes.size()), found_scales(scales.size());
+  made->read(*head->codes, 0, std::as_writable_bytes(std::span(found_codes)));
+  made->read(*head->scales, 0, std::as_writable_bytes(std::span(found_scales)));
+  EXPECT_EQ(found_codes, codes);
+  EXPECT_EQ(found_scales, scales);
+  std::filesystem::remove(input);
+  std::filesystem::remove(output);
+}
+
 TEST_F(TiedHead, ThePredecessorsFileIsTied) {
   const auto source = open_tensor_source(test::golden_dir() / "predecessor/model-nvfp4.dat");
   ThreadPool pool(1);
