@@ -29,7 +29,8 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 QWEN = ROOT / "models" / "qwen"
 
-# As tools/identity.sh has them; a column's own options come after these and win.
+# What the runs here search with; tools/identity.sh takes over what is found to reach the goals. A
+# column's own options come after these and win.
 COMMON = ["--steps", "300", "--lr", "2e-5", "--warmup-steps", "10", "--lr-schedule", "cosine",
           "--final-lr-share", "0.1", "--seq-len", "192"]
 KEPT = ["--batch-size", "32", "--keep-share", "0.375", "--keep-weight", "4"]

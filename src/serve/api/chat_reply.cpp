@@ -70,23 +70,16 @@ class ChatAnswer {
 
   // The next events; false: those were the last.
   bool next(std::string& out) {
-    if (done_) return false;
-    try {
-      const bool more =
-          streams_.poll([&](size_t i, ReplyStream&, ReplyStream::News& n) { show(i, n, out); });
-      if (more) return true;
-      if (usage_) {
-        Json j = head("chat.completion.chunk");
-        j["choices"] = Json::array();
-        j["usage"] = usage_json(streams_);
-        out += sse_event(j);
-      }
-      out += kSseDone;
-    } catch (...) {
-      out += "data: " + current_api_error().body() + "\n\n" + kSseDone;
-    }
-    done_ = true;
-    return false;
+    const auto more = [&] {
+      return streams_.poll([&](size_t i, ReplyStream&, ReplyStream::News& n) { show(i, n, out); });
+    };
+    return next_sse(done_, out, more, [&] {
+      if (!usage_) return;
+      Json j = head("chat.completion.chunk");
+      j["choices"] = Json::array();
+      j["usage"] = usage_json(streams_);
+      out += sse_event(j);
+    });
   }
 
  private:

@@ -49,32 +49,27 @@ class CompletionAnswer {
   }
 
   bool next(std::string& out) {
-    if (done_) return false;
-    try {
-      const bool more = streams_.poll([&](size_t i, ReplyStream& s, ReplyStream::News& n) {
+    const bool usage = request_.common.stream_usage;
+    const auto more = [&] {
+      return streams_.poll([&](size_t i, ReplyStream& s, ReplyStream::News& n) {
         take(i, s, n);
         CompletionChoice& c = choices_[i];
         if (c.text.empty() && !c.news && !n.end) return;
         Json j = head();
         j["choices"] = Json::array({choice_json(i, n.end ? Json(c.finish) : Json())});
-        if (request_.common.stream_usage) j["usage"] = Json();
+        if (usage) j["usage"] = Json();
         out += sse_event(j);
         c.text.clear();
         c.news = false;
       });
-      if (more) return true;
-      if (request_.common.stream_usage) {
-        Json j = head();
-        j["choices"] = Json::array();
-        j["usage"] = usage_json(streams_);
-        out += sse_event(j);
-      }
-      out += kSseDone;
-    } catch (...) {
-      out += "data: " + current_api_error().body() + "\n\n" + kSseDone;
-    }
-    done_ = true;
-    return false;
+    };
+    return next_sse(done_, out, more, [&] {
+      if (!usage) return;
+      Json j = head();
+      j["choices"] = Json::array();
+      j["usage"] = usage_json(streams_);
+      out += sse_event(j);
+    });
   }
 
  private:

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/json.h"
+#include "serve/api/api_error.h"
 
 namespace nibble {
 namespace {
@@ -88,5 +89,19 @@ std::string json_text(const Json& j) {
 }
 
 std::string sse_event(const Json& j) { return "data: " + json_text(j) + "\n\n"; }
+
+bool next_sse(bool& done, std::string& out, const std::function<bool()>& more,
+              const std::function<void()>& last) {
+  if (done) return false;
+  try {
+    if (more()) return true;
+    last();
+    out += kSseDone;
+  } catch (...) {
+    out += "data: " + current_api_error().body() + "\n\n" + kSseDone;
+  }
+  done = true;
+  return false;
+}
 
 }  // namespace nibble

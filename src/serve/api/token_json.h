@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Tokens and how likely they were, as the two kinds of OpenAI's replies show them.
 #pragma once
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
@@ -44,5 +45,10 @@ std::string json_text(const nlohmann::ordered_json& j);
 // An event of a stream: "data: ...\n\n".
 std::string sse_event(const nlohmann::ordered_json& j);
 inline constexpr const char* kSseDone = "data: [DONE]\n\n";
+// The next events of an answer that streams; false: those were the last. `more` writes what has
+// come and is false when every reply has ended, `last` what follows then. An error becomes an
+// event.
+bool next_sse(bool& done, std::string& out, const std::function<bool()>& more,
+              const std::function<void()>& last);
 
 }  // namespace nibble
