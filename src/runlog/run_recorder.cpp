@@ -31,7 +31,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kStatusInterval{500};
-constexpr int kStatusShare = 100;  // of the time that writing it may take
+constexpr int kStatusShare = 100;  // a hundredth of the time is what writing it may take
 constexpr std::chrono::seconds kPlotInterval{30};
 constexpr double kHashSecondsAfterAnError = 1;
 
@@ -375,9 +375,15 @@ void RunRecorder::phase(std::string_view name, int64_t step) {
 void RunRecorder::checkpoint(const fs::path& path, const fs::path& model) {
   status_.checkpoint = fs::absolute(path).string();
   status_.checkpoint_model = model.empty() ? "" : fs::absolute(model).string();
+  const auto start = Clock::now();
+  // Where one save follows the other, flushing the record would take as long as saving: those in
+  // between are named by the status of the steps to come.
+  if (start < next_noted_checkpoint_) return;
   attempt([&] { metrics_->flush(); });
   attempt([&] { write_status(); });
   attempt([&] { write_record(); });
+  const auto end = Clock::now();
+  next_noted_checkpoint_ = end + kStatusShare * (end - start);
 }
 
 void RunRecorder::checkpoints_removed() {

@@ -111,7 +111,8 @@ class RunRecorder {
   RunSeries series_;
   BackgroundHashes hashes_;
   double step_seconds_ = 0;  // of late, everything between two steps included
-  std::chrono::steady_clock::time_point last_step_, next_status_{}, last_plots_;
+  std::chrono::steady_clock::time_point last_step_, next_status_{}, last_plots_,
+      next_noted_checkpoint_{};
   const WarningCollector* warnings_ = nullptr;
   bool finished_ = false, warned_ = false, stepped_ = false;
 };

@@ -172,7 +172,9 @@ TEST(RunRecorder, WritesItsFolder) {
       recorder.step(record(step));
     }
     recorder.held_out(3, 1.5);
-    recorder.checkpoint(dir.path() / "step-3");
+    recorder.checkpoint(dir.path() / "step-2");
+    EXPECT_EQ(read_status(folder).checkpoint, (dir.path() / "step-2").string());
+    recorder.checkpoint(dir.path() / "step-3");  // too soon for a status of its own
     recorder.exported(dir.path() / "model.dat");
     recorder.finish(RunState::finished);
     recorder.finish(RunState::failed);  // the first word counts
