@@ -27,7 +27,8 @@ void __wrap___sanitizer_cov_trace_pc() {
   ++counters[(at ^ at >> 16) % kPlaces];
 }
 
-// g++ reports comparisons of floats, too, which libFuzzer has no use for (some versions define them).
+// g++ reports comparisons of floats, too, which libFuzzer has no use for (some versions define
+// them).
 __attribute__((weak)) void __sanitizer_cov_trace_cmpf(float, float) {}
 __attribute__((weak)) void __sanitizer_cov_trace_cmpd(double, double) {}
 
