@@ -87,16 +87,16 @@ function(nibble_test name)
   set(quick "")
   if(A_SLOW)
     set(quick TEST_FILTER -${A_SLOW})
-    gtest_discover_tests(test_${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST
+    gtest_discover_tests(test_${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES
       TEST_FILTER ${A_SLOW} TEST_LIST test_${name}_slow
       DISCOVERY_TIMEOUT 60 PROPERTIES LABELS ${A_LABEL}-slow TIMEOUT ${A_TIMEOUT})
   endif()
-  gtest_discover_tests(test_${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST ${quick}
+  gtest_discover_tests(test_${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES ${quick}
     DISCOVERY_TIMEOUT 60 PROPERTIES LABELS ${A_LABEL} TIMEOUT ${A_TIMEOUT})
   if(A_CUDA_FILTER AND NIBBLE_CUDA)
     target_sources(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/cuda_environment.cpp)
     target_link_libraries(test_${name} PRIVATE nibble_cpu nibble_cuda)
-    gtest_discover_tests(test_${name} TEST_PREFIX cuda_${name}. DISCOVERY_MODE PRE_TEST
+    gtest_discover_tests(test_${name} TEST_PREFIX cuda_${name}. DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES
       TEST_FILTER ${A_CUDA_FILTER} TEST_LIST test_${name}_on_cuda DISCOVERY_TIMEOUT 60
       PROPERTIES LABELS cuda TIMEOUT ${A_TIMEOUT} ENVIRONMENT NIBBLE_TEST_BACKEND=cuda
         RESOURCE_LOCK gpu SKIP_REGULAR_EXPRESSION "no GPU:")
