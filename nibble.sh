@@ -23,7 +23,8 @@ usage() {
   cat <<'TEXT'
 Usage: ./nibble.sh COMMAND
 
-  build   install what is missing, build the release binary: build/nibble
+  build   install what is missing, build the release binary: build/nibble; further arguments go
+          to cmake: ./nibble.sh build -DNIBBLE_CUDA=OFF
   test    the same with the tests, then run them all and say what was skipped and why;
           further arguments go to ctest: ./nibble.sh test -L unit
   demo    the identity experiment on the built-in mini model: probes, fine-tune, export, reload,
@@ -101,7 +102,7 @@ configure() {
 cmd_build() {
   install_missing "${build_packages[@]}"
   say "Building $build/nibble"
-  configure OFF
+  configure OFF "$@"
   cmake --build "$build" --parallel "$jobs" --target nibble
   say "Done: $build/nibble ($("$build/nibble" --version | head -n 1))"
 }
@@ -166,7 +167,7 @@ case ${1:-} in
   build | test | demo | package)
     command=$1
     shift
-    [ "$command" = test ] || [ "$command" = package ] || [ $# -eq 0 ] || fail "$command takes no arguments, got: $*"
+    [ "$command" != demo ] || [ $# -eq 0 ] || fail "demo takes no arguments, got: $*"
     "cmd_$command" "$@"
     ;;
   help | -h | --help) usage ;;

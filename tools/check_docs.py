@@ -6,6 +6,7 @@ tools/check_docs.py [NIBBLE]
 
 - README.md and README.zh-TW.md have the same headings (by level), the same code blocks and the
   same commands in their tables;
+- the pages of docs/guide and docs/guide/zh-TW have the same headings (by level) and shell blocks;
 - every relative link of every Markdown file leads to a file;
 - a row of a table that names a source file and functions names those that are in it;
 - with the path of the binary: the README's command table lists what `nibble --help` lists.
@@ -17,6 +18,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 README, README_ZH = ROOT / "README.md", ROOT / "README.zh-TW.md"
+GUIDE = ROOT / "docs" / "guide"
 
 
 def code_blocks(text):
@@ -53,6 +55,21 @@ def compare_readmes(english, chinese):
                f"{table_commands(chinese)} in README.zh-TW.md")
 
 
+def compare_guides():
+    for page in sorted(GUIDE.glob("*.md")):
+        twin = GUIDE / "zh-TW" / page.name
+        if not twin.is_file():
+            yield f"docs/guide/{page.name} has no page in docs/guide/zh-TW"
+            continue
+        english, chinese = page.read_text(), twin.read_text()
+        if heading_levels(english) != heading_levels(chinese):
+            yield f"the headings of docs/guide/{page.name} and its page in zh-TW differ"
+        ours, theirs = ([shell_lines(b) for b in code_blocks(t) if b.startswith("```sh")]
+                        for t in (english, chinese))
+        if ours != theirs:
+            yield f"the commands of docs/guide/{page.name} and its page in zh-TW differ"
+
+
 def broken_links(path, text):
     for target in re.findall(r"\]\(([^)\s]+)\)", without_code(text)):
         if re.match(r"[a-z]+:", target) or target.startswith("#"):
@@ -82,6 +99,7 @@ def missing_commands(text, help_text):
 def problems(binary):
     english, chinese = README.read_text(), README_ZH.read_text()
     yield from compare_readmes(english, chinese)
+    yield from compare_guides()
     for path in sorted(p for p in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]):
         yield from broken_links(path, path.read_text())
         yield from missing_functions(path, path.read_text())

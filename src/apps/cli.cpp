@@ -139,7 +139,7 @@ std::string help_of(const Command& command) {
   with_options(command, [&](const Fields& fields) {
     s = fmt::format("nibble {}: {}\n\nUsage: nibble {}{}\n", command.name, command.summary,
                     command.name, usage_arguments(fields));
-    if (!command.description.empty()) s += "\n" + command.description + "\n";
+    if (!command.description.empty()) s += "\n" + help_paragraphs(command.description);
     s += help_text(fields);
   });
   return s;

@@ -204,8 +204,8 @@ Command guard_command() {
   return make_command<GuardOptions>(
       "guard", "Run a program under a memory limit",
       "Watches the memory of a program and of everything it starts, in RAM and on NVIDIA GPUs. "
-      "When a limit is\nexceeded, all of it is killed and the exit code is 124; else it is the "
-      "program's own (128 + N when signal N\nended it). Processes the program leaves running are "
+      "When a limit is exceeded, all of it is killed and the exit code is 124; else it is the "
+      "program's own (128 + N when signal N ended it). Processes the program leaves running are "
       "ended with it, daemons included.",
       run_guard);
 }

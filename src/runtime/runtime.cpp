@@ -134,6 +134,11 @@ Runtime open_runtime(const RuntimeOptions& o, ModelPaths paths,
   add_end_tokens(r.model.config, r.generation);
   check_quant_hint(o.quant, *r.source);
   r.device = choose_device(o.device);
+  if (o.require_native_fp4 && r.device.kind == Device::cpu) {
+    throw_device(
+        "--require-native-fp4 needs a GPU with FP4 tensor cores, but --device auto found no GPU it "
+        "can use; leave it out, or see nibble doctor");
+  }
   r.compute = float_type(o.compute, r.device.kind == Device::cuda ? DType::bf16 : DType::f32);
   r.load = {recipe_of(o.recipe), recipe_of(o.head_recipe), o.scale_rule, std::nullopt, r.compute,
             o.not_finite};

@@ -70,6 +70,8 @@ TEST(DeviceOption, WhatOnlyAGpuCanDoIsRefusedOnTheCpu) {
   cli_fails(generate({"--require-native-fp4"}), 2, "add --activations nvfp4");
   cli_fails(generate({"--require-native-fp4", "--activations", "nvfp4", "--device", "cpu"}), 2,
             "found --device cpu");
+  cli_fails(generate({"--require-native-fp4", "--activations", "nvfp4"}), 4,
+            "--device auto found no GPU");
   cli_fails(generate({"--compute-dtype", "fp8"}), 2, "--compute-dtype");
 }
 

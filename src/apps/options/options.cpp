@@ -12,6 +12,8 @@
 namespace nibble {
 namespace {
 
+constexpr size_t kHelpWidth = 100;
+
 std::string out_of_range(const FieldInfo& info, double v) {
   const bool bad = (info.least && v < *info.least) || (info.most && v > *info.most) ||
                    (info.above && v <= *info.above);
@@ -362,8 +364,22 @@ std::vector<std::string> help_sections(const Fields& fields) {
   return sections;
 }
 
+std::string help_paragraphs(const std::string& text) {
+  std::string out;
+  size_t at = 0;
+  while (at < text.size()) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const std::string line = text.substr(at, end - at);
+    // Lists are laid out by hand with several spaces, which a wrapped line would lose.
+    const bool fits = line.size() <= kHelpWidth;
+    out += fits ? line + "\n" : fmt::format("{}\n", fmt::join(wrap(line, kHelpWidth), "\n"));
+    at = end + 1;
+  }
+  return out;
+}
+
 std::string help_text(const Fields& fields) {
-  constexpr size_t kColumn = 30, kWidth = 100;
+  constexpr size_t kColumn = 30;
   std::string out;
   for (const std::string& section : help_sections(fields)) {
     out += fmt::format("\n{}:\n", section);
@@ -377,7 +393,7 @@ std::string help_text(const Fields& fields) {
         out += left + "\n";
         left.clear();
       }
-      for (const std::string& line : wrap(help_sentence(f), kWidth - kColumn)) {
+      for (const std::string& line : wrap(help_sentence(f), kHelpWidth - kColumn)) {
         out += fmt::format("{:<{}}{}\n", first ? left : "", kColumn, line);
         first = false;
       }

@@ -198,6 +198,8 @@ void apply_run_config(Fields& fields, const std::filesystem::path& file, const s
 void check_required(const Fields& fields, const std::string& command);
 
 std::string help_text(const Fields& fields);  // the option list of --help
+// The description above it, with what is longer than a line broken between words.
+std::string help_paragraphs(const std::string& text);
 // Its headings in their order, and that of a field: what most people need comes first.
 std::vector<std::string> help_sections(const Fields& fields);
 std::string help_section(const Field& field);
