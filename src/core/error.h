@@ -21,10 +21,19 @@ enum class ExitCode : int {
 
 class Error : public std::runtime_error {
  public:
-  Error(ExitCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  Error(ExitCode code, const std::string& message)
+      : std::runtime_error(without_nul(message)), code_(code) {}
   ExitCode code() const { return code_; }
 
  private:
+  // what() is a C string: a NUL in a name that a file brings would cut the message there.
+  static std::string without_nul(std::string message) {
+    for (size_t at = 0; (at = message.find('\0', at)) != std::string::npos; at += 4) {
+      message.replace(at, 1, "\\x00");
+    }
+    return message;
+  }
+
   ExitCode code_;
 };
 

@@ -30,6 +30,12 @@ TEST(Checked, OverflowIsNotAValue) {
   EXPECT_EQ(checked_add(kMax, 1), std::nullopt);
 }
 
+// what() is a C string, and names come from files that may hold anything.
+TEST(Error, ANulByteDoesNotCutTheMessage) {
+  const FormatError e(std::string("x.gguf: key 'a\0b' at byte 24: twice\0", 36));
+  EXPECT_STREQ(e.what(), "x.gguf: key 'a\\x00b' at byte 24: twice\\x00");
+}
+
 // Checkpoints know their data and their tokenizer by these.
 TEST(Hash, StaysTheSameInEveryVersion) {
   EXPECT_EQ(hash_bytes("", 7), 0x538454127b09647au);
