@@ -146,6 +146,7 @@ bool Scheduler::step() {
     }
     const std::lock_guard lock(mutex_);
     ++counts_.steps;
+    counts_.stepped += steps_.size();
     counts_.broken.clear();
   } catch (const std::exception& e) {
     log_warning("a step of {} replies failed: {}", steps_.size(), e.what());
