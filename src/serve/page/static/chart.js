@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Line charts and bars as SVG nodes.
 import { el, svg } from './dom.js';
-import { figure } from './i18n.js';
+import { figure, number } from './i18n.js';
 
-const W = 640, H = 220, LEFT = 52, RIGHT = 12, TOP = 12, BOTTOM = 26;
+const H = 220, LEFT = 46, RIGHT = 10, TOP = 12, BOTTOM = 26;
+const NARROW = 560, WIDE = 1040, PHONE = 360;
 
 function ticks(low, high, wanted) {
   const span = high - low || Math.abs(high) || 1, raw = span / wanted;
@@ -14,9 +15,15 @@ function ticks(low, high, wanted) {
   return out;
 }
 
+// With as many digits as tell one tick from the next.
+function label(y, step) {
+  return Math.abs(y) >= 1e5 || step < 1e-4 ? figure(y) : number(y, Math.max(0, Math.ceil(-Math.log10(step) - 1e-9)));
+}
+
 /** Lines over steps: [{name, x, y, kind}]; kind: strong, faint, second. Points that are not numbers
- *  break a line. */
-export function lineChart(series, { label, zero = false } = {}) {
+ *  break a line. `wide`: it has a row for itself. */
+export function lineChart(series, { title, zero = false, wide = false } = {}) {
+  const W = innerWidth < 720 ? PHONE : wide ? WIDE : NARROW;
   const lines = series.filter((s) => s?.x?.length);
   const xs = lines.flatMap((s) => s.x), ys = lines.flatMap((s) => s.y).filter(Number.isFinite);
   if (!ys.length) return el('div.chart.nothing', {}, '–');
@@ -26,12 +33,13 @@ export function lineChart(series, { label, zero = false } = {}) {
   if (y1 === y0) { y1 += Math.abs(y1) || 1; y0 -= zero ? 0 : Math.abs(y0) || 1; }
   const px = (x) => LEFT + (x - x0) / (x1 - x0) * (W - LEFT - RIGHT);
   const py = (y) => H - BOTTOM - (y - y0) / (y1 - y0) * (H - TOP - BOTTOM);
-  const node = svg('svg', { viewBox: `0 0 ${W} ${H}`, class: 'chart', role: 'img', 'aria-label': label ?? '' });
-  for (const y of ticks(y0, y1, 4)) {
+  const node = svg('svg', { viewBox: `0 0 ${W} ${H}`, class: 'chart', role: 'img', 'aria-label': title ?? '' });
+  const yTicks = ticks(y0, y1, 4);
+  for (const y of yTicks) {
     node.append(svg('line', { class: 'grid', x1: LEFT, x2: W - RIGHT, y1: py(y), y2: py(y) }),
-      svg('text', { x: LEFT - 8, y: py(y) + 4, 'text-anchor': 'end' }, figure(y)));
+      svg('text', { x: LEFT - 8, y: py(y) + 4, 'text-anchor': 'end' }, label(y, yTicks.length > 1 ? yTicks[1] - yTicks[0] : 1)));
   }
-  for (const x of ticks(x0, x1, 6)) {
+  for (const x of ticks(x0, x1, W / 110)) {
     if (x === Math.round(x)) node.append(svg('text', { x: px(x), y: H - 8, 'text-anchor': 'middle' }, String(x)));
   }
   for (const s of lines) {
@@ -48,10 +56,16 @@ export function lineChart(series, { label, zero = false } = {}) {
     }
   }
   const named = lines.filter((s) => s.name);
-  return el('figure.plot', {}, label && el('figcaption', {}, label, named.length > 1 && el('span.legend', {},
+  return el('figure.plot', {}, title && el('figcaption', {}, title, named.length > 1 && el('span.legend', {},
     named.map((s) => el(`span.key.${s.kind ?? 'strong'}`, {}, s.name)))), node);
 }
 
-/** A share of a whole, as a bar with a text beside it. */
-export const meterRow = (name, share, text) => el('div.meter', {}, el('span', {}, name),
-  el('meter', { value: Math.max(0, Math.min(1, share)), max: 1 }), el('span.figure', {}, text));
+/** A share of a whole. */
+export function bar(share) {
+  const fill = el('i');
+  fill.style.width = `${100 * Math.max(0, Math.min(1, share || 0))}%`;
+  return el('span.bar', { 'aria-hidden': 'true' }, fill);
+}
+
+/** A share with its name before it and a text below. */
+export const barRow = (name, share, text) => el('div.barrow', {}, el('span', {}, name), bar(share), el('span.figure', {}, text));

@@ -12,6 +12,7 @@ import { stream } from './sse.js';
 import { readTokens } from './tokens.js';
 
 const ALTERNATIVES = 5;
+const GROWS = CSS.supports('field-sizing', 'content');  // text boxes are as high as their text
 
 let room = null;        // where the tab is drawn; null: another tab is open
 let current = null;     // the conversation
@@ -40,13 +41,12 @@ async function reply(chat) {
   const known = models.some((m) => m.name === chat.settings.model);
   const body = { messages: asked, ...sampling(chat.settings), logprobs: true, top_logprobs: ALTERNATIVES };
   if (known) body.model = chat.settings.model;
-  let began = 0;
+  const began = performance.now();
   try {
     await stream('/v1/chat/completions', body, running.controller.signal, (event) => {
       message.model = event.model;
       const choice = event.choices?.[0];
       if (!choice) return;
-      began ||= performance.now();
       message.content += choice.delta?.content ?? '';
       const tokens = readTokens(choice.logprobs);
       message.tokens.push(...tokens);
@@ -126,7 +126,7 @@ function composer() {
       send(box.value);
     },
   });
-  const grow = () => { box.style.height = 'auto'; box.style.height = `${Math.min(box.scrollHeight, 220)}px`; };
+  const grow = () => { if (GROWS) return; box.style.height = 'auto'; box.style.height = `${Math.min(box.scrollHeight, 220)}px`; };
   setTimeout(grow);
   return el('div.composer', {}, box, running
     ? el('button.primary.round', { type: 'button', id: 'stop', title: t('stop'), 'aria-label': t('stop'), onclick: () => running?.controller.abort() }, icon('stop'))

@@ -49,8 +49,9 @@ const ICONS = {
   play: 'M8 5l11 7-11 7z',
   keep: 'M6 3h12v18l-6-4-6 4z',
 };
+const SOLID = ['stop', 'play'];
 export function icon(name) {
-  return svg('svg', { viewBox: '0 0 24 24', class: 'icon', 'aria-hidden': 'true' },
+  return svg('svg', { viewBox: '0 0 24 24', class: SOLID.includes(name) ? 'icon solid' : 'icon', 'aria-hidden': 'true' },
     svg('path', { d: ICONS[name] }));
 }
 

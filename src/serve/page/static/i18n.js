@@ -57,6 +57,7 @@ export function bytes(n) {
 
 export function duration(s) {
   if (!Number.isFinite(s) || s < 0) return '–';
+  if (s < 1) return t('milliseconds', { n: number(s * 1000) });
   if (s < 60) return t('seconds', { n: number(s, s < 10 ? 1 : 0) });
   const m = Math.floor(s / 60), h = Math.floor(m / 60);
   const two = (n) => String(n).padStart(2, '0');

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The tab Model: shape, memory, speed now, and what quantisation cost, layer by layer.
 import { get, part } from './api.js';
-import { meterRow } from './chart.js';
+import { bar, barRow } from './chart.js';
 import { el, say } from './dom.js';
 import { bytes, duration, figure, number, percent, t } from './i18n.js';
 import { sectionOf, tile } from './run_view.js';
@@ -20,19 +20,19 @@ function speed(model) {
   const rate = before ? (last.tokens - before.tokens) / ((time - before.time) / 1000) : 0;
   const busy = now.decoding + now.feeding > 0 || rate > 0;
   return el('div.tiles', { id: 'speed' },
-    tile(t('speed_now'), busy ? t('tokens_per_second', { n: number(rate) }) : t('idle'),
+    tile(t('speed_now'), busy ? `${number(rate)} ${t('tokens_a_second')}` : t('idle'),
       t('served', { n: number(now.requests), tokens: number(now.chosen_tokens) })),
     tile(t('first_token'), duration(now.requests ? now.first_token_seconds / now.requests : NaN)),
     tile(t('reused'), percent(now.reused_tokens / Math.max(1, now.reused_tokens + now.prompt_tokens))));
 }
 
 function memory(model, machine) {
-  const all = machine.total_bytes || 1;
+  const all = machine.total_bytes || 1, most = Math.max(model.weights_bytes, model.cache_bytes, machine.resident_bytes);
   return el('div', { id: 'memory' },
-    meterRow(t('weights'), model.weights_bytes / all, bytes(model.weights_bytes)),
-    meterRow(t('cache'), model.cache_bytes / all, `${bytes(model.cache_bytes)} · ${t('cache_used', { n: number(model.now.cached_tokens), all: number(model.context * model.streams) })}`),
-    meterRow(t('process'), machine.resident_bytes / all, bytes(machine.resident_bytes)),
-    meterRow(t('machine'), 1 - machine.available_bytes / all, `${bytes(machine.total_bytes)} · ${bytes(machine.available_bytes)} ${t('free_memory')}`));
+    barRow(t('weights'), model.weights_bytes / most, bytes(model.weights_bytes)),
+    barRow(t('cache'), model.cache_bytes / most, `${bytes(model.cache_bytes)} · ${t('cache_used', { n: number(model.now.cached_tokens), all: number(model.context * model.streams) })}`),
+    barRow(t('process'), machine.resident_bytes / most, bytes(machine.resident_bytes)),
+    barRow(t('machine'), 1 - machine.available_bytes / all, `${bytes(machine.total_bytes)} · ${bytes(machine.available_bytes)} ${t('free_memory')}`));
 }
 
 const architecture = ({ config: c, ...m }) => pairs([
@@ -54,7 +54,7 @@ function errorTable(list) {
   const kinds = [...new Set(inLayers.map((x) => kindOf(x.name)))];
   const most = Math.max(...packed.map((x) => x.error));
   const cell = (x) => el('td', {}, x && el('div.errorcell', { title: `${x.name}: ${percent(x.error, 2)} (${t(`error_${x.error_basis}`)})` },
-    el('meter', { value: x.error / most, max: 1 }), el('span.figure', {}, percent(x.error, 1))));
+    bar(x.error / most), el('span.figure', {}, percent(x.error, 1))));
   const layers = [...new Set(inLayers.map((x) => layerOf(x.name)))].sort((a, b) => a - b);
   const rest = packed.filter((x) => Number.isNaN(layerOf(x.name)));
   return el('div.scroll', {}, el('table.errors', {}, el('thead', {}, el('tr', {}, el('th', {}, t('layers')), kinds.map((k) => el('th', {}, k.split('.').pop())))),

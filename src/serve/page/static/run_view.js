@@ -9,7 +9,7 @@ export const stateBadge = (state) => el(`span.badge.${state}`, {}, t(`state_${st
 export const tile = (name, value, extra = '') => el('div.tile', {}, el('span.muted', {}, name), el('strong', {}, value),
   extra && el('span.small.muted', {}, extra));
 
-export function lossChart(metrics) {
+export function lossChart(metrics, wide = false) {
   const parts = metrics.taught && metrics.kept;
   return lineChart([
     metrics.loss && { ...metrics.loss, kind: 'faint' },
@@ -17,7 +17,7 @@ export function lossChart(metrics) {
     parts && { ...metrics.taught, name: t('taught'), kind: 'second' },
     parts && { ...metrics.kept, name: t('kept'), kind: 'third' },
     metrics.held_out && { ...metrics.held_out, name: t('held_out'), kind: 'second' },
-  ].filter(Boolean), { label: t('loss_curve'), zero: true });
+  ].filter(Boolean), { title: t('loss_curve'), zero: true, wide });
 }
 
 export const runTiles = (run) => el('div.tiles', {},

@@ -89,8 +89,8 @@ async function showOne(name) {
     run.message && el('p.card.error.plain', {}, run.message),
     runTiles(run),
     el('div.columns', {}, el('section.card', {}, lossChart(metrics)),
-      el('section.card', {}, lineChart([metrics.speed], { label: t('speed_curve'), zero: true }),
-        lineChart([metrics.lr], { label: t('lr_curve'), zero: true }))),
+      el('section.card', {}, lineChart([metrics.speed], { title: t('speed_curve'), zero: true }),
+        lineChart([metrics.lr], { title: t('lr_curve'), zero: true }))),
     sectionOf(t('scores'), scoreTable(run.gate_scores)),
     sectionOf(t('replies'), replyTable(run.replies)),
     sectionOf(t('notes'), ...notesOf(run)),
@@ -115,7 +115,7 @@ async function showTwo(a, b) {
   if (!room) return;
   room.replaceChildren(el('div.page', {},
     el('a.backlink', { href: '#runs' }, `← ${t('back')}`), el('h1', {}, t('compare_title', { a, b })),
-    el('section.card', {}, lineChart([{ ...c.losses[0], name: a }, { ...c.losses[1], name: b, kind: 'second' }], { label: t('loss_curve'), zero: true })),
+    el('section.card', {}, lineChart([{ ...c.losses[0], name: a }, { ...c.losses[1], name: b, kind: 'second' }], { title: t('loss_curve'), zero: true, wide: true })),
     sectionOf(t('results'), comparedTable(c.results, c.runs)),
     sectionOf(t('differing_settings'), comparedTable(c.settings_that_differ, c.runs)),
     sectionOf(t('differing_files'), comparedTable(c.input_files_that_differ, c.runs))));

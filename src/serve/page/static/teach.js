@@ -11,6 +11,7 @@ import { exampleRows } from './words_teach.js';
 
 const KEY = 'nibble.lesson';
 const PLAN_MS = 600;  // after the last change
+const GROWS = CSS.supports('field-sizing', 'content');  // text boxes are as high as their text
 let room = null, overview = null, leave = null, planTimer = 0;
 let draft = read();
 
@@ -59,7 +60,7 @@ function rowNode(row) {
   }
   const box = (field, hint) => {
     const area = el('textarea', { rows: 1, value: row[field], placeholder: t(hint), 'aria-label': t(field), onpaste: pasted, oninput: () => { row[field] = area.value; fit(); changed(false); } });
-    const fit = () => { area.style.height = 'auto'; area.style.height = `${Math.min(area.scrollHeight + 2, 180)}px`; };
+    const fit = () => { if (GROWS) return; area.style.height = 'auto'; area.style.height = `${Math.min(area.scrollHeight + 2, 180)}px`; };
     setTimeout(fit);
     return area;
   };

@@ -14,7 +14,7 @@ function tiles(now) {
     tile(t('step'), number(now.step), `/ ${number(now.steps)}`),
     tile(t('loss'), figure(now.taught_loss ?? now.smoothed_loss ?? NaN), now.kept_loss === null ? '' : `${t('kept')} ${figure(now.kept_loss)}`),
     tile(t('rate'), figure(now.lr ?? NaN)),
-    tile(t('speed_now'), t('tokens_per_second', { n: number(now.tokens_per_second) })),
+    tile(t('speed_now'), number(now.tokens_per_second), t('tokens_a_second')),
     tile(t('training_memory'), bytes(now.rss_bytes)),
     tile(t('time_left'), duration(now.eta_seconds ?? NaN)));
 }
@@ -54,14 +54,15 @@ function controls(status, { redraw, again }) {
 
 /** Draws and goes on drawing; returns what ends that. */
 export function showLive(room, first, tools) {
-  let timer = 0, gone = false, stoppedPolling = false;
-  const chart = el('section.card', {}), figures = el('div', {}), said = el('div', {}), bar = el('progress', { max: 1, value: 0 });
+  let timer = 0, gone = false;
+  const chart = el('section.card', {}), figures = el('div', {}), said = el('div', {}), bar = el('progress', { max: 1, value: 0 }), badge = el('span', {});
   const fill = (status, metrics) => {
+    badge.replaceChildren(status.state === 'starting' ? el('span.badge.running', {}, t('starting')) : stateBadge(status.state));
     if (status.now) {
       bar.value = status.now.steps ? status.now.step / status.now.steps : 0;
       figures.replaceChildren(tiles(status.now));
     }
-    if (metrics) chart.replaceChildren(lossChart(metrics));
+    if (metrics) chart.replaceChildren(lossChart(metrics, true));
     said.replaceChildren(replies(status));
   };
   const poll = async () => {
@@ -75,13 +76,13 @@ export function showLive(room, first, tools) {
   };
   room.replaceChildren(el('div.page.teach', {},
     el('a.backlink', { href: '#teach' }, !first.goes_on && `← ${t('new_lesson')}`),
-    el('div.row.between', {}, el('h1', {}, title(first), ' ', first.state === 'starting' ? el('span.badge.running', {}, t('starting')) : stateBadge(first.state)), controls(first, tools)),
+    el('div.row.between', {}, el('h1', {}, title(first), ' ', badge), controls(first, tools)),
     first.message && el('p.card.error.plain', {}, first.message),
     first.goes_on && bar, figures, chart,
     el('section.card', {}, el('h2', {}, t('replies_now')), said),
     first.run && !first.goes_on && el('a', { href: `#runs/${part(first.run)}` }, t('details'))));
   fill(first, null);
   if (first.goes_on) poll();
-  else if (first.run) get(`/api/runs/${part(first.run)}/metrics`).then((m) => { if (!gone) chart.replaceChildren(lossChart(m)); }, () => { stoppedPolling = true; });
+  else if (first.run) get(`/api/runs/${part(first.run)}/metrics`).then((m) => { if (!gone) chart.replaceChildren(lossChart(m, true)); }, () => { /* a run that never began has none */ });
   return () => { gone = true; clearTimeout(timer); };
 }

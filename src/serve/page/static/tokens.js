@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A reply token by token. Pointing at one (or reaching it with the keyboard) shows how likely it was
 // and what else it could have been.
+import { bar } from './chart.js';
 import { el } from './dom.js';
 import { percent, t } from './i18n.js';
 
@@ -33,10 +34,10 @@ const level = (p) => Math.min(LEVELS - 1, Math.floor(Math.sqrt(1 - p) * LEVELS))
 
 function card(parts) {
   return el('div.card.token-card', { role: 'tooltip' }, parts.map(([text, p, others]) => el('div.choices', {},
-    el('div.choice.taken', {}, el('code', {}, visible(text)), el('meter', { value: p, max: 1 }), el('span', {}, percent(p, 1))),
+    el('div.choice.taken', {}, el('code', {}, visible(text)), bar(p), el('span', {}, percent(p, 1))),
     others.length > 1 && el('p.muted.small', {}, t('alternatives')),
     others.filter(([other]) => other !== text).slice(0, 4).map(([other, q]) => el('div.choice', {},
-      el('code', {}, visible(other)), el('meter', { value: q, max: 1 }), el('span', {}, percent(q, 1)))))));
+      el('code', {}, visible(other)), bar(q), el('span', {}, percent(q, 1)))))));
 }
 
 let open = null;

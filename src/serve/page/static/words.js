@@ -24,6 +24,7 @@ const general = {
   copied: ['Copied', '已複製'],
   copy: ['Copy', '複製'],
   seconds: ['{n} s', '{n} 秒'],
+  milliseconds: ['{n} ms', '{n} 毫秒'],
   unreachable: ['The server does not answer. Is nibble serve still running?', '伺服器沒有回應。nibble serve 還在執行嗎？'],
   key_title: ['This server asks for its key', '這個伺服器需要金鑰'],
   key_text: ['It was given with --api-key-file or NIBBLE_API_KEY. It is kept until this window is closed.',

@@ -10,7 +10,7 @@ export const modelWords = {
   machine: ['Machine', '機器'],
   free_memory: ['free', '可用'],
   speed_now: ['Speed now', '目前速度'],
-  tokens_per_second: ['{n} tokens/s', '每秒 {n} 個 token'],
+  tokens_a_second: ['tokens/s', 'token／秒'],
   idle: ['idle', '閒置'],
   served: ['{n} requests, {tokens} tokens so far', '至今 {n} 個請求、{tokens} 個 token'],
   first_token: ['First token after', '第一個字的等待'],
