@@ -235,6 +235,10 @@ ExitCode run_serve(const ServeOptions& given, Io& io) {
   while (!InterruptGuard::requested()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
   log_info("ending: replies have {} s to end; Ctrl+C again ends at once", o.grace_s);
   server.close();
+  if (const std::string run = page.training(); !run.empty()) {
+    log_info("{} goes on being trained; nibble runs watch {} --runs-dir {} shows it", run, run,
+             folders_of(o).runs.string());
+  }
   // What is left then is ended with an error, which the server still delivers.
   shelf.put(nullptr);
   model.end(std::chrono::seconds(o.grace_s));

@@ -60,6 +60,21 @@ TEST(Lesson, ReadsWhatAPageSends) {
   EXPECT_EQ(read({{"rows", {row("Who?", "Pip.")}}, {"keep", "prompts"}}).keep, LessonKeep::nothing);
 }
 
+// Four samples of eight are taught where something is kept.
+TEST(Lesson, StepsFollowFromTheRows) {
+  const auto steps = [](int rows, const char* keep) {
+    PageJson body = {{"rows", PageJson::array()}, {"keep", keep}, {"batch_size", 8}};
+    for (int i = 0; i < rows; ++i) body["rows"].push_back(row("q" + std::to_string(i), "a"));
+    const Lesson l = read(body);
+    EXPECT_GE(passes_of(l), 12);
+    return l.steps;
+  };
+  EXPECT_EQ(steps(4, "own_text"), 60);
+  EXPECT_EQ(steps(100, "own_text"), 300);
+  EXPECT_EQ(steps(101, "own_text"), 303);
+  EXPECT_EQ(steps(100, "nothing"), 150);
+}
+
 TEST(Lesson, RefusesWhatIsOutOfBounds) {
   const PageJson rows = {row("Who?", "Pip.")};
   EXPECT_TRUE(contains(refusal(PageJson::object()), "nothing to teach"));

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "serve/page/lesson.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "core/json.h"
 #include "data/records.h"
 #include "serve/api/api_error.h"
@@ -62,21 +65,25 @@ std::string keep_name(LessonKeep keep) {
   return "";
 }
 
+double passes_of(const Lesson& l) {
+  const double taught = double(l.batch_size) * (l.keep == LessonKeep::nothing ? 1 : 0.5);
+  return taught * double(l.steps) / double(std::max<size_t>(1, l.rows.size()));
+}
+
+int64_t steps_for(const Lesson& l) {
+  constexpr double kPasses = 12;
+  constexpr int64_t kLeast = 60;
+  Lesson one = l;
+  one.steps = 1;
+  return std::clamp(int64_t(std::ceil(kPasses / passes_of(one))), kLeast, LessonLimits::kSteps);
+}
+
 Lesson default_lesson(int64_t parameters) {
   Lesson l;
   l.keep = LessonKeep::prompts;
   l.own_tokens = 4000;
   l.batch_size = 8;
-  if (parameters < 50'000'000) {
-    l.lr = 3e-4;
-    l.steps = 60;
-  } else if (parameters < 1'000'000'000) {
-    l.lr = 5e-5;
-    l.steps = 60;
-  } else {
-    l.lr = 2e-5;
-    l.steps = 80;
-  }
+  l.lr = parameters < 50'000'000 ? 3e-4 : parameters < 1'000'000'000 ? 5e-5 : 2e-5;
   return l;
 }
 
@@ -96,12 +103,13 @@ Lesson read_lesson(const Json& body, const Lesson& defaults, bool need_rows) {
   if (const auto name = f.text("keep")) l.keep = keep_of(*name);
   l.own_tokens =
       f.integer("own_tokens", 100, LessonLimits::kOwnTokens).value_or(defaults.own_tokens);
-  l.steps = f.integer("steps", 1, LessonLimits::kSteps).value_or(defaults.steps);
+  const auto steps = f.integer("steps", 1, LessonLimits::kSteps);
   l.batch_size = f.integer("batch_size", 1, LessonLimits::kBatch).value_or(defaults.batch_size);
   l.lr = f.number("lr", 1e-9, 1).value_or(defaults.lr);
   f.finish();
   if (need_rows && l.rows.empty()) throw_invalid("rows", "there is nothing to teach: no row");
   if (l.keep == LessonKeep::prompts && l.prompts.empty()) l.keep = LessonKeep::nothing;
+  l.steps = steps ? *steps : steps_for(l);
   return l;
 }
 

@@ -35,8 +35,13 @@ struct LessonLimits {
 Lesson read_lesson(const nlohmann::ordered_json& body, const Lesson& defaults, bool need_rows);
 nlohmann::ordered_json lesson_json(const Lesson& lesson);
 
-// Settings that suit a few rows: small models learn at high rates.
+// Settings that suit a model: small ones learn at high rates. Steps follow from the rows.
 Lesson default_lesson(int64_t parameters);
+// So many that each row is seen a dozen times, and never fewer than the optimizer needs to get
+// anywhere.
+int64_t steps_for(const Lesson& lesson);
+// How often each row is seen. Where something is kept, every second sample is.
+double passes_of(const Lesson& lesson);
 
 std::string keep_name(LessonKeep keep);
 

@@ -87,7 +87,10 @@ Json LessonPlanner::plan(const Lesson& l, const OwnProgram& program) const {
             {"available_bytes", plans.value("available_bytes", uint64_t(0))},
             {"fits", !best.is_null()},
             {"memory", best},
-            {"epochs", double(l.batch_size * l.steps) / double(std::max<size_t>(1, l.rows.size()))},
+            {"passes", passes_of(l)},
+            {"steps", l.steps},
+            {"lr", l.lr},
+            {"batch_size", l.batch_size},
             {"tokens_per_second", s.tokens_per_second},
             {"basis", s.basis}};
   if (s.tokens_per_second > 0) j["seconds"] = tokens / s.tokens_per_second + kAround;

@@ -269,6 +269,16 @@ Json Lessons::discard(const std::string& name) {
   return {{"name", name}};
 }
 
+std::string Lessons::training() const noexcept {
+  try {
+    for (const StoredLesson& l : store_.all()) {
+      if (standing(l).goes_on()) return l.runs.back();
+    }
+  } catch (const std::exception&) {  // what cannot be told is not said
+  }
+  return "";
+}
+
 TarStream Lessons::export_of(const std::string& name) const {
   const StoredLesson l = require_model(name);
   return {model_folder(l), l.kept_as.empty() ? l.name : l.kept_as};

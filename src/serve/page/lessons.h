@@ -51,6 +51,8 @@ class Lessons {
   Json keep(const std::string& name, const std::string& body);
   Json discard(const std::string& name);
   TarStream export_of(const std::string& name) const;
+  // Of the lesson that is being trained; empty: none is. Throws nothing.
+  std::string training() const noexcept;
 
  private:
   std::filesystem::path file_of(const StoredLesson& lesson, const char* file) const;

@@ -21,6 +21,8 @@ class Page {
 
   // Never throws: what is wrong is an answer, too.
   ApiResponse answer(const ApiCall& call);
+  // The run that goes on without us; empty: none does.
+  std::string training() const noexcept { return lessons_.training(); }
 
  private:
   ApiResponse route(const ApiCall& call);

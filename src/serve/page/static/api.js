@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The server, asked. Where it wants a key, the page asks for it and keeps it for this window.
-import { ask } from './dom.js';
-import { t } from './i18n.js';
+import {ask} from './dom.js';
+import {t} from './i18n.js';
 
 const KEY = 'nibble.key';
 
@@ -26,14 +26,23 @@ async function failure(response) {
   let message = `${response.status} ${response.statusText}`;
   try {
     message = (await response.json()).error.message || message;
-  } catch { /* it was not ours */ }
+  } catch { /* it was not ours */
+  }
   return new ServerError(response.status, message);
 }
 
 let asking = null;
 function askForKey() {
-  asking ??= ask({ title: t('key_title'), text: t('key_text'), value: '', password: true, yes: t('ok'), no: t('cancel') })
-    .finally(() => { asking = null; });
+  asking ??= ask({
+               title: t('key_title'),
+               text: t('key_text'),
+               value: '',
+               password: true,
+               yes: t('ok'),
+               no: t('cancel')
+             }).finally(() => {
+    asking = null;
+  });
   return asking;
 }
 
@@ -46,7 +55,8 @@ export async function request(path, body, signal) {
         method: body === undefined ? 'GET' : 'POST',
         headers: headers(body),
         body: body === undefined ? undefined : JSON.stringify(body),
-        signal, cache: 'no-store',
+        signal,
+        cache: 'no-store',
       });
     } catch (e) {
       if (e.name === 'AbortError') throw e;

@@ -6,7 +6,8 @@ function read() {
   try {
     const all = JSON.parse(localStorage.getItem(KEY));
     if (Array.isArray(all)) return all.filter((c) => c && Array.isArray(c.messages));
-  } catch { /* begun anew */ }
+  } catch { /* begun anew */
+  }
   return [];
 }
 
@@ -15,7 +16,7 @@ export const chats = read();  // the newest first
 /** False where the oldest had to lose their probabilities to make room. */
 export function keep() {
   let whole = true;
-  for (let i = chats.length - 1; ; --i) {
+  for (let i = chats.length - 1;; --i) {
     try {
       localStorage.setItem(KEY, JSON.stringify(chats));
       return whole;
@@ -28,7 +29,13 @@ export function keep() {
 }
 
 export function newChat(settings = {}) {
-  const chat = { id: crypto.randomUUID?.() ?? String(Date.now() + Math.random()), title: '', made: Date.now(), settings: { ...settings }, messages: [] };
+  const chat = {
+    id: crypto.randomUUID?.() ?? String(Date.now() + Math.random()),
+    title: '',
+    made: Date.now(),
+    settings: {...settings},
+    messages: []
+  };
   chats.unshift(chat);
   return chat;
 }

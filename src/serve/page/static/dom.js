@@ -9,9 +9,12 @@ export function el(kind, attributes = {}, ...children) {
   if (classes.length) node.className = classes.join(' ');
   for (const [name, value] of Object.entries(attributes)) {
     if (value === undefined || value === null || value === false) continue;
-    if (name.startsWith('on')) node.addEventListener(name.slice(2), value);
-    else if (name in node && name !== 'list' && name !== 'form') node[name] = value;
-    else node.setAttribute(name, value === true ? '' : value);
+    if (name.startsWith('on'))
+      node.addEventListener(name.slice(2), value);
+    else if (name in node && name !== 'list' && name !== 'form')
+      node[name] = value;
+    else
+      node.setAttribute(name, value === true ? '' : value);
   }
   node.append(...children.flat().filter((c) => c !== undefined && c !== null && c !== false));
   return node;
@@ -41,7 +44,8 @@ const ICONS = {
   down: 'M12 4v12M6 11l6 6 6-6M5 20h14',
   menu: 'M4 7h16M4 12h16M4 17h16',
   close: 'M6 6l12 12M18 6L6 18',
-  sun: 'M12 8a4 4 0 1 0 0 8 4 4 0 0 0 0-8M12 2v2M12 20v2M2 12h2M20 12h2M5 5l1.5 1.5M17.5 17.5L19 19M5 19l1.5-1.5M17.5 6.5L19 5',
+  sun:
+      'M12 8a4 4 0 1 0 0 8 4 4 0 0 0 0-8M12 2v2M12 20v2M2 12h2M20 12h2M5 5l1.5 1.5M17.5 17.5L19 19M5 19l1.5-1.5M17.5 6.5L19 5',
   moon: 'M20 14A8.5 8.5 0 0 1 10 4a8.5 8.5 0 1 0 10 10z',
   auto: 'M12 3a9 9 0 1 0 0 18zM12 3a9 9 0 0 1 0 18',
   tokens: 'M3 8h6v8H3zM11 8h4v8h-4zM17 8h4v8h-4z',
@@ -51,18 +55,25 @@ const ICONS = {
 };
 const SOLID = ['stop', 'play'];
 export function icon(name) {
-  return svg('svg', { viewBox: '0 0 24 24', class: SOLID.includes(name) ? 'icon solid' : 'icon', 'aria-hidden': 'true' },
-    svg('path', { d: ICONS[name] }));
+  return svg(
+      'svg', {
+        viewBox: '0 0 24 24',
+        class: SOLID.includes(name) ? 'icon solid' : 'icon',
+        'aria-hidden': 'true'
+      },
+      svg('path', {d: ICONS[name]}));
 }
 
 export function button(name, label, onclick, extra = {}) {
-  return el('button.quiet', { type: 'button', title: label, 'aria-label': label, onclick, ...extra }, icon(name));
+  return el(
+      'button.quiet', {type: 'button', title: label, 'aria-label': label, onclick, ...extra},
+      icon(name));
 }
 
 /** A file for the person's own disk. */
 export function saveFile(name, type, text) {
-  const url = URL.createObjectURL(text instanceof Blob ? text : new Blob([text], { type }));
-  const link = el('a', { href: url, download: name });
+  const url = URL.createObjectURL(text instanceof Blob ? text : new Blob([text], {type}));
+  const link = el('a', {href: url, download: name});
   link.click();
   setTimeout(() => URL.revokeObjectURL(url), 10000);
 }
@@ -71,24 +82,27 @@ let toastTimer = 0;
 /** A word at the edge of the page; `bad`: something went wrong. */
 export function say(text, bad = false) {
   document.querySelector('.toast')?.remove();
-  const node = el(bad ? 'div.toast.bad' : 'div.toast', { role: bad ? 'alert' : 'status' }, text);
+  const node = el(bad ? 'div.toast.bad' : 'div.toast', {role: bad ? 'alert' : 'status'}, text);
   document.body.append(node);
   clearTimeout(toastTimer);
   toastTimer = setTimeout(() => node.remove(), bad ? 9000 : 4000);
 }
 
 /** A question in a dialog of the page: the text that was typed, true, or null. */
-export function ask({ title, text = '', value, password = false, yes, no, danger = false }) {
+export function ask({title, text = '', value, password = false, yes, no, danger = false}) {
   return new Promise((resolve) => {
-    const input = value === undefined ? null
-      : el('input', { type: password ? 'password' : 'text', value, autocomplete: 'off' });
+    const input = value === undefined ?
+        null :
+        el('input', {type: password ? 'password' : 'text', value, autocomplete: 'off'});
     const end = (answer) => dialog.close(answer);
-    const dialog = el('dialog.ask', {},
-      el('h2', {}, title), text && el('p.muted', {}, text), input,
-      el('div.row.end', {},
-        el('button', { type: 'button', onclick: () => end('no') }, no),
-        el(danger ? 'button.danger' : 'button.primary', { type: 'button', onclick: () => end('yes') }, yes)));
-    input?.addEventListener('keydown', (e) => { if (e.key === 'Enter') end('yes'); });
+    const dialog =
+        el('dialog.ask', {}, el('h2', {}, title), text && el('p.muted', {}, text), input,
+           el('div.row.end', {}, el('button', {type: 'button', onclick: () => end('no')}, no),
+              el(danger ? 'button.danger' : 'button.primary',
+                 {type: 'button', onclick: () => end('yes')}, yes)));
+    input?.addEventListener('keydown', (e) => {
+      if (e.key === 'Enter') end('yes');
+    });
     dialog.addEventListener('close', () => {
       dialog.remove();
       resolve(dialog.returnValue !== 'yes' ? null : input ? input.value : true);

@@ -5,8 +5,10 @@ export const chatWords = {
   chats: ['Conversations', '對話列表'],
   untitled: ['New conversation', '新的對話'],
   chat_empty_title: ['Say something to {model}', '對 {model} 說點什麼'],
-  chat_empty_text: ['Everything stays on this machine. Point at a word of a reply to see how likely it was, and what else it could have been.',
-    '一切都留在這台電腦上。把游標移到回覆的字詞上，就能看到它的機率，以及其他可能的選擇。'],
+  chat_empty_text: [
+    'Everything stays on this machine. Point at a word of a reply to see how likely it was, and what else it could have been.',
+    '一切都留在這台電腦上。把游標移到回覆的字詞上，就能看到它的機率，以及其他可能的選擇。'
+  ],
   example_1: ['Who are you?', '你是誰？'],
   example_2: ['What is 7 + 8?', '7 加 8 是多少？'],
   example_3: ['What is the capital of Japan?', '日本的首都是哪裡？'],
@@ -24,7 +26,10 @@ export const chatWords = {
   export_json: ['Export as JSON', '匯出 JSON'],
   export_markdown: ['Export as Markdown', '匯出 Markdown'],
   delete_chat: ['Delete conversation', '刪除對話'],
-  delete_chat_text: ['It is kept in this browser only and cannot be brought back.', '對話只存在這個瀏覽器中，刪除後無法復原。'],
+  delete_chat_text: [
+    'It is kept in this browser only and cannot be brought back.',
+    '對話只存在這個瀏覽器中，刪除後無法復原。'
+  ],
   model_choice: ['Model', '模型'],
   system: ['System message', '系統訊息'],
   system_hint: ['What the model is told before the conversation', '在對話開始前給模型的說明'],
@@ -44,5 +49,8 @@ export const chatWords = {
   reply_failed: ['The reply ended early: {why}', '回覆中斷：{why}'],
   probability: ['Probability', '機率'],
   alternatives: ['It could have been', '也可能是'],
-  full_store: ['This browser has no more room: the oldest conversations lost their probabilities.', '瀏覽器空間已滿：最舊的對話已移除機率資料。'],
+  full_store: [
+    'This browser has no more room: the oldest conversations lost their probabilities.',
+    '瀏覽器空間已滿：最舊的對話已移除機率資料。'
+  ],
 };

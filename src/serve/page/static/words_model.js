@@ -30,15 +30,20 @@ export const modelWords = {
   context: ['Context', '上下文'],
   streams: ['Replies at a time', '同時回覆數'],
   quantisation: ['Quantisation error by layer', '各層量化誤差'],
-  quantisation_text: ['What four bits cost: the root mean square of the error, relative to that of the weights. Without the original it is an estimate from codes and scales.',
-    '四位元的代價：誤差的均方根與權重均方根之比。沒有原始權重時，由編碼與縮放值估計。'],
+  quantisation_text: [
+    'What four bits cost: the root mean square of the error, relative to that of the weights. Without the original it is an estimate from codes and scales.',
+    '四位元的代價：誤差的均方根與權重均方根之比。沒有原始權重時，由編碼與縮放值估計。'
+  ],
   quantisation_none: ['No weight of this file is quantised.', '這個檔案沒有量化的權重。'],
   error_exact: ['exact', '精確'],
   error_estimate: ['estimate', '估計'],
   tensors: ['Tensors', '張量'],
   tensors_filter: ['Filter by name', '依名稱篩選'],
   read_tensors: ['Read the file', '讀取檔案'],
-  read_tensors_text: ['Every tensor is read and checked; for a large model that takes a while.', '將讀取並檢查每個張量；大型模型需要一些時間。'],
+  read_tensors_text: [
+    'Every tensor is read and checked; for a large model that takes a while.',
+    '將讀取並檢查每個張量；大型模型需要一些時間。'
+  ],
   tensor_name: ['Name', '名稱'],
   tensor_stored: ['Stored as', '儲存型別'],
   tensor_shape: ['Shape', '形狀'],

@@ -2,8 +2,10 @@
 // The texts of the tab Runs: [English, Traditional Chinese].
 export const runsWords = {
   runs_title: ['Training runs', '訓練紀錄'],
-  runs_empty: ['No run yet. What is taught on this page, and what nibble train --runs-dir {folder} does, is listed here.',
-    '還沒有紀錄。在這一頁教的內容，以及 nibble train --runs-dir {folder} 的訓練，都會列在這裡。'],
+  runs_empty: [
+    'No run yet. What is taught on this page, and what nibble train --runs-dir {folder} does, is listed here.',
+    '還沒有紀錄。在這一頁教的內容，以及 nibble train --runs-dir {folder} 的訓練，都會列在這裡。'
+  ],
   state_running: ['running', '進行中'],
   state_finished: ['finished', '完成'],
   state_failed: ['failed', '失敗'],

@@ -2,8 +2,10 @@
 // The texts of the tab Teach: [English, Traditional Chinese].
 export const teachWords = {
   teach_title: ['Teach {model} something', '教 {model} 新的東西'],
-  teach_lead: ['Write questions and the answers you want. Every parameter of the model is trained on this machine; the model you have stays as it is.',
-    '寫下問題與你要的回答。模型的每個參數都在這台電腦上訓練，原來的模型不會改變。'],
+  teach_lead: [
+    'Write questions and the answers you want. Every parameter of the model is trained on this machine; the model you have stays as it is.',
+    '寫下問題與你要的回答。模型的每個參數都在這台電腦上訓練，原來的模型不會改變。'
+  ],
   rows: ['Questions and answers', '問題與回答'],
   answer: ['Answer', '回答'],
   question_hint: ['What somebody asks', '有人會問什麼'],
@@ -11,7 +13,10 @@ export const teachWords = {
   add_row: ['Add a row', '新增一列'],
   example: ['Fill in an example', '填入範例'],
   clear_rows: ['Clear', '清空'],
-  drop_hint: ['Paste rows from a spreadsheet, or drop a TSV or JSONL file here', '可貼上試算表內容，或把 TSV、JSONL 檔拖到這裡'],
+  drop_hint: [
+    'Paste rows from a spreadsheet, or drop a TSV or JSONL file here',
+    '可貼上試算表內容，或把 TSV、JSONL 檔拖到這裡'
+  ],
   choose_file: ['Choose a file …', '選擇檔案…'],
   conversation_row: ['a longer conversation, taught as it is', '較長的對話，照原樣教'],
   rows_read: ['{n} rows read from {name}', '已從 {name} 讀入 {n} 列'],
@@ -19,12 +24,18 @@ export const teachWords = {
   rows_count: ['{n} rows', '{n} 列'],
   keep_title: ['What should stay as it is', '哪些要保持不變'],
   keep_prompts: ['Everyday questions', '日常問題'],
-  keep_prompts_text: ['The model answers these first; while it learns it is held to what it said. One question a line.',
-    '先讓模型回答這些問題，學習時要求它維持原來的說法。每行一個問題。'],
+  keep_prompts_text: [
+    'The model answers these first; while it learns it is held to what it said. One question a line.',
+    '先讓模型回答這些問題，學習時要求它維持原來的說法。每行一個問題。'
+  ],
   keep_own_text: ['Its own writing', '它自己寫的文字'],
-  keep_own_text_text: ['The model writes freely, and is held to that: for when you have no list. Tokens:', '讓模型自由書寫並維持不變；沒有問題清單時適用。token 數：'],
+  keep_own_text_text: [
+    'The model writes freely, and is held to that: for when you have no list. Tokens:',
+    '讓模型自由書寫並維持不變；沒有問題清單時適用。token 數：'
+  ],
   keep_nothing: ['Nothing', '不保留'],
-  keep_nothing_text: ['Fastest. The model may forget what it knew.', '最快，但模型可能忘記原本會的東西。'],
+  keep_nothing_text:
+      ['Fastest. The model may forget what it knew.', '最快，但模型可能忘記原本會的東西。'],
   how: ['Settings of the training', '訓練設定'],
   steps: ['Steps', '步數'],
   learning_rate: ['Learning rate', '學習率'],
@@ -63,7 +74,10 @@ export const teachWords = {
   score_other: ['Other answers', '其他回答'],
   score_other_text: ['neither taught nor kept; said as before', '沒有教也沒有保留；與之前相同'],
   score_divergence: ['Divergence', '偏離程度'],
-  score_divergence_text: ['nats a token (KL) on its earlier replies; same first choice for {agreement}', '每個 token 的 nat 數（KL），以先前的回覆測量；首選相同 {agreement}'],
+  score_divergence_text: [
+    'nats a token (KL) on its earlier replies; same first choice for {agreement}',
+    '每個 token 的 nat 數（KL），以先前的回覆測量；首選相同 {agreement}'
+  ],
   measuring: ['measuring …', '測量中…'],
   side_by_side: ['Ask both', '同時問兩個'],
   ask_hint: ['Ask both models the same', '問兩個模型同一個問題'],
@@ -80,14 +94,20 @@ export const teachWords = {
   export_model: ['Export', '匯出'],
   throw_away: ['Throw away', '丟棄'],
   throw_dialog: ['Throw this lesson away?', '要丟棄這次教學嗎？'],
-  throw_dialog_text: ['Its run and its model go to the trash folder of the runs. A model that was kept stays.', '紀錄與模型會移到紀錄資料夾的垃圾桶；已保留的模型不受影響。'],
+  throw_dialog_text: [
+    'Its run and its model go to the trash folder of the runs. A model that was kept stays.',
+    '紀錄與模型會移到紀錄資料夾的垃圾桶；已保留的模型不受影響。'
+  ],
   new_lesson: ['New lesson', '新的教學'],
   same_again: ['Teach these rows again', '再教一次這些'],
   lessons_before: ['Lessons', '教學紀錄'],
   details: ['The whole record', '完整紀錄'],
   changed_only: ['What changed beside that', '其他改變的回答'],
   nothing_changed: ['Nothing else changed.', '其他都沒有改變。'],
-  cannot_teach: ['This model has no tokenizer beside it, so it cannot be taught in words.', '這個模型沒有分詞器，無法用文字教學。'],
+  cannot_teach: [
+    'This model has no tokenizer beside it, so it cannot be taught in words.',
+    '這個模型沒有分詞器，無法用文字教學。'
+  ],
 };
 
 /** Rows to try with: four, in the language of the page. */
