@@ -135,6 +135,10 @@ bool Scheduler::step() {
                      first.progress.tokens_left() > 1;
   try {
     const auto ids = engine_.step(steps_, alone ? Follow::chosen : Follow::unknown);
+    {
+      const std::lock_guard lock(mutex_);  // before a reader of the last token can ask
+      counts_.stepped += steps_.size();
+    }
     for (size_t i = 0; i < steps_.size(); ++i) {
       const int64_t place = steps_[i].sequence;
       StreamJob& job = *running_[size_t(place)];
@@ -146,7 +150,6 @@ bool Scheduler::step() {
     }
     const std::lock_guard lock(mutex_);
     ++counts_.steps;
-    counts_.stepped += steps_.size();
     counts_.broken.clear();
   } catch (const std::exception& e) {
     log_warning("a step of {} replies failed: {}", steps_.size(), e.what());

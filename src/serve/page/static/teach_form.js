@@ -5,8 +5,39 @@ import {bytes, duration, number, t} from './i18n.js';
 import {tile} from './run_view.js';
 import {draft} from './teach_draft.js';
 
+function prompts(changed) {
+  const box = el('textarea', {
+    id: 'prompts',
+    rows: 8,
+    value: draft.prompts,
+    'aria-label': t('keep_prompts'),
+    oninput: () => {
+      draft.prompts = box.value;
+      changed(false);
+    }
+  });
+  const count = draft.prompts.split('\n').filter((p) => p.trim()).length;
+  return el('details.more', {}, el('summary', {}, t('prompts_count', {n: number(count)})), box);
+}
+
+function ownTokens(changed) {
+  const box = el('input', {
+    type: 'number',
+    id: 'own-tokens',
+    min: 100,
+    max: 200000,
+    step: 100,
+    value: draft.own_tokens,
+    oninput: () => {
+      draft.own_tokens = box.value ? box.valueAsNumber : undefined;
+      changed(false);
+    }
+  });
+  return el('label.field.more', {htmlFor: 'own-tokens'}, el('span', {}, t('own_tokens')), box);
+}
+
 export function keepSection(changed) {
-  const choice = (name, ...more) =>
+  const choice = (name) =>
       el('label', {className: draft.keep === name ? 'option on' : 'option'}, el('input', {
            type: 'radio',
            name: 'keep',
@@ -18,32 +49,12 @@ export function keepSection(changed) {
            }
          }),
          el('span', {}, el('strong', {}, t(`keep_${name}`)),
-            el('span.muted.small', {}, t(`keep_${name}_text`)), more));
-  const prompts = el('textarea', {
-    id: 'prompts',
-    rows: 6,
-    value: draft.prompts,
-    oninput: () => {
-      draft.prompts = prompts.value;
-      changed(false);
-    }
-  });
-  const tokens = el('input', {
-    type: 'number',
-    id: 'own-tokens',
-    min: 100,
-    max: 200000,
-    step: 100,
-    value: draft.own_tokens,
-    oninput: () => {
-      draft.own_tokens = tokens.valueAsNumber;
-      changed(false);
-    }
-  });
+            el('span.muted.small', {}, t(`keep_${name}_text`))));
   return el(
       'section.card', {}, el('h2', {}, t('keep_title')),
-      el('div.options', {}, choice('prompts', draft.keep === 'prompts' && prompts),
-         choice('own_text', draft.keep === 'own_text' && tokens), choice('nothing')));
+      el('div.options', {}, choice('prompts'), choice('own_text'), choice('nothing')),
+      draft.keep === 'prompts' && prompts(changed),
+      draft.keep === 'own_text' && ownTokens(changed));
 }
 
 /** Empty fields are left to the server. */

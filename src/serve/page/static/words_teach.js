@@ -25,14 +25,16 @@ export const teachWords = {
   keep_title: ['What should stay as it is', '哪些要保持不變'],
   keep_prompts: ['Everyday questions', '日常問題'],
   keep_prompts_text: [
-    'The model answers these first; while it learns it is held to what it said. One question a line.',
-    '先讓模型回答這些問題，學習時要求它維持原來的說法。每行一個問題。'
+    'The model answers these first; while it learns it is held to what it said.',
+    '先讓模型回答這些問題，學習時要求它維持原來的說法。'
   ],
   keep_own_text: ['Its own writing', '它自己寫的文字'],
   keep_own_text_text: [
-    'The model writes freely, and is held to that: for when you have no list. Tokens:',
-    '讓模型自由書寫並維持不變；沒有問題清單時適用。token 數：'
+    'The model writes freely, and is held to that: for when you have no list.',
+    '讓模型自由書寫並維持不變；沒有問題清單時適用。'
   ],
+  prompts_count: ['{n} questions, one a line', '{n} 個問題，每行一個'],
+  own_tokens: ['Tokens it writes', '書寫的 token 數'],
   keep_nothing: ['Nothing', '不保留'],
   keep_nothing_text:
       ['Fastest. The model may forget what it knew.', '最快，但模型可能忘記原本會的東西。'],
