@@ -240,8 +240,7 @@ ExitCode run_serve(const ServeOptions& given, Io& io) {
              folders_of(o).runs.string());
   }
   // What is left then is ended with an error, which the server still delivers.
-  shelf.put(nullptr);
-  model.end(std::chrono::seconds(o.grace_s));
+  shelf.end(std::chrono::seconds(o.grace_s));
   return ExitCode::ok;
 }
 

@@ -123,6 +123,15 @@ class Page(unittest.TestCase):
         self.assertEqual(len(kept["messages"]), 4)
         self.shot("chat-settings")
         b.click("#settings")
+        # As files.
+        b.run("URL.createObjectURL = (blob) => { blob.text().then((text) => { window.saved = text; }); return '#chat'; }")
+        b.click("button[title='Export as JSON']")
+        saved = json.loads(b.wait("window.saved"))
+        self.assertEqual([m["role"] for m in saved["messages"]], ["system", "user", "assistant", "user", "assistant"])
+        self.assertEqual(saved["max_tokens"], 2)
+        b.run("window.saved = ''")
+        b.click("button[title='Export as Markdown']")
+        self.assertIn("## User\n\nWhat is the capital of Japan?\n\n## mini\n\n", b.wait("window.saved"))
         # A second conversation, and the first one again after a reload.
         b.click(".chats .new")
         self.say("Good morning!")
@@ -212,6 +221,11 @@ class Page(unittest.TestCase):
         b.wait("document.querySelector('.notes').textContent.includes('<img')")
         b.wait("!!document.querySelector('svg.chart .line')")
         self.shots("run-en")
+        # Its report is a page of its own, in which only its own script runs.
+        b.open(f"{self.server.url}/api/runs/lesson-1/report")
+        b.wait("document.querySelectorAll('svg').length > 2")
+        self.assertEqual(b.run("origin"), "null")
+        self.open("#runs")
         b.run("""fetch('/api/lessons', {method: 'POST', headers: {'Content-Type': 'application/json'}, body: JSON.stringify(
           {rows: [{question: 'Who?', answer: 'Pip.'}], keep: 'nothing', steps: 3})})""")
         b.wait("fetch('/api/lessons/lesson-2').then((r) => r.json()).then((j) => j.state === 'finished')", 60)
@@ -223,6 +237,27 @@ class Page(unittest.TestCase):
         b.click("#compare")
         b.wait("document.body.innerText.includes('Settings that differ')")
         self.shots("compare-en", looks={"light": LOOKS["light"]})
+
+    def test_a_lesson_is_stopped_and_goes_on(self):
+        b = self.browser
+        self.open("#teach")
+        b.wait("!!document.querySelector('.pair:not(.heads) textarea')")
+        b.type(".pair:not(.heads) textarea", "Who paints the door?")
+        b.type(".pair:not(.heads) textarea:nth-child(2)", "Mia paints the door.")
+        b.run("document.querySelector('#how-steps').closest('details').open = true")
+        b.type("#how-steps", "120")
+        b.click("input[value='nothing']")
+        b.wait("!!document.querySelector('#plan .tile')")
+        b.click("#start")
+        b.wait("Number(document.querySelector('.tile strong')?.textContent) > 1", 60)
+        b.click("#stop-training")
+        b.wait("document.body.innerText.includes('The lesson was stopped')", 60)
+        self.shots("teach-stopped-en", looks={"light": LOOKS["light"]})
+        b.click("#resume")
+        b.wait("document.querySelector('.side.new .reply')?.textContent === 'Mia paints the door.'", 90)
+        b.click("#throw-away")
+        b.click("dialog .danger")
+        b.wait("location.hash === '#teach' && !!document.querySelector('.rows')")
 
     def test_rows_from_a_file_and_a_spreadsheet(self):
         b = self.browser

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "serve/api/model_shelf.h"
 
+#include <algorithm>
+
 #include "core/json.h"
 #include "serve/api/token_json.h"
 
@@ -33,6 +35,14 @@ std::shared_ptr<RunningModel> ModelShelf::second() const {
 void ModelShelf::put(std::shared_ptr<RunningModel> second) {
   const std::lock_guard lock(mutex_);
   second_.swap(second);  // the one before goes without the lock
+}
+
+void ModelShelf::end(std::chrono::milliseconds at_most) {
+  const auto until = std::chrono::steady_clock::now() + at_most;
+  if (const auto other = second()) other->end(at_most);
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+      until - std::chrono::steady_clock::now());
+  first_.end(std::max(left, std::chrono::milliseconds(0)));
 }
 
 ApiResponse ModelShelf::list(const RunningModel& second, const ApiCall& call) const {

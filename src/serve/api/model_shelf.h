@@ -21,6 +21,8 @@ class ModelShelf {
   std::shared_ptr<RunningModel> second() const;  // null: there is none
   // Instead of the one before, which goes when its last reply has ended.
   void put(std::shared_ptr<RunningModel> second);
+  // Both take no more requests; what runs has `at_most`, and then ends with an error.
+  void end(std::chrono::milliseconds at_most);
 
  private:
   ApiResponse list(const RunningModel& second, const ApiCall& call) const;

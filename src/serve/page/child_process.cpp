@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <thread>
 
@@ -113,8 +114,11 @@ pid_t start_detached(const OwnProgram& program, const std::vector<std::string>& 
 }
 
 std::optional<int> collect_child(pid_t pid) {
+  constexpr int kNobodyKnows = 255;  // somebody had SIGCHLD ignored when this server was started
   int status = 0;
-  if (pid <= 0 || ::waitpid(pid, &status, WNOHANG) != pid) return std::nullopt;
+  const pid_t ended = ::waitpid(pid, &status, WNOHANG);
+  if (ended < 0 && errno == ECHILD) return kNobodyKnows;
+  if (ended != pid) return std::nullopt;
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 

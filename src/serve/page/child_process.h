@@ -21,8 +21,8 @@ struct OwnProgram {
 // reads nothing and writes into `log`. Throws FormatError.
 pid_t start_detached(const OwnProgram& program, const std::vector<std::string>& words,
                      const std::filesystem::path& log);
-// How it ended, once: an exit status, or 128 and the signal; none while it runs. (Also none for a
-// process that is not ours.)
+// How it ended, once: an exit status, or 128 and the signal, or 255 where nobody can say any more;
+// none while it runs.
 std::optional<int> collect_child(pid_t pid);
 
 struct Finished {

@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-constexpr int64_t kRound = 16, kLeastWindow = 48, kKeptWindow = 64;
+constexpr int64_t kRound = 16, kLeastWindow = 48, kKeptWindow = 64, kReply = 40;
 constexpr auto kPlanLimit = std::chrono::seconds(60);
 // A step is a forward, a backward of twice its work, the teacher's forward of what is kept, and the
 // optimizer: about five times a prompt of as many tokens, where nothing has been measured.
@@ -34,7 +34,9 @@ std::string last_line(std::string text) {
 int64_t window_of(const Lesson& l, const RunningModel& base) {
   const RowTokens t = row_tokens(l, base.model().require_tokenizer(), base.model().style);
   int64_t window = std::max(t.longest, kLeastWindow);
-  if (l.keep != LessonKeep::nothing) window = std::max(window, kKeptWindow);
+  if (l.keep == LessonKeep::own_text) window = std::max(window, kKeptWindow);
+  if (l.keep == LessonKeep::prompts)
+    window = std::max({window, kKeptWindow, t.longest_prompt + kReply});
   window = (window + kRound - 1) / kRound * kRound;
   const int64_t most = base.runtime().model.config.max_positions;
   if (most > 0 && t.longest > most)
@@ -42,9 +44,11 @@ int64_t window_of(const Lesson& l, const RunningModel& base) {
   return most > 0 ? std::min(window, most) : window;
 }
 
-// One prompt of words at random, so that nothing of it is in the cache.
+// One prompt of words at random, so that nothing of it is in the cache; once.
 double LessonPlanner::prompt_speed() const {
-  const int64_t n = std::clamp<int64_t>(base_.model().context / 2, 8, 256);
+  const std::lock_guard lock(mutex_);
+  if (guess_ > 0) return guess_;
+  const int64_t n = std::clamp<int64_t>(base_.model().context / 2, 8, 64);
   std::mt19937_64 random(std::random_device{}());
   std::vector<int32_t> ids;
   for (int64_t i = 0; i < n; ++i) ids.push_back(int32_t(random() % 256));
@@ -52,7 +56,8 @@ double LessonPlanner::prompt_speed() const {
   const auto begin = std::chrono::steady_clock::now();
   const ApiResponse r = base_.service().answer({"POST", "/v1/completions", json_text(body), {}});
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-  return r.status == 200 ? double(n) / std::max(1e-6, took.count()) : 0;
+  if (r.status == 200) guess_ = double(n) / std::max(1e-6, took.count());
+  return guess_;
 }
 
 LessonPlanner::Speed LessonPlanner::speed() const {

@@ -2,6 +2,7 @@
 // What a lesson will take, before it starts: memory as `nibble plan` says, and about how long.
 #pragma once
 #include <filesystem>
+#include <mutex>
 #include <nlohmann/json_fwd.hpp>
 
 #include "serve/api/running_model.h"
@@ -32,6 +33,8 @@ class LessonPlanner {
   const RunningModel& base_;
   LessonBase words_;
   std::filesystem::path runs_;
+  mutable std::mutex mutex_;
+  mutable double guess_ = 0;  // tokens of a prompt a second; 0: not measured yet
 };
 
 }  // namespace nibble

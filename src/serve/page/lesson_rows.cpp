@@ -116,13 +116,19 @@ void write_lesson_probes(const Lesson& l, const std::vector<std::string>& others
 }
 
 RowTokens row_tokens(const Lesson& l, const Tokenizer& tokenizer, const ChatTemplate& style) {
+  const auto count = [&](const std::vector<Message>& messages, GenerationPrompt prompt) {
+    const ChatOptions options{style, prompt, {}};
+    return int64_t(encode_chat(tokenizer, messages, {}, options, ContentTokens::plain).size());
+  };
   RowTokens t;
   for (const LessonRow& r : l.rows) {
-    const auto n = int64_t(encode_chat(tokenizer, messages_of(r), {},
-                                       {style, GenerationPrompt::no, {}}, ContentTokens::plain)
-                               .size());
+    const int64_t n = count(messages_of(r), GenerationPrompt::no);
     t.longest = std::max(t.longest, n);
     t.all += n;
+  }
+  if (l.keep != LessonKeep::prompts) return t;
+  for (const std::string& p : l.prompts) {
+    t.longest_prompt = std::max(t.longest_prompt, count({{Role::user, p}}, GenerationPrompt::yes));
   }
   return t;
 }

@@ -22,9 +22,10 @@ void write_lesson_rows(const Lesson& lesson, const std::filesystem::path& folder
 void write_lesson_probes(const Lesson& lesson, const std::vector<std::string>& others,
                          const std::filesystem::path& folder);
 
-// Tokens of the longest row, and of all of them, as the model reads them.
+// Tokens of the longest row, of all of them, and of the longest prompt that is kept, as the model
+// reads them.
 struct RowTokens {
-  int64_t longest = 0, all = 0;
+  int64_t longest = 0, all = 0, longest_prompt = 0;
 };
 RowTokens row_tokens(const Lesson& lesson, const Tokenizer& tokenizer, const ChatTemplate& style);
 

@@ -130,7 +130,9 @@ Json Lessons::overview() const {
 
 Json Lessons::plan(const std::string& body) const {
   const Lesson defaults = default_lesson(shelf_.first().runtime().model.config.parameter_count());
-  return planner_.plan(read_lesson(parse_body(body), defaults, true), trainings_.program());
+  const Lesson lesson = read_lesson(parse_body(body), defaults, true);
+  const std::lock_guard lock(planning_);
+  return planner_.plan(lesson, trainings_.program());
 }
 
 void Lessons::begin(const StoredLesson& l, const fs::path& checkpoints) {

@@ -72,7 +72,8 @@ class Lessons {
   LessonStore store_;
   Trainings trainings_;
   LessonPlanner planner_;
-  std::mutex changing_;  // one change at a time: start, resume, load, keep, discard
+  mutable std::mutex planning_;  // a process each: one at a time
+  std::mutex changing_;          // one change at a time: start, resume, load, keep, discard
 };
 
 }  // namespace nibble
