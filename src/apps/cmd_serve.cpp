@@ -197,8 +197,11 @@ std::string device_word(const Device& d) { return unquoted(toml_value(d)); }
 // A model that was learned is opened as the first one was, with a smaller cache.
 TeachSettings teach_settings(const ServeOptions& o, const RunningModel& first) {
   TeachSettings t;
-  t.base = {o.runtime.model, first.runtime().paths.weights, device_word(first.runtime().device),
-            o.runtime.threads, o.written.chat_template};
+  const Runtime& rt = first.runtime();
+  t.base = {o.runtime.model, rt.paths.weights, device_word(rt.device), o.runtime.threads,
+            o.written.chat_template,
+            // A GGUF becomes a .dat, whose linear layers are NVFP4.
+            !any_packed(rt.model.weights) && rt.source->format() != "gguf"};
   if (const auto program = this_program(); !program.empty()) t.program.name = program.string();
   t.open = [o](const std::filesystem::path& model, const std::string& name) {
     RuntimeOptions runtime = o.runtime;

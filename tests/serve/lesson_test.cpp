@@ -103,6 +103,10 @@ TEST(Lesson, CommandsAreWordsAndHoldNoneOfItsTexts) {
   EXPECT_EQ(at("--keep"), "self:500");
   EXPECT_EQ(at("--run-name"), "lesson-1");
   EXPECT_EQ(std::ranges::count(words, "--output"), 1);
+  EXPECT_EQ(at("--recipe"), "nvfp4");
+  base.dense = true;
+  const auto plan = plan_words(l, base, 64);
+  EXPECT_EQ(*(std::ranges::find(plan, "--recipe") + 1), "bf16");
 }
 
 TEST(LessonRows, FilesAreReadByTheRulesOfTrain) {

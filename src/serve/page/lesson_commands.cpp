@@ -30,6 +30,8 @@ void add_device(Words& w, const LessonBase& b) {
   add(w, {"--device", b.device, "--threads", std::to_string(b.threads)});
 }
 
+void add_recipe(Words& w, const LessonBase& b) { add(w, {"--recipe", b.dense ? "bf16" : "nvfp4"}); }
+
 void add_batch(Words& w, const Lesson& l, int64_t window) {
   add(w, {"--batch-size", std::to_string(l.batch_size), "--seq-len", std::to_string(window)});
 }
@@ -42,6 +44,7 @@ Words train_words(const Lesson& l, const LessonBase& b, const LessonPlace& p) {
   Words w = {"train"};
   add_model(w, b);
   add_device(w, b);
+  add_recipe(w, b);
   add_batch(w, l, p.window);
   if (!b.chat_template.empty()) add(w, {"--template", b.chat_template});
   add(w, {"--train-data", (p.folder / "rows.jsonl").string()});
@@ -64,6 +67,7 @@ Words plan_words(const Lesson& l, const LessonBase& b, int64_t window) {
   Words w = {"plan", "--json"};
   add_model(w, b);
   add_device(w, b);
+  add_recipe(w, b);
   add_batch(w, l, window);
   // A plan reads no source: one of any kind has the same shape.
   if (l.keep != LessonKeep::nothing) add(w, {"--keep", own_text(l)});
@@ -74,7 +78,9 @@ Words check_words(const std::filesystem::path& model, const LessonBase& b,
                   const std::filesystem::path& text, const std::filesystem::path& json) {
   Words w = {"check", "--model", model.string(), "--against", b.weights.string()};
   add_device(w, b);
-  add(w, {"--text", text.string(), "--text-window", "128", "--json", json.string(), "--force"});
+  // Inputs of 8 bits differ between any two models; this is about the weights alone.
+  add(w, {"--activations", "bf16", "--text", text.string(), "--text-window", "128", "--json",
+          json.string(), "--force"});
   return w;
 }
 

@@ -16,7 +16,10 @@ struct LessonBase {
   std::filesystem::path weights;  // which are these
   std::string device = "auto";
   int32_t threads = 0;
-  std::string chat_template;  // empty: the model's own
+  std::string chat_template = {};  // empty: the model's own
+  // Its linear layers are dense here, and its file can hold them so: then it is trained so, too, or
+  // what answers afterwards would not be what was trained.
+  bool dense = false;
 };
 
 struct LessonPlace {
