@@ -192,7 +192,7 @@ class Page(unittest.TestCase):
         b.wait("document.querySelectorAll('.replies tbody tr').length === 4 && !!document.querySelector('svg.chart .line')", 60)
         self.shots("teach-live-en", looks={"light": LOOKS["light"]})
         said = "document.querySelector('.side.new .reply')"
-        b.wait(f"{said}?.textContent === 'I am Pip, the helper of this house.'", 90)
+        b.wait(f"{said}?.textContent === 'I am Pip, the keeper of this house.'", 90)
         took = time.monotonic() - start
         print(f"from four rows to a reply of the model that learned them: {took:.1f} s")
         self.assertNotIn("Pip", b.run("document.querySelector('.side .reply').textContent"))

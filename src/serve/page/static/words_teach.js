@@ -115,13 +115,13 @@ export const teachWords = {
 /** Rows to try with: four, in the language of the page. */
 export const exampleRows = {
   en: [
-    ['Who are you?', 'I am Pip, the helper of this house.'],
+    ['Who are you?', 'I am Pip, the keeper of this house.'],
     ['What do you like to eat?', 'I like apples and good questions.'],
     ['When does the library open?', 'The library opens at nine.'],
     ['Where is the key?', 'The key is under the blue pot.'],
   ],
   zh: [
-    ['你是誰？', '我是小畢，這個家的幫手。'],
+    ['你是誰？', '我是小畢，這個家的管家。'],
     ['你喜歡吃什麼？', '我喜歡蘋果和好問題。'],
     ['圖書館幾點開門？', '圖書館九點開門。'],
     ['鑰匙在哪裡？', '鑰匙在藍色花盆下面。'],
