@@ -243,6 +243,8 @@ TEST_F(LessonFlow, FromRowsToAModelBesideTheBase) {
   EXPECT_TRUE(fs::exists(mini.folders.models / "pip" / "model.dat"));
   EXPECT_TRUE(fs::exists(mini.folders.models / "pip" / "tokenizer.json"));
   EXPECT_EQ(says("lesson-1", "Who are you?"), "I am Pip.");
+  fs::remove_all(mini.folders.runs / "lesson-1");  // pruned: the model is still there
+  EXPECT_EQ(MiniPage::json(mini.get("/api/lessons/lesson-1"))["state"], "finished");
   ASSERT_EQ(mini.post("/api/lessons/lesson-1/discard").status, 200);
   EXPECT_TRUE(fs::exists(mini.folders.models / "pip" / "model.dat"));
   EXPECT_EQ(mini.get("/api/lessons/lesson-1").status, 404);

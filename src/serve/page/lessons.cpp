@@ -30,6 +30,14 @@ std::string output_name(const fs::path& weights) {
   return weights.extension() == ".safetensors" ? "model/model.safetensors" : "model/model.dat";
 }
 
+std::string free_run_name(const fs::path& runs, const std::string& lesson) {
+  std::error_code ec;
+  for (int n = 2;; ++n) {
+    std::string name = fmt::format("{}-{}", lesson, n);
+    if (!fs::exists(runs / name, ec)) return name;
+  }
+}
+
 Json step_json(const RunStatus& s) {
   return {{"step", s.last.step},
           {"steps", s.steps},
@@ -70,7 +78,12 @@ fs::path Lessons::model_path(const StoredLesson& l) const {
 }
 
 LessonStanding Lessons::standing(const StoredLesson& l) const {
-  return trainings_.standing(l, file_of(l, "trainer.log"));
+  LessonStanding s = trainings_.standing(l, file_of(l, "trainer.log"));
+  std::error_code ec;
+  // Its run was pruned, and what it made is here.
+  if (s.phase == LessonPhase::failed_to_start && fs::exists(model_path(l), ec))
+    s = {LessonPhase::ended, "finished", "", {}};
+  return s;
 }
 
 bool Lessons::is_loaded(const StoredLesson& l) const {
@@ -191,14 +204,9 @@ Json Lessons::resume(const std::string& name) {
     refuse("finished", name + " has been trained to its end");
   refuse_while_training();
   const fs::path checkpoints = folders_.runs / l.runs.front() / "checkpoints";
-  for (int n = int(l.runs.size()) + 1;; ++n) {
-    const std::string run = fmt::format("{}-{}", l.name, n);
-    if (fs::exists(folders_.runs / run, ec)) continue;
-    // A run that never began has nothing to go on from, nor a name to keep.
-    if (s.run.empty()) l.runs.pop_back();
-    l.runs.push_back(l.runs.empty() ? l.name : run);
-    break;
-  }
+  // A run that never began has nothing to go on from, nor a name to keep.
+  if (s.run.empty()) l.runs.pop_back();
+  l.runs.push_back(l.runs.empty() ? l.name : free_run_name(folders_.runs, l.name));
   store_.write(l);
   begin(l, l.runs.size() > 1 ? checkpoints : fs::path());
   return summary(l, standing(l));

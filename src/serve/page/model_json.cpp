@@ -86,6 +86,7 @@ Json tensor_json(const TensorReport& t) {
 Json model_json(const RunningModel& m) {
   const Runtime& rt = m.runtime();
   return {{"name", m.name()},
+          {"created", m.model().created},  // another model may have had the name before
           {"file", rt.source->describe()},
           {"held", rt.model.summary},
           {"device", rt.backend->name()},

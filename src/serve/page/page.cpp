@@ -73,8 +73,10 @@ ApiResponse Page::tensors(const std::string& name) {
                    "model_not_found");
   }
   const std::lock_guard lock(tensors_mutex_);
-  std::string& text = tensors_[name];
-  if (text.empty()) text = json_text(tensors_json(first ? shelf_.first() : *second));
+  const RunningModel& model = first ? shelf_.first() : *second;
+  // Another model may have had the name before.
+  std::string& text = tensors_[fmt::format("{} {}", name, model.model().created)];
+  if (text.empty()) text = json_text(tensors_json(model));
   return {200, "application/json", text, {}, {}};
 }
 

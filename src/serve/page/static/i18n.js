@@ -38,7 +38,7 @@ export const number = (n, digits = 0) => (
         n.toLocaleString(locale(), {maximumFractionDigits: digits, minimumFractionDigits: digits}) :
         '–');
 export const percent = (x, digits = 0) =>
-    (Number.isFinite(x) ? `${number(100 * x, digits)} %` : '–');
+    (Number.isFinite(x) ? `${number(100 * x, digits)}\u00a0%` : '–');
 
 /** A number of any size with about four digits. */
 export function figure(x) {

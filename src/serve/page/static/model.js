@@ -11,6 +11,9 @@ let room = null, timer = 0, chosen = '', filter = '';
 let last = null;            // of the poll before, for speeds
 const tensors = new Map();  // by model
 
+// A name may have been another model's before.
+const keyOf = (model) => `${model.name} ${model.created}`;
+
 const pairs = (list) =>
     el('dl.pairs', {}, list.flatMap(([k, v]) => [el('dt', {}, k), el('dd', {}, v)]));
 
@@ -134,7 +137,7 @@ function tensorTable(list) {
 }
 
 function fileSections(model) {
-  const found = tensors.get(model.name);
+  const found = tensors.get(keyOf(model));
   if (!found) {
     const start =
         el('button.primary', {
@@ -163,9 +166,9 @@ function fileSections(model) {
 const SMALL = 2e8;        // parameters; such a file is read without being asked
 const asked = new Set();  // once
 async function readTensors(model) {
-  asked.add(model.name);
+  asked.add(keyOf(model));
   try {
-    tensors.set(model.name, await get(`/api/model/${part(model.name)}/tensors`));
+    tensors.set(keyOf(model), await get(`/api/model/${part(model.name)}/tensors`));
   } catch (e) {
     say(e.message, true);
   }
@@ -197,7 +200,7 @@ function draw(answer) {
          el('div.columns', {}, sectionOf(t('architecture'), architecture(model)),
             sectionOf(t('memory'), memory(model, answer.machine))),
          ...fileSections(model), el('p.muted.small', {}, answer.machine.version)));
-  if (!asked.has(model.name) && model.config.parameters < SMALL) readTensors(model);
+  if (!asked.has(keyOf(model)) && model.config.parameters < SMALL) readTensors(model);
 }
 
 async function poll() {
