@@ -179,6 +179,23 @@ class Page(unittest.TestCase):
         self.assertGreaterEqual(len(b.problems), 1)
         b.problems.clear()
 
+    def test_without_the_markdown_libraries(self):
+        b = self.browser
+        b.send("Network.setBlockedURLs", urls=["*/page/lib/*"])
+        try:
+            self.open("#chat")
+            b.run("""import('/page/markdown.js').then(async (m) => {
+              await m.loading;
+              window.shown = document.createElement('div');
+              m.showMarkdown(shown, '**bold** <b>x</b>');
+            })""")
+            self.assertEqual(b.run("[shown.textContent, shown.children.length]"), ["**bold** <b>x</b>", 0])
+            self.assertIn("15", self.say("What is 7 + 8?"))
+        finally:
+            b.send("Network.setBlockedURLs", urls=[])
+        self.assertTrue(all("ERR_BLOCKED" in p for p in b.problems), b.problems)
+        b.problems.clear()
+
     def test_a_lesson(self):
         b = self.browser
         self.open("#teach")
