@@ -9,7 +9,8 @@ jobs=${NIBBLE_JOBS:-$(nproc 2>/dev/null || echo 2)}
 
 # What the program needs to build, and what its tests and packages need on top.
 build_packages=(g++ cmake ninja-build pkg-config ccache libfmt-dev nlohmann-json3-dev
-  libpcre2-dev libutf8proc-dev libhwy-dev libtomlplusplus-dev zlib1g-dev libcpp-httplib-dev)
+  libpcre2-dev libutf8proc-dev libhwy-dev libtomlplusplus-dev zlib1g-dev libcpp-httplib-dev
+  libjs-marked node-dompurify)
 test_packages=(libgtest-dev python3 clang-format)
 package_packages=(dpkg-dev file)
 

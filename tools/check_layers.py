@@ -42,6 +42,8 @@ ALLOWED = {
     "grammar": ["tokenizer"],
     "serve/schedule": ["generate", "model", "backend", "tokenizer"],
     "serve/api": ["serve/schedule", "grammar", "runtime", "generate", "model", "backend", "tokenizer"],
+    "serve/page": ["serve/api", "serve/schedule", "inspect", "runlog", "guard", "runtime", "generate", "model",
+                   "backend", "formats", "data", "tokenizer"],
     "serve/http": ["serve/api"],
     "apps": ["*"],
 }

@@ -8,7 +8,7 @@
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
-sources() { find src tests bench -name '*.h' -o -name '*.cpp' 2>/dev/null | sort; }
+sources() { find src tests bench -name '*.h' -o -name '*.cpp' -o -name '*.js' 2>/dev/null | sort; }
 
 # tool NAME: the version-14 binary of that name. Versions disagree on layout, so only one counts.
 tool() {

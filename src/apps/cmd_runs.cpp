@@ -19,6 +19,7 @@
 #include "core/text/visible.h"
 #include "runlog/chain_record.h"
 #include "runlog/diary/run_notes.h"
+#include "runlog/json/run_json.h"
 #include "runlog/run_folder.h"
 #include "runlog/run_plots.h"
 #include "runlog/run_report.h"
@@ -34,10 +35,6 @@ using nlohmann::ordered_json;
 
 fs::path one_run(const RunsOptions& o) {
   return find_run(o.runs_dir, o.runs.empty() ? "latest" : o.runs.front());
-}
-
-ordered_json lineage_json(const Lineage& l) {
-  return {{"origin", l.origin}, {"ancestors", l.ancestors}, {"children", l.children}};
 }
 
 size_t terminal_columns() {
@@ -160,17 +157,7 @@ ExitCode show(const RunsOptions& o, Io& io) {
   }
   ordered_json j = full_json(record, folder);
   j["lineage"] = lineage_json(lineage);
-  j["replies"] = ordered_json::array();
-  const auto reply = [](const Reply& r) {
-    return ordered_json{{"step", r.step}, {"reply", r.text}, {"passed", r.passed}};
-  };
-  for (const ReplyHistory& h : replies) {
-    j["replies"].push_back({{"id", h.id},
-                            {"group", h.group},
-                            {"prompt", h.prompt},
-                            {"first", reply(h.first)},
-                            {"last", reply(h.last)}});
-  }
+  j["replies"] = replies_json(replies);
   io.out << dumped(j);
   return ExitCode::ok;
 }

@@ -1,31 +1,33 @@
 // SPDX-License-Identifier: MIT
-// nibble serve: the model behind OpenAI's API.
+// nibble serve: the model behind OpenAI's API, and the page.
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <ctime>
 #include <ostream>
 #include <thread>
 
 #include "apps/command.h"
+#include "apps/options/device_option.h"
 #include "apps/options/runtime_options.h"
 #include "apps/options/template_options.h"
+#include "apps/options/user_defaults.h"
 #include "core/file.h"
 #include "core/log.h"
+#include "core/shipped_files.h"
 #include "guard/interrupt.h"
-#include "runtime/model_template.h"
+#include "runlog/run_record.h"
 #include "runtime/runtime.h"
-#include "serve/api/reply_form.h"
-#include "serve/api/service.h"
+#include "serve/api/model_shelf.h"
+#include "serve/api/running_model.h"
 #include "serve/http/http_server.h"
-#include "serve/schedule/engine_thread.h"
+#include "serve/page/page.h"
+#include "serve/page/page_files.h"
 
 namespace nibble {
 namespace {
 
-constexpr int64_t kMostStreams = 16;  // where nothing is said
-constexpr size_t kStreamsBytes = size_t(1) << 30;
 constexpr size_t kLeastKey = 16;
+constexpr int64_t kLearnedStreams = 4;  // of a model beside the first
 
 struct ServeOptions {
   RuntimeOptions runtime;
@@ -35,7 +37,7 @@ struct ServeOptions {
   std::optional<int64_t> streams;
   SchedulerOptions schedule;
   std::string served_name;
-  std::filesystem::path api_key_file;
+  std::filesystem::path api_key_file, work, runs_dir, models_dir;
   int32_t connections = 512, body_mib = 16, timeout_s = 0, grace_s = 10;
 
   void visit_fields(Fields& f) {
@@ -82,6 +84,20 @@ struct ServeOptions {
                     .value = "S",
                     .least = 0,
                     .most = 3600});
+    f.section("The page");
+    f.add(work, {.flag = "--work",
+                 .help = "Where what is taught on the page is kept; default: "
+                         "$XDG_STATE_HOME/nibble/serve, or ~/.local/state/nibble/serve",
+                 .value = "DIR",
+                 .common = true});
+    f.add(runs_dir, {.flag = "--runs-dir",
+                     .help = "The log of runs that the page shows and adds to; default: runs in "
+                             "--work",
+                     .value = "DIR"});
+    f.add(models_dir, {.flag = "--models-dir",
+                       .help = "Where models go that are kept on the page; default: models in "
+                               "--work",
+                       .value = "DIR"});
     f.section("Requests");
     f.add(streams, {.flag = "--streams",
                     .help = "Replies at a time, each with a context of its own; by default what "
@@ -151,26 +167,52 @@ std::string name_of(const ServeOptions& o, const Runtime& rt) {
   return is_folder && !folder.empty() ? folder : rt.paths.weights.stem().string();
 }
 
-int64_t streams_of(const ServeOptions& o, const Runtime& rt) {
-  if (o.streams) return *o.streams;
-  const EngineOptions e = rt.engine_options(o.cache);
-  const size_t each = KvCache::bytes(rt.model.config, e.context, e.cache);
-  return std::clamp<int64_t>(int64_t(kStreamsBytes / std::max<size_t>(1, each)), 1, kMostStreams);
+ServeSettings settings_of(const ServeOptions& o) {
+  ServeSettings s;
+  s.cache = o.cache;
+  s.streams = o.streams;
+  s.schedule = o.schedule;
+  s.chat_template = o.written.chat_template;
+  s.thinking = o.written.enable_thinking();
+  s.timeout_s = o.timeout_s;
+  return s;
 }
 
-ServedModel served_model(const ServeOptions& o, const Runtime& rt, int64_t context) {
-  ServedModel m;
-  m.name = name_of(o, rt);
-  m.created = std::time(nullptr);
-  m.tokenizer = rt.tokenizer;
-  m.style = choose_template(o.written.chat_template, rt.paths.tokenizer);
-  m.thinking = o.written.enable_thinking();
-  m.stop_ids = rt.stop_ids();
-  m.forms = std::make_shared<ReplyForms>();
-  m.sample = SampleFlags().over(rt.generation);
-  m.context = context;
-  m.timeout_s = o.timeout_s;
-  return m;
+// Without a home it is a folder of the place the server was started in. Nothing is made before
+// something is taught.
+PageFolders folders_of(const ServeOptions& o) {
+  namespace fs = std::filesystem;
+  const fs::path state = user_state_folder();
+  const fs::path work = fs::absolute(!o.work.empty() ? o.work
+                                     : state.empty() ? "nibble-serve"
+                                                     : state / "serve");
+  const auto in = [&](const fs::path& given, const char* name) {
+    return given.empty() ? work / name : fs::absolute(given);
+  };
+  return {work, in(o.runs_dir, "runs"), in(o.models_dir, "models")};
+}
+
+std::string device_word(const Device& d) { return unquoted(toml_value(d)); }
+
+// A model that was learned is opened as the first one was, with a smaller cache.
+TeachSettings teach_settings(const ServeOptions& o, const RunningModel& first) {
+  TeachSettings t;
+  const Runtime& rt = first.runtime();
+  t.base = {o.runtime.model, rt.paths.weights, device_word(rt.device), o.runtime.threads,
+            o.written.chat_template,
+            // A GGUF becomes a .dat, whose linear layers are NVFP4.
+            !any_packed(rt.model.weights) && rt.source->format() != "gguf"};
+  if (const auto program = this_program(); !program.empty()) t.program.name = program.string();
+  t.open = [o](const std::filesystem::path& model, const std::string& name) {
+    RuntimeOptions runtime = o.runtime;
+    runtime.model = {};
+    runtime.model.model = model;
+    ServeSettings settings = settings_of(o);
+    settings.streams = std::min(o.streams.value_or(kLearnedStreams), kLearnedStreams);
+    return std::make_shared<RunningModel>(open_runtime(runtime, TokenizerNeed::optional, &o.cache),
+                                          name, settings);
+  };
+  return t;
 }
 
 ExitCode run_serve(const ServeOptions& given, Io& io) {
@@ -181,27 +223,27 @@ ExitCode run_serve(const ServeOptions& given, Io& io) {
   o.http.limits.body = size_t(o.body_mib) << 20;
   if (!o.runtime.model.named()) o.runtime.model.model = "mini";
 
-  const Runtime rt = open_runtime(o.runtime, TokenizerNeed::optional, &o.cache);
-  const int64_t streams = streams_of(o, rt);
-  BatchEngine engine(*rt.backend, rt.model, rt.engine_options(o.cache, streams), streams);
-  const ServedModel model = served_model(o, rt, engine.options().context);
-  Scheduler schedule(engine, model.tokenizer, o.schedule);
-  const Service service(model, schedule);
+  Runtime rt = open_runtime(o.runtime, TokenizerNeed::optional, &o.cache);
+  const std::string name = name_of(o, rt);
+  RunningModel model(std::move(rt), name, settings_of(o));
+  ModelShelf shelf(model);
+  Page page(shelf, folders_of(o), teach_settings(o, model));
+  o.http.gate.open_paths = page_paths();
 
   const InterruptGuard interrupt(TerminateIs::request);
-  HttpServer server(o.http, [&](const ApiCall& call) { return service.answer(call); });
-  {
-    EngineThread thread(schedule);
-    const size_t cache =
-        KvCache::bytes(rt.model.config, streams * model.context, engine.options().cache);
-    log_info("{} streams of {} tokens, cache {:.1f} MiB", streams, model.context,
-             double(cache) / double(1 << 20));
-    io.out << fmt::format("serving {} at {}\n", model.name, server.url()) << std::flush;
-    while (!InterruptGuard::requested()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    log_info("ending: replies have {} s to end; Ctrl+C again ends at once", o.grace_s);
-    server.close();
-    thread.drain(std::chrono::seconds(o.grace_s));
-  }  // what is left is ended with an error, which the server still delivers
+  HttpServer server(o.http, [&](const ApiCall& call) { return page.answer(call); });
+  log_info("{} streams of {} tokens, cache {:.1f} MiB", model.streams(), model.model().context,
+           double(model.cache_bytes()) / double(1 << 20));
+  io.out << fmt::format("serving {} at {}\n", model.name(), server.url()) << std::flush;
+  while (!InterruptGuard::requested()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  log_info("ending: replies have {} s to end; Ctrl+C again ends at once", o.grace_s);
+  server.close();
+  if (const std::string run = page.training(); !run.empty()) {
+    log_info("{} goes on being trained; nibble runs watch {} --runs-dir {} shows it", run, run,
+             folders_of(o).runs.string());
+  }
+  // What is left then is ended with an error, which the server still delivers.
+  shelf.end(std::chrono::seconds(o.grace_s));
   return ExitCode::ok;
 }
 
@@ -209,11 +251,13 @@ ExitCode run_serve(const ServeOptions& given, Io& io) {
 
 Command serve_command() {
   return make_command<ServeOptions>(
-      "serve", "Serve a model over HTTP with the OpenAI API",
+      "serve", "Serve a model over HTTP: the OpenAI API, and a page to chat and teach on",
       "Answers OpenAI's API (/v1/chat/completions, /v1/completions, /v1/models) for many clients "
       "at "
-      "once. Without --model it serves the mini model. It listens on this machine alone unless "
-      "--host says otherwise. Ctrl+C ends it.",
+      "once, and shows a page at its address on which one chats with the model, teaches it and "
+      "looks at runs. Without --model it serves the mini model. It listens on this machine alone "
+      "unless --host says otherwise. Ctrl+C ends it; a training that was started on the page goes "
+      "on.",
       run_serve);
 }
 

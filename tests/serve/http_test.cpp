@@ -65,6 +65,19 @@ TEST(Http, AnswersAndKeepsConnections) {
   EXPECT_TRUE(contains(r, "Content-Security-Policy: default-src 'none'"));
 }
 
+// A page brings a policy of its own, and there is one: two would both be obeyed.
+TEST(Http, AnAnswersOwnHeadersReplaceOurs) {
+  HttpServer server(any_port(), [](const ApiCall&) {
+    return ApiResponse{
+        200, "text/html", "x", {{"Content-Security-Policy", "script-src 'self'"}}, {}};
+  });
+  const std::string r =
+      ask(server.port(), "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+  EXPECT_TRUE(contains(r, "\r\nContent-Security-Policy: script-src 'self'\r\n")) << r;
+  EXPECT_FALSE(contains(r, "default-src")) << r;
+  EXPECT_TRUE(contains(r, "X-Content-Type-Options: nosniff")) << r;
+}
+
 TEST(Http, RefusesBeforeItReads) {
   HttpServer server(any_port(), echo);
   const int port = server.port();

@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 
+#include "apps/options/user_defaults.h"
 #include "core/durable/directories.h"
 #include "core/error.h"
 #include "core/file.h"
@@ -117,14 +117,8 @@ void InputHistory::add(const std::string& entry) {
 }
 
 std::filesystem::path default_history_file() {
-  const auto set = [](const char* name) {
-    const char* const value = std::getenv(name);
-    return value != nullptr && *value == '/' ? std::filesystem::path(value)  // else to be ignored
-                                             : std::filesystem::path();
-  };
-  const std::filesystem::path state = set("XDG_STATE_HOME"), home = set("HOME");
-  if (!state.empty()) return state / "nibble" / "chat_history";
-  return home.empty() ? home : home / ".local" / "state" / "nibble" / "chat_history";
+  const std::filesystem::path state = user_state_folder();
+  return state.empty() ? state : state / "chat_history";
 }
 
 }  // namespace nibble

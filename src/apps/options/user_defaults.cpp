@@ -52,6 +52,12 @@ void set_model(Fields& fields, const std::string& model, const std::string& wher
 
 }  // namespace
 
+fs::path user_state_folder() {
+  const std::string state = environment_text("XDG_STATE_HOME"), home = environment_text("HOME");
+  if (state.starts_with("/")) return fs::path(state) / "nibble";  // else to be ignored
+  return home.starts_with("/") ? fs::path(home) / ".local" / "state" / "nibble" : fs::path();
+}
+
 fs::path user_config_file() {
   std::string base = environment_text("XDG_CONFIG_HOME");
   // The specification: a path that is not absolute is to be ignored.

@@ -13,6 +13,10 @@ namespace nibble {
 // Empty where no home is known; the file need not exist.
 std::filesystem::path user_config_file();
 
+// Where programs keep what they made themselves: $XDG_STATE_HOME/nibble, or ~/.local/state/nibble.
+// Empty where no home is known.
+std::filesystem::path user_state_folder();
+
 // Sets what is still open. `known` says whether any command has a key: one that none has is a
 // mistake, one of other commands is theirs. Throws UsageError, FormatError.
 using KeyIsKnown = std::function<bool(const std::string& key)>;

@@ -22,7 +22,6 @@ ExitCode try_run(const RunsOptions& o, Io& io);
 
 std::string runs_text(size_t n);  // "1 run"
 std::filesystem::path base_of(const std::filesystem::path& run_folder);
-nlohmann::ordered_json full_json(const RunRecord& r, const std::filesystem::path& folder);
 std::string dumped(const nlohmann::ordered_json& j);
 // The runs the options name, or all that their filters leave, the oldest first.
 std::vector<RunRecord> chosen_runs(const RunsOptions& o);

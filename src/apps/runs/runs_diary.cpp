@@ -12,6 +12,7 @@
 #include "runlog/diary/inventory.h"
 #include "runlog/diary/prune_log.h"
 #include "runlog/diary/run_notes.h"
+#include "runlog/json/run_json.h"
 #include "runlog/run_folder.h"
 #include "runlog/run_prune.h"
 #include "runlog/run_tables.h"
@@ -59,14 +60,6 @@ std::string runs_text(size_t n) { return n == 1 ? "1 run" : fmt::format("{} runs
 
 fs::path base_of(const fs::path& folder) {
   return fs::absolute(folder).lexically_normal().parent_path();
-}
-
-nlohmann::ordered_json full_json(const RunRecord& r, const fs::path& folder) {
-  ordered_json j = parse_json<ordered_json>(record_json(r));
-  j["state"] = r.state_name();
-  j["pinned"] = r.pinned;
-  j["folder"] = fs::absolute(folder).lexically_normal().string();
-  return j;
 }
 
 std::string dumped(const ordered_json& j) {

@@ -73,4 +73,13 @@ void BodyFields::finish() const {
   }
 }
 
+nlohmann::ordered_json parse_body(const std::string& text) {
+  using Json = nlohmann::ordered_json;
+  try {
+    return parse_json<Json>(text);
+  } catch (const Json::exception& e) {
+    throw_invalid("", "the body is not JSON: {}", e.what());
+  }
+}
+
 }  // namespace nibble

@@ -40,4 +40,7 @@ class BodyFields {
   std::set<std::string, std::less<>> known_;
 };
 
+// A body as JSON; ApiError where it is none.
+nlohmann::ordered_json parse_body(const std::string& text);
+
 }  // namespace nibble

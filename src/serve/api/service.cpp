@@ -3,6 +3,7 @@
 
 #include "core/json.h"
 #include "serve/api/api_error.h"
+#include "serve/api/body_fields.h"
 #include "serve/api/chat_reply.h"
 #include "serve/api/completion_reply.h"
 #include "serve/api/embedded_files.h"
@@ -16,17 +17,9 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kModels = "/v1/models";
 
-Json parse_body(const std::string& text) {
-  try {
-    return parse_json<Json>(text);
-  } catch (const Json::exception& e) {
-    throw_invalid("", "the body is not JSON: {}", e.what());
-  }
-}
+}  // namespace
 
 ApiResponse json_response(const Json& j) { return {200, "application/json", json_text(j), {}, {}}; }
-
-}  // namespace
 
 ApiResponse error_response(const ApiError& e) {
   ApiResponse r{e.status(), "application/json", e.body(), {}, {}};
@@ -38,7 +31,7 @@ std::string Service::methods(const std::string& path) {
   for (const char* p : {"/health", "/metrics", "/v1/models"}) {
     if (path == p) return "GET";
   }
-  if (path.starts_with("/v1/models/") || find_embedded_file(path)) return "GET";
+  if (path.starts_with("/v1/models/") || find_file(api_files(), path)) return "GET";
   for (const char* p :
        {"/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/tokenize", "/detokenize"}) {
     if (path == p) return "POST";
@@ -73,8 +66,8 @@ ApiResponse Service::route(const ApiCall& call) const {
   if (call.path == "/metrics") {
     return {200, "text/plain; version=0.0.4", metrics_text(schedule_.counts()), {}, {}};
   }
-  if (const EmbeddedFile* const file = find_embedded_file(call.path)) {
-    return {200, content_type_of(file->name), std::string(file->bytes), {}, {}};
+  if (const EmbeddedFile* const file = find_file(api_files(), call.path)) {
+    return {200, content_type_of(file->path), std::string(file->bytes), {}, {}};
   }
   if (call.path.starts_with(kModels)) return models(call.path);
   if (call.path == "/tokenize") return tokenize(call.body);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The API: which path does what. Any thread may call; the model is run by the schedule's.
 #pragma once
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -31,8 +32,9 @@ class Service {
   Scheduler& schedule_;
 };
 
-// An error as an answer.
+// An error as an answer, and JSON as one.
 class ApiError;
 ApiResponse error_response(const ApiError& error);
+ApiResponse json_response(const nlohmann::ordered_json& j);
 
 }  // namespace nibble

@@ -88,6 +88,7 @@ void Gate::check_origin(const RequestHead& head) const {
 
 void Gate::check_key(const RequestHead& head) const {
   if (options_.api_key.empty() || head.path() == "/health") return;
+  if (std::ranges::find(options_.open_paths, head.path()) != options_.open_paths.end()) return;
   // A browser asks first, without the key, whether it may ask; that says nothing.
   if (head.method == "OPTIONS") return;
   constexpr std::string_view kBearer = "bearer ";

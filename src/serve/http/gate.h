@@ -13,9 +13,10 @@
 namespace nibble {
 
 struct GateOptions {
-  std::string api_key;               // empty: nobody is asked for one
-  std::vector<std::string> hosts;    // names, besides localhost and addresses
-  std::vector<std::string> origins;  // "https://example.org": may ask from their pages
+  std::string api_key;                       // empty: nobody is asked for one
+  std::vector<std::string> hosts;            // names, besides localhost and addresses
+  std::vector<std::string> origins;          // "https://example.org": may ask from their pages
+  std::vector<std::string> open_paths = {};  // need no key, as /health: a page that asks for it
 };
 
 // In a time that does not depend on where they differ.

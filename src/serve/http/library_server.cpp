@@ -147,7 +147,10 @@ void LibraryServer::answer(const httplib::Request& q, httplib::Response& r) {
                [connection] { return connection->gone(); }};
   ApiResponse a = answer_(call);
   r.status = a.status;
-  for (const auto& [name, value] : a.headers) r.set_header(name, value);
+  for (const auto& [name, value] : a.headers) {
+    r.headers.erase(name);  // instead of ours: the page has a policy of its own
+    r.set_header(name, value);
+  }
   if (!a.next) {
     r.set_content(a.body, a.content_type);
   } else if (q.version == "HTTP/1.0") {

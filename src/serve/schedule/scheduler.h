@@ -48,6 +48,7 @@ struct SchedulerCounts {
   int64_t waiting = 0, feeding = 0, decoding = 0;      // requests, now
   int64_t cached_tokens = 0, places = 0, context = 0;  // the cache, now
   uint64_t prompt_tokens = 0, reused_tokens = 0, tokens = 0, steps = 0;
+  uint64_t stepped = 0;  // tokens that steps chose, of replies that go on, too
   uint64_t refused = 0;
   std::map<std::string, uint64_t> finished;  // by reason
   double first_token_s = 0, request_s = 0;   // sums over finished requests

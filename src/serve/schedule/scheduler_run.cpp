@@ -135,6 +135,10 @@ bool Scheduler::step() {
                      first.progress.tokens_left() > 1;
   try {
     const auto ids = engine_.step(steps_, alone ? Follow::chosen : Follow::unknown);
+    {
+      const std::lock_guard lock(mutex_);  // before a reader of the last token can ask
+      counts_.stepped += steps_.size();
+    }
     for (size_t i = 0; i < steps_.size(); ++i) {
       const int64_t place = steps_[i].sequence;
       StreamJob& job = *running_[size_t(place)];

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+// What a lesson will take, before it starts: memory as `nibble plan` says, and about how long.
+#pragma once
+#include <filesystem>
+#include <mutex>
+#include <nlohmann/json_fwd.hpp>
+
+#include "serve/api/running_model.h"
+#include "serve/page/child_process.h"
+#include "serve/page/lesson_commands.h"
+
+namespace nibble {
+
+// Tokens of a sample that are fed at most: the longest row, with room for replies that are kept.
+// Throws ApiError where a row is longer than the model's positions.
+int64_t window_of(const Lesson& lesson, const RunningModel& base);
+
+class LessonPlanner {
+ public:
+  LessonPlanner(const RunningModel& base, LessonBase words, std::filesystem::path runs)
+      : base_(base), words_(std::move(words)), runs_(std::move(runs)) {}
+  // Throws ApiError.
+  nlohmann::ordered_json plan(const Lesson& lesson, const OwnProgram& program) const;
+
+ private:
+  struct Speed {
+    double tokens_per_second = 0;
+    std::string basis;  // "run": an earlier one of this model; "guess": from this server's prompts
+  };
+  Speed speed() const;
+  double prompt_speed() const;
+
+  const RunningModel& base_;
+  LessonBase words_;
+  std::filesystem::path runs_;
+  mutable std::mutex mutex_;
+  mutable double guess_ = 0;  // tokens of a prompt a second; 0: not measured yet
+};
+
+}  // namespace nibble

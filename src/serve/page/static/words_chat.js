@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+// The texts of the tab Chat: [English, Traditional Chinese].
+export const chatWords = {
+  new_chat: ['New chat', '新對話'],
+  chats: ['Conversations', '對話列表'],
+  untitled: ['New conversation', '新的對話'],
+  chat_empty_title: ['Say something to {model}', '對 {model} 說點什麼'],
+  chat_empty_text: [
+    'Everything stays on this machine. Point at a word of a reply to see how likely it was, and what else it could have been.',
+    '一切都留在這台電腦上。把游標移到回覆的字詞上，就能看到它的機率，以及其他可能的選擇。'
+  ],
+  example_1: ['Who are you?', '你是誰？'],
+  example_2: ['What is 7 + 8?', '7 加 8 是多少？'],
+  example_3: ['What is the capital of Japan?', '日本的首都是哪裡？'],
+  message: ['Message', '訊息'],
+  message_hint: ['Write a message …', '輸入訊息…'],
+  send: ['Send', '送出'],
+  stop: ['Stop', '停止'],
+  you: ['You', '你'],
+  edit_resend: ['Edit and send again', '編輯後重新送出'],
+  resend: ['Send again', '重新送出'],
+  regenerate: ['Another reply', '重新產生'],
+  show_tokens: ['Tokens and their probability', '字元（token）與機率'],
+  show_text: ['As text', '以文字顯示'],
+  settings: ['Settings', '設定'],
+  export_json: ['Export as JSON', '匯出 JSON'],
+  export_markdown: ['Export as Markdown', '匯出 Markdown'],
+  delete_chat: ['Delete conversation', '刪除對話'],
+  delete_chat_text: [
+    'It is kept in this browser only and cannot be brought back.',
+    '對話只存在這個瀏覽器中，刪除後無法復原。'
+  ],
+  model_choice: ['Model', '模型'],
+  system: ['System message', '系統訊息'],
+  system_hint: ['What the model is told before the conversation', '在對話開始前給模型的說明'],
+  temperature: ['Temperature', '溫度'],
+  temperature_help: ['0: always the most likely word', '0：永遠選機率最高的字'],
+  top_p: ['Top-p', 'Top-p'],
+  top_k: ['Top-k', 'Top-k'],
+  min_p: ['Min-p', 'Min-p'],
+  repetition_penalty: ['Repetition penalty', '重複懲罰'],
+  max_tokens: ['Longest reply (tokens)', '回覆上限（token）'],
+  seed: ['Seed', '亂數種子'],
+  default_value: ['default', '預設'],
+  reset: ['Back to the defaults', '恢復預設值'],
+  reply_note: ['{tokens} tokens · {speed} tokens/s', '{tokens} 個 token · 每秒 {speed} 個'],
+  reply_cut: ['cut at the limit', '已達上限'],
+  reply_stopped: ['stopped', '已停止'],
+  reply_failed: ['The reply ended early: {why}', '回覆中斷：{why}'],
+  probability: ['Probability', '機率'],
+  alternatives: ['It could have been', '也可能是'],
+  full_store: [
+    'This browser has no more room: the oldest conversations lost their probabilities.',
+    '瀏覽器空間已滿：最舊的對話已移除機率資料。'
+  ],
+};
