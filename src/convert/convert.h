@@ -16,7 +16,8 @@
 
 namespace nibble {
 
-enum class Packing { none, nvfp4, stored };  // stored: what is NVFP4 stays so, the rest as it is
+// stored: what is NVFP4 stays so, the rest as it is. The last three are blocks of a GGUF.
+enum class Packing { none, nvfp4, stored, q8_0, q4_0, mxfp4 };
 enum class ScaleLevels { single, two };
 
 struct ConvertSettings {
@@ -28,6 +29,7 @@ struct ConvertSettings {
   std::optional<DType> dtype;  // of raw floating-point tensors
   // Norms and biases that are f32 stay so in a new .dat, too, whose raw tensors are else f16.
   bool keep_f32_vectors = false;
+  GgufMetadata metadata;  // of a GGUF: what it says of the model, its tokenizer, where it is from
 };
 
 struct ConvertSummary {
@@ -44,13 +46,18 @@ struct ConvertSummary {
   std::vector<std::string> damage;  // what inspect will say of it: values that are no numbers
 };
 
+// The block type of such a packing ("Q8_0"); null for the others.
+const BlockType* block_type_of(Packing packing);
+
 // Weights the predecessor's quantiser takes: linear layers and the head by name.
 bool is_linear_name(const std::string& name);
 
 // `config` may be null: then no head is made or dropped, and the order is the input's. Tensors of
 // a Hugging Face model are put into state-dict order, everything else keeps its order.
 // What is NVFP4 already is copied when it stays so. Throws FormatError for what cannot be
-// converted (width no multiple of 16, values fp16 cannot hold, NaN), naming the tensor.
+// converted (width no multiple of 16, values fp16 cannot hold, NaN), naming the tensor. A GGUF
+// needs a config; a matrix whose rows are no whole blocks of the type asked for becomes another,
+// which a note says.
 ConvertSummary convert_weights(const TensorSource& source, const Config* config,
                                const std::filesystem::path& out, const ConvertSettings& settings,
                                ThreadPool& pool);

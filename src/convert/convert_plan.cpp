@@ -5,18 +5,17 @@
 #include <map>
 #include <regex>
 
+#include "convert/gguf_plan.h"
+#include "convert/raw_cast.h"
 #include "convert/tied_head.h"
 #include "core/error.h"
+#include "formats/gguf/block_types.h"
 #include "model/params.h"
 
 namespace nibble {
 namespace {
 
 using Kind = ConvertJob::Kind;
-
-bool castable(DType t) {
-  return t == DType::f64 || t == DType::f32 || t == DType::f16 || t == DType::bf16;
-}
 
 // Decides by name which matrices become NVFP4.
 class Selector {
@@ -29,11 +28,13 @@ class Selector {
       throw_usage("--quantize '{}' is not a regular expression: {}", s.quantize, e.what());
     }
   }
+  bool names(const std::string& name) const {
+    return settings_.quantize.empty() ? is_linear_name(name) : std::regex_search(name, regex_);
+  }
   bool selects(const std::string& name, const LogicalTensor& t) const {
     if (settings_.packing != Packing::nvfp4 || t.packed()) return false;
     if (t.shape.size() != 2) return false;
-    const bool by_name =
-        settings_.quantize.empty() ? is_linear_name(name) : std::regex_search(name, regex_);
+    const bool by_name = names(name);
     if (by_name && !castable(t.raw->dtype)) {
       throw_format("tensor '{}' is {}: only f64, f32, f16 and bf16 can be quantised to NVFP4", name,
                    dtype_name(t.raw->dtype));
@@ -53,9 +54,12 @@ class Selector {
 class Planner {
  public:
   Planner(const WeightIndex& index, const ConvertSettings& settings)
-      : source_(index.source()), settings_(settings), selector_(settings) {}
+      : source_(index.source()), settings_(settings), selector_(settings), gguf_(index, settings) {}
 
   ConvertJob job_for(const LogicalTensor& t, const std::string& name) const {
+    if (settings_.container == Container::gguf) {
+      return gguf_.job_for(t, name, t.shape.size() == 2 && selector_.names(name));
+    }
     ConvertJob job;
     job.name = name;
     job.from = &t;
@@ -75,7 +79,9 @@ class Planner {
     return job;
   }
 
+  const GgufPlan& gguf() const { return gguf_; }
   std::vector<TensorInfo> entries_of(const ConvertJob& job) const {
+    if (settings_.container == Container::gguf) return gguf_.entries_of(job);
     const LogicalTensor& t = *job.from;
     const auto entry = [](std::string name, DType dtype, std::vector<int64_t> shape, int code) {
       TensorInfo info;
@@ -112,6 +118,7 @@ class Planner {
   const TensorSource& source_;
   const ConvertSettings& settings_;
   Selector selector_;
+  GgufPlan gguf_;
 };
 
 std::vector<const LogicalTensor*> ordered(const WeightIndex& index, const Config* config) {
@@ -149,7 +156,7 @@ void settle_head(const WeightIndex& index, const Config& config, const ConvertSe
     summary.head_made = true;
     return;
   }
-  if (settings.container != Container::directory) return;
+  if (settings.container == Container::dat || settings.container == Container::safetensors) return;
   const HeadCheck check = check_head(index, pool);
   if (check.relation != HeadCheck::Relation::tied) {
     summary.untied = true;
@@ -157,14 +164,17 @@ void settle_head(const WeightIndex& index, const Config& config, const ConvertSe
         check.relation == HeadCheck::Relation::rounded
             ? "is the embedding at another precision"
             : fmt::format("is not the embedding ({:.2f} % of it agrees)", check.share * 100);
-    summary.notes.push_back(fmt::format(
-        "{} {}: it is kept, and config.json of the output says tie_word_embeddings false",
-        kHeadName, what));
+    const bool gguf = settings.container == Container::gguf;
+    summary.notes.push_back(
+        fmt::format("{} {}: it is kept{}", kHeadName, what,
+                    gguf ? "" : ", and config.json of the output says tie_word_embeddings false"));
     return;
   }
   const auto job = std::ranges::find(jobs, kHeadName, &ConvertJob::name);
   // A packed head stays: dropping it would lose its scales.
-  if (job->kind == Kind::quantise || job->kind == Kind::copy_packed) return;
+  if (job->kind == Kind::quantise || job->kind == Kind::copy_packed || job->kind == Kind::join) {
+    return;
+  }
   jobs.erase(job);
   summary.head_dropped = true;
   summary.notes.push_back(fmt::format("{} is the embedding ({}): a tied model stores it once",
@@ -185,19 +195,34 @@ ConvertPlan plan_conversion(const WeightIndex& index, const Config* config,
   if (settings.levels == ScaleLevels::two && settings.rule == ScaleRule::torchao) {
     throw_usage("--scale-rule torchao is single-level: --scales two-level does not go with it");
   }
+  if (settings.container == Container::gguf && !config) {
+    throw_format("{}: a GGUF needs the model's config.json, give it with --config",
+                 index.source().describe());
+  }
+  if (block_type_of(settings.packing) && settings.container != Container::gguf) {
+    throw_usage("--quant {} is a type of a GGUF: name the output with .gguf",
+                block_type_of(settings.packing)->name);
+  }
   const Planner planner(index, settings);
   ConvertPlan plan;
   bool any_selected = false;
   for (const LogicalTensor* t : ordered(index, config)) {
     plan.jobs.push_back(planner.job_for(*t, t->name));
-    any_selected = any_selected || plan.jobs.back().kind == Kind::quantise;
+    const Kind kind = plan.jobs.back().kind;
+    any_selected = any_selected || kind == Kind::quantise || kind == Kind::encode ||
+                   (kind == Kind::join && !t->packed());
   }
   if (!settings.quantize.empty() && !any_selected) {
     throw_usage("--quantize '{}' matches no unquantised matrix of the input", settings.quantize);
   }
   if (config) settle_head(index, *config, settings, planner, pool, plan.jobs, summary);
+  if (settings.container == Container::gguf) planner.gguf().complete(*config, plan, summary);
   for (const ConvertJob& job : plan.jobs) {
     for (TensorInfo& e : planner.entries_of(job)) plan.entries.push_back(std::move(e));
+  }
+  if (settings.container == Container::gguf) {
+    plan.metadata = settings.metadata;
+    add_gguf_file_type(plan.entries, plan.metadata);
   }
   return plan;
 }

@@ -121,7 +121,7 @@ void read_float_scales(const TensorSource& source, const LogicalTensor& t, int64
 }  // namespace
 
 WeightIndex::WeightIndex(const TensorSource& source) : source_(&source) {
-  const bool grouped = source.format() != "gguf";
+  const bool grouped = source.grouped();
   std::unordered_map<std::string, size_t> position;
   for (const TensorInfo& info : source.tensors()) {
     // The NVFP4 of a GGUF is a block type, not a group: its names end as they like.

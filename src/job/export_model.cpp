@@ -3,9 +3,12 @@
 
 #include <algorithm>
 
+#include "convert/convert.h"
 #include "core/file.h"
 #include "core/thread_pool.h"
+#include "formats/gguf/encode_blocks.h"
 #include "model/params.h"
+#include "runtime/model_output.h"
 #include "runtime/model_texts.h"
 
 namespace nibble {
@@ -32,6 +35,14 @@ void write_companions(const TrainInputs& in, const Destination& d, StagedOutput&
   }
 }
 
+// Rows that no block of NVFP4 in a GGUF can hold: they become wider numbers.
+bool has_other_rows(const TensorSource& source) {
+  const WeightIndex index(source);
+  return std::ranges::any_of(index.tensors(), [](const LogicalTensor& t) {
+    return is_linear_name(t.name) && t.cols % kGgufNvfp4Elements != 0;
+  });
+}
+
 }  // namespace
 
 Destination check_destination(const fs::path& out, Overwrite overwrite, const TrainInputs& in,
@@ -43,15 +54,20 @@ Destination check_destination(const fs::path& out, Overwrite overwrite, const Tr
   refuse_replacing_weights(*in.source, out, d.container);
   refuse_replacing_input(out, in.paths, also_read);
   d.directory = check_output(out, d.container, d.overwrite).directory;
-  refuse_other_model(in.paths.config, d.directory, d.overwrite);
+  if (d.container != Container::gguf) {
+    refuse_other_model(in.paths.config, d.directory, d.overwrite);
+  }
   check_writable(d.directory);
   d.lock = lock_output(out);
   return d;
 }
 
 bool file_is_coarser(const TensorSource& source, const TrainSettings& s, Container container) {
+  if (container == Container::gguf && s.recipe == Recipe::nvfp4 && has_other_rows(source)) {
+    return true;
+  }
   if (s.recipe == Recipe::nvfp4 && s.head() == Recipe::nvfp4) return false;
-  if ((container == Container::dat) != (source.format() == "dat")) return false;
+  if (!keeps_form(source, container)) return false;
   const WeightIndex index(source);
   return std::ranges::any_of(index.tensors(), [](const LogicalTensor& t) { return t.packed(); });
 }
@@ -60,8 +76,7 @@ uint64_t export_bytes(const TrainInputs& in, const TrainSettings& s, const Desti
   constexpr uint64_t kCompanions = 32 << 20;
   // The form of the input, or another: then every parameter takes two bytes, in a .dat half of one
   // and its scale where it is quantised; a margin covers what stays wider.
-  const bool same = in.source->format() != "gguf" &&
-                    (d.container == Container::dat) == (in.source->format() == "dat");
+  const bool same = keeps_form(*in.source, d.container);
   uint64_t bytes = in.source->stored_bytes();
   if (!same) {
     uint64_t values = 0;
@@ -77,11 +92,17 @@ uint64_t export_bytes(const TrainInputs& in, const TrainSettings& s, const Desti
 }
 
 ExportSummary export_model(const TrainInputs& in, TrainState& state, const Destination& d,
-                           int32_t threads) {
+                           int32_t threads, const ModelOrigin& origin) {
+  Config stored = in.config;
+  stored.tied = state.config().tied;
+  const OutputTexts texts{in.paths.config, in.paths.tokenizer, origin};
+  const GgufMetadata metadata = output_metadata(d.container, stored, texts);
   StagedOutput staged(d.path, d.container, d.overwrite);
   ThreadPool pool(threads > 0 ? threads : default_thread_count());
-  const ExportSummary done = export_weights(*in.source, state, in.config, staged.weights(), pool);
-  write_companions(in, d, staged, !state.config().tied);
+  const ExportSummary done =
+      export_weights(*in.source, state, in.config, staged.weights(), pool, metadata);
+  if (d.container != Container::gguf) write_companions(in, d, staged, !state.config().tied);
+  complete_output(staged, d.container, texts, metadata, d.overwrite);
   staged.publish();
   return done;
 }

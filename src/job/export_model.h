@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "job/train_inputs.h"
+#include "runtime/model_origin.h"
 #include "runtime/staged_output.h"
 #include "train/export_weights.h"
 
@@ -35,8 +36,9 @@ bool file_is_coarser(const TensorSource& source, const TrainSettings& settings,
 uint64_t export_bytes(const TrainInputs& inputs, const TrainSettings& settings,
                       const Destination& destination);
 
-// Writes weights and companions, all or nothing.
+// Writes weights and companions, all or nothing. `origin`: what the run knows of itself.
 ExportSummary export_model(const TrainInputs& inputs, TrainState& state,
-                           const Destination& destination, int32_t threads);
+                           const Destination& destination, int32_t threads,
+                           const ModelOrigin& origin);
 
 }  // namespace nibble

@@ -107,7 +107,8 @@ void check_output_file(const fs::path& output, Overwrite overwrite, const ModelP
 }
 
 bool is_companion_name(const std::string& name) {
-  return name == "config.json" || std::ranges::find(kCompanions, name) != std::end(kCompanions);
+  return name == "config.json" || name == kModelCard ||
+         std::ranges::find(kCompanions, name) != std::end(kCompanions);
 }
 
 void refuse_same_output(const std::vector<std::pair<std::string, fs::path>>& outputs) {

@@ -56,7 +56,8 @@ inline Existing existing_file(Overwrite overwrite) {
 }
 
 constexpr const char* kShardIndex = "model.safetensors.index.json";
-// config.json and the files of a tokenizer.
+constexpr const char* kModelCard = "README.md";  // in a directory
+// config.json, the files of a tokenizer, the card.
 bool is_companion_name(const std::string& name);
 
 class StagedOutput;  // runtime/staged_output.h
