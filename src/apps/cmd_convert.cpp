@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
 // nibble convert: one weight file into another.
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <chrono>
 #include <ostream>
 
@@ -12,12 +15,16 @@
 #include "core/log.h"
 #include "core/memory_info.h"
 #include "core/text/visible.h"
+#include "inspect/input_ranges.h"
 #include "inspect/inspect.h"
+#include "job/export_model.h"
 #include "model/gguf_model.h"
+#include "runlog/run_lineage.h"
 #include "runtime/model_output.h"
 #include "runtime/model_paths.h"
 #include "runtime/model_texts.h"
 #include "runtime/output_files.h"
+#include "runtime/runtime.h"
 #include "runtime/staged_output.h"
 
 namespace nibble {
@@ -32,7 +39,7 @@ std::vector<std::pair<std::string, std::optional<ModelFormat>>> optional_formats
 }
 
 struct ConvertOptions {
-  fs::path in, out, config;
+  fs::path in, out, config, calibrate, runs_dir = "runs";
   std::optional<ModelFormat> to;
   std::optional<Packing> quant;
   std::string quantize;
@@ -81,8 +88,10 @@ struct ConvertOptions {
     f.add_choice<std::optional<ScaleLevels>>(
         scales,
         {.flag = "--scales",
-         .help = "two-level adds one scale per tensor: less error, unknown to older readers of a "
-                 ".dat. Default: two-level in a .gguf, else single-level"},
+         .help =
+             "two-level adds one scale per tensor: less error, unknown to older readers of a "
+             ".dat. Default: two-level in a .gguf (not of a qwen2) and for other programs, else "
+             "single-level"},
         {{"single-level", ScaleLevels::single}, {"two-level", ScaleLevels::two}});
     f.add_choice(dtype,
                  {.flag = "--dtype",
@@ -92,9 +101,19 @@ struct ConvertOptions {
     f.add(config, {.flag = "--config",
                    .help = "config.json, when it does not lie beside the input",
                    .value = "FILE"});
+    f.add(calibrate,
+          {.flag = "--calibrate",
+           .help = "With --to compressed-tensors or modelopt: run the model on this text, "
+                   "so that inputs of linear layers are quantised, too, by the scales "
+                   "found there (W4A4)",
+           .value = "FILE"});
     f.add(copy_config, {.flag = "--copy-config",
                         .help = "Copy config.json and the tokenizer beside a .dat or .safetensors, "
                                 "too, when other files lie there"});
+    f.add(runs_dir, {.flag = "--runs-dir",
+                     .help = "Where the run that trained IN is looked for: what it read and scored "
+                             "goes into the card of a directory and the keys of a GGUF",
+                     .value = "DIR"});
     f.add(force, {.flag = "--force", .help = "Replace what exists"});
     work.visit_fields(f);
   }
@@ -103,14 +122,35 @@ struct ConvertOptions {
 ScaleRule rule_of(const ConvertOptions& o) {
   return o.scale_rule.value_or(ScaleRule::four_over_six);
 }
-ScaleLevels levels_of(const ConvertOptions& o) {
-  // Small weights in one level have scales near the end of E4M3; a GGUF has a place for the other.
-  const bool two = format_for(o.out, o.to).container == Container::gguf;
-  return o.scales.value_or(two ? ScaleLevels::two : ScaleLevels::single);
+bool is_foreign(const FormatRow& row) { return row.nvfp4 != Nvfp4Names::nibble; }
+ScaleLevels levels_of(const ConvertOptions& o, const Config* config) {
+  // Small weights in one level have scales near the end of E4M3; others have a place for the other.
+  const FormatRow& row = format_for(o.out, o.to);
+  const bool gguf = row.container == Container::gguf && config && gguf_has_global_scales(*config);
+  return o.scales.value_or(gguf || is_foreign(row) ? ScaleLevels::two : ScaleLevels::single);
 }
 Packing packing_of(const ConvertOptions& o) {
-  const bool directory = format_for(o.out, o.to).container == Container::directory;
-  return o.quant.value_or(directory ? Packing::none : Packing::stored);
+  const FormatRow& row = format_for(o.out, o.to);
+  if (is_foreign(row)) {
+    if (o.quant.value_or(Packing::nvfp4) == Packing::nvfp4) return Packing::nvfp4;
+    throw_usage("--to {} is about NVFP4: leave --quant out, or name --to hf", row.name);
+  }
+  return o.quant.value_or(row.container == Container::directory ? Packing::none : Packing::stored);
+}
+
+constexpr int64_t kCalibrationWindow = 256;  // tokens that are read together
+
+std::map<std::string, float> calibrated(const ConvertOptions& o) {
+  RuntimeOptions options;
+  options.model.model = o.in;
+  options.model.config = o.config;
+  options.threads = o.work.threads;
+  options.activations = ActivationsChoice::bf16;
+  Runtime runtime = open_runtime(options, TokenizerNeed::required);
+  const std::vector<int32_t> ids = runtime.require_tokenizer().encode(read_text_file(o.calibrate));
+  if (ids.empty()) throw_format("{}: no tokens in it", o.calibrate.string());
+  const std::vector<int64_t> wide(ids.begin(), ids.end());
+  return input_maxima(runtime, wide, kCalibrationWindow);
 }
 
 struct Input {
@@ -145,6 +185,25 @@ Input open_input(const ConvertOptions& o) {
 ModelOrigin origin_of(const ConvertOptions& o, const Input& input) {
   ModelOrigin origin;
   if (!input.config) return origin;
+  const std::vector<RunRecord> runs = read_records(o.runs_dir);
+  for (const RunRecord& run : runs) {
+    const auto is_input = [&](const RunFile& f) {
+      return f.role == "output" && (same_file(f.path, o.in) || same_file(f.path, input.directory));
+    };
+    if (std::ranges::none_of(run.files, is_input)) continue;
+    const auto parent = std::ranges::find(run.files, "weights", &RunFile::role);
+    fs::path weights = parent == run.files.end() ? fs::path() : fs::path(parent->path);
+    // The files of a directory are all called alike: it is the directory that has the name.
+    if (weights.extension() == ".safetensors") weights = weights.parent_path();
+    origin =
+        origin_of_run(run, name_of_output(o.out), weights.empty() ? "" : name_of_output(weights));
+    const Lineage before = lineage_of(run, runs);
+    if (!before.ancestors.empty()) {
+      origin.facts.push_back(
+          fmt::format("runs: {}, {}", run.name, fmt::join(before.ancestors, ", ")));
+    }
+    return origin;
+  }
   origin.parent = model_name(input.config_file);
   // A conversion changes the form, not the model: a GGUF that has a name keeps it.
   origin.name = looks_like_gguf(input.config_file) ? origin.parent : name_of_output(o.out);
@@ -156,9 +215,15 @@ void refuse_same(const ConvertOptions& o, const Input& input, Container containe
   refuse_overwrite_of_input(o.in, o.out);
 }
 
-void print_summary(const ConvertOptions& o, const ConvertSummary& s, double seconds, Io& io) {
+void print_summary(const ConvertOptions& o, ScaleLevels levels, const ConvertSummary& s,
+                   double seconds, Io& io) {
   for (const std::string& note : s.notes) io.out << "note: " << note << "\n";
   if (s.head_made) io.out << "note: the tied head is stored as lm_head.weight\n";
+  if (is_foreign(format_for(o.out, o.to))) {
+    io.out << fmt::format(
+        "one global scale for q, k, v and for gate, up: {} codes changed, {} scales of blocks\n",
+        s.changed_codes, s.changed_scales);
+  }
   if (s.quantised == 0 && (o.scale_rule || o.scales)) {
     io.out << "note: --scale-rule and --scales had nothing to do: no tensor was quantised, what is "
               "NVFP4 already is copied\n";
@@ -172,7 +237,7 @@ void print_summary(const ConvertOptions& o, const ConvertSummary& s, double seco
     const std::string how =
         packing_of(o) == Packing::nvfp4
             ? fmt::format("{}, {}", scale_rule_name(rule_of(o)),
-                          levels_of(o) == ScaleLevels::two ? "two-level" : "single-level")
+                          levels == ScaleLevels::two ? "two-level" : "single-level")
             : "in blocks";
     io.out << fmt::format("quantisation error: relative RMS {:.4f} %, largest {:.6g} ({})\n",
                           s.error.relative_rms() * 100, s.error.max_abs_error, how);
@@ -206,11 +271,16 @@ ExitCode run_convert(const ConvertOptions& o, Io& io) {
   }
   const Input input = open_input(o);
   ConvertSettings settings;
-  settings.container = format_for(o.out, o.to).container;
+  const FormatRow& format = format_for(o.out, o.to);
+  settings.container = format.container;
+  settings.names = format.nvfp4;
+  if (!o.calibrate.empty() && !is_foreign(format)) {
+    throw_usage("--calibrate is about --to compressed-tensors and --to modelopt");
+  }
   settings.packing = packing;
   settings.quantize = o.quantize;
   settings.rule = rule_of(o);
-  settings.levels = levels_of(o);
+  settings.levels = levels_of(o, input.config ? &*input.config : nullptr);
   settings.dtype = o.dtype;
   refuse_same(o, input, settings.container);
   const Overwrite overwrite = o.force ? Overwrite::allow : Overwrite::refuse;
@@ -232,6 +302,7 @@ ExitCode run_convert(const ConvertOptions& o, Io& io) {
 
   OutputTexts texts{input.config_file, input.tokenizer_file, origin_of(o, input)};
   if (gguf) settings.metadata = output_metadata(settings.container, *input.config, texts);
+  if (!o.calibrate.empty()) settings.input_maxima = calibrated(o);
   const FileLock lock = lock_output(o.out);
   StagedOutput staged(o.out, settings.container, overwrite);
   const Config* config = input.config ? &*input.config : nullptr;
@@ -239,7 +310,9 @@ ExitCode run_convert(const ConvertOptions& o, Io& io) {
       convert_weights(*input.source, config, staged.weights(), settings, pool);
   if (with_companions) {
     if (!input.config_file.empty()) {
-      write_model_config(input.config_file, staged, summary.untied, overwrite);
+      const OutputQuantization quantization{settings.names, summary.dense_modules,
+                                            summary.input_scales};
+      write_model_config(input.config_file, staged, summary.untied, overwrite, &quantization);
     }
     copy_companions(input.directory, staged, overwrite);
     complete_output(staged, settings.container, texts, settings.metadata, overwrite);
@@ -250,7 +323,7 @@ ExitCode run_convert(const ConvertOptions& o, Io& io) {
   }
   staged.publish();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  print_summary(o, summary, seconds.count(), io);
+  print_summary(o, settings.levels, summary, seconds.count(), io);
   if (!config) {  // a bag of tensors: whatever its values mean is not for us to say
     for (const std::string& p : summary.damage) io.out << "note: " << visible_line(p) << "\n";
     return ExitCode::ok;

@@ -18,7 +18,7 @@ ConvertSummary convert_weights(const TensorSource& input, const Config* config,
   const auto writer = make_writer(settings.container, out, std::move(plan.entries), plan.metadata);
   summary.entries = writer->tensors().size();
   summary.payload_bytes = writer->payload_bytes();
-  Converter converter(source, *writer, pool, settings.rule, summary);
+  Converter converter(source, *writer, pool, settings, summary);
   for (const ConvertJob& job : plan.jobs) converter.run(job);
   writer->finish();
   return summary;

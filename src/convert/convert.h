@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ enum class ScaleLevels { single, two };
 
 struct ConvertSettings {
   Container container = Container::directory;
+  Nvfp4Names names = Nvfp4Names::nibble;  // of what is NVFP4 in the output
   Packing packing = Packing::none;
   std::string quantize;  // a regular expression for names; empty: is_linear_name
   ScaleRule rule = ScaleRule::four_over_six;
@@ -29,6 +31,9 @@ struct ConvertSettings {
   std::optional<DType> dtype;  // of raw floating-point tensors
   // Norms and biases that are f32 stay so in a new .dat, too, whose raw tensors are else f16.
   bool keep_f32_vectors = false;
+  // The largest magnitudes of the inputs of linear layers, by the name of their weight: other
+  // programs' NVFP4 then has fixed scales of its inputs.
+  std::map<std::string, float> input_maxima;
   GgufMetadata metadata;  // of a GGUF: what it says of the model, its tokenizer, where it is from
 };
 
@@ -37,12 +42,17 @@ struct ConvertSummary {
   uint64_t payload_bytes = 0;
   // Tensors by what was done to them.
   int64_t copied = 0, cast = 0, quantised = 0, dequantised = 0;
-  QuantError error;                 // of all quantised tensors together
-  int64_t rounded = 0;              // raw values their new type could not hold exactly
-  bool head_made = false;           // a .dat got its own copy of a tied head
-  bool head_dropped = false;        // a directory needs none
-  bool untied = false;              // config says tied, the head says otherwise
-  std::vector<std::string> notes;   // for people: what is not obvious about the result
+  QuantError error;                // of all quantised tensors together
+  int64_t rounded = 0;             // raw values their new type could not hold exactly
+  bool head_made = false;          // a .dat got its own copy of a tied head
+  bool head_dropped = false;       // a directory needs none
+  bool untied = false;             // config says tied, the head says otherwise
+  std::vector<std::string> notes;  // for people: what is not obvious about the result
+  // Of NVFP4 for other programs: modules that stay dense, whether all have scales of their inputs,
+  // and what one scale for several matrices cost.
+  std::vector<std::string> dense_modules;
+  bool input_scales = false;
+  int64_t changed_codes = 0, changed_scales = 0;
   std::vector<std::string> damage;  // what inspect will say of it: values that are no numbers
 };
 

@@ -31,7 +31,12 @@ struct ConvertJob {
   // bf16 master a training makes of it, so that its first step changes none of them by itself.
   std::optional<DType> embed_dtype = {};
   const BlockType* blocks = nullptr;  // kinds encode and join
-  std::vector<float> values = {};     // kind given
+  // Kinds copy_packed and quantise: the global scale of the output, shared by a group of matrices;
+  // 0: that of the input, or the matrix's own.
+  float global = 0;
+  float input_scale = 0;  // of the layer's inputs, in other programs' NVFP4; 0: none
+  std::vector<const LogicalTensor*> group = {};  // kind quantise: whose global scale is one
+  std::vector<float> values = {};                // kind given
 };
 
 struct ConvertPlan {

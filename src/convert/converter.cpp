@@ -5,18 +5,21 @@
 
 #include "core/error.h"
 #include "core/finite.h"
+#include "core/half.h"
 #include "quant/codec.h"
+#include "quant/scale_shift.h"
 
 namespace nibble {
 
 using Kind = ConvertJob::Kind;
 
 Converter::Converter(const TensorSource& source, TensorWriter& writer, ThreadPool& pool,
-                     ScaleRule rule, ConvertSummary& summary)
+                     const ConvertSettings& settings, ConvertSummary& summary)
     : source_(source),
       writer_(writer),
       pool_(pool),
-      rule_(rule),
+      rule_(settings.rule),
+      form_(nvfp4_form(settings.names)),
       summary_(summary),
       progress_("convert", writer.payload_bytes()),
       x_(size_t(pool.size())),
@@ -137,15 +140,39 @@ void Converter::read_values(const ConvertJob& job, int64_t begin, int64_t rows, 
   }
 }
 
-float Converter::global_scale_of(const ConvertJob& job) {
-  const LogicalTensor& t = *job.from;
+float Converter::maximum_of(const ConvertJob& job, const LogicalTensor& t) {
   std::vector<float> maxima(most_pieces(t.rows, t.cols));
+  ConvertJob one = job;
+  one.from = &t;
   for_pieces(0, t.rows, t.cols, [&](int64_t piece, int64_t begin, int64_t n, size_t thread) {
     float* const x = scratch(x_, thread, n * t.cols);
-    read_values(job, begin, n, x);
-    maxima[size_t(piece)] = checked_maximum(job, x, begin, n);
+    read_values(one, begin, n, x);
+    maxima[size_t(piece)] = checked_maximum(one, x, begin, n);
   });
-  return two_level_scale(*std::ranges::max_element(maxima));
+  return *std::ranges::max_element(maxima);
+}
+
+float Converter::global_scale_of(const ConvertJob& job) {
+  if (job.group.empty()) return two_level_scale(maximum_of(job, *job.from));
+  const auto [at, is_new] = maxima_.emplace(job.group.front(), 0.0f);
+  if (is_new) {
+    for (const LogicalTensor* t : job.group) at->second = std::max(at->second, maximum_of(job, *t));
+  }
+  // A power of two, which costs none of the scales' precision: every program then has these values
+  // to the bit, whichever of them it multiplies first.
+  int exponent = 0;
+  const float fraction = std::frexp(two_level_scale(at->second), &exponent);
+  return std::ldexp(1.0f, fraction == 0.5f ? exponent - 1 : exponent);
+}
+
+// What follows the scales of blocks.
+void Converter::append_scales(const ConvertJob& job, float global) {
+  const auto put = [&](float x) {
+    const float stored = form_.divisor ? 1 / x : x;
+    append(std::as_bytes(std::span(&stored, 1)));
+  };
+  if (job.two_level) put(global);
+  if (job.input_scale > 0) put(job.input_scale);
 }
 
 void Converter::quantise(const ConvertJob& job) {
@@ -178,7 +205,7 @@ void Converter::quantise(const ConvertJob& job) {
   }
   note_too_large(job, amax);
   append(bytes_of(scales, scales.size()));
-  if (job.two_level) append(std::as_bytes(std::span(&g, 1)));
+  append_scales(job, g);
   summary_.error.add(total);
   ++summary_.quantised;
 }
@@ -211,19 +238,22 @@ void Converter::dequantise(const ConvertJob& job) {
 
 void Converter::copy_packed(const ConvertJob& job) {
   const LogicalTensor& t = *job.from;
+  const float stored = read_global_scale(source_, t), global = job.global > 0 ? job.global : stored;
   const int64_t cols = t.cols, per_row = cols / kNvfp4Block;
   const int64_t chunk = std::min(t.rows, rows_of(kChunk, cols));
   std::vector<uint8_t> codes(size_t(chunk * cols / 2)), scales(size_t(t.rows * per_row));
   for (int64_t at = 0; at < t.rows; at += chunk) {
     const int64_t count = std::min(chunk, t.rows - at);
     read_nvfp4_rows(source_, t, at, count, codes.data(), scales.data() + at * per_row);
+    if (global != stored) {
+      rescale_blocks(std::span(codes).first(size_t(count * cols / 2)),
+                     std::span(scales).subspan(size_t(at * per_row), size_t(count * per_row)),
+                     stored, global);
+    }
     append(bytes_of(codes, size_t(count * cols / 2)));
   }
   append(bytes_of(scales, scales.size()));
-  if (job.two_level) {
-    const float g = read_global_scale(source_, t);
-    append(std::as_bytes(std::span(&g, 1)));
-  }
+  append_scales(job, global);
   ++summary_.copied;
 }
 

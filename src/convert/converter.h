@@ -2,6 +2,7 @@
 // Private to convert: does the jobs of a plan, one after the other, in pieces of rows.
 #pragma once
 #include <algorithm>
+#include <map>
 #include <vector>
 
 #include "convert/convert_plan.h"
@@ -13,8 +14,8 @@ namespace nibble {
 
 class Converter {
  public:
-  Converter(const TensorSource& source, TensorWriter& writer, ThreadPool& pool, ScaleRule rule,
-            ConvertSummary& summary);
+  Converter(const TensorSource& source, TensorWriter& writer, ThreadPool& pool,
+            const ConvertSettings& settings, ConvertSummary& summary);
   void run(const ConvertJob& job);
 
  private:
@@ -49,7 +50,9 @@ class Converter {
   void add_loss(const ConvertJob& job, const std::vector<CastLoss>& losses);
   float checked_maximum(const ConvertJob& job, const float* x, int64_t begin, int64_t rows);
   void read_values(const ConvertJob& job, int64_t begin, int64_t rows, float* x);
+  float maximum_of(const ConvertJob& job, const LogicalTensor& t);
   float global_scale_of(const ConvertJob& job);
+  void append_scales(const ConvertJob& job, float global);
   void note_too_large(const ConvertJob& job, float amax);
 
   void copy(const ConvertJob& job);
@@ -66,6 +69,8 @@ class Converter {
   TensorWriter& writer_;
   ThreadPool& pool_;
   ScaleRule rule_;
+  const Nvfp4Form& form_;
+  std::map<const LogicalTensor*, float> maxima_;  // of groups, by their first
   ConvertSummary& summary_;
   Progress progress_;
   std::vector<std::vector<float>> x_, y_;  // per thread

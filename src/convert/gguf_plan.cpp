@@ -17,7 +17,21 @@ namespace {
 
 using Kind = ConvertJob::Kind;
 
-// Whether the global scale of a packed matrix can go into its scales without a change of values.
+// "model.layers.7.mlp.up_proj.weight" without the number.
+std::string without_layer(const std::string& name) {
+  static const std::regex kLayer(R"(\.\d+\.)");
+  return std::regex_replace(name, kLayer, ".*.");
+}
+
+struct FileType {
+  std::string_view name;
+  uint32_t code;
+};
+constexpr FileType kFileTypes[] = {{"F32", 0},   {"F16", 1},    {"Q4_0", 2},  {"Q8_0", 7},
+                                   {"BF16", 32}, {"MXFP4", 38}, {"NVFP4", 39}};
+
+}  // namespace
+
 bool can_fold(const TensorSource& source, const LogicalTensor& t) {
   const auto exponent = power_of_two(read_global_scale(source, t));
   if (!exponent) return false;
@@ -33,21 +47,6 @@ bool can_fold(const TensorSource& source, const LogicalTensor& t) {
   }
   return can_shift(seen, *exponent);
 }
-
-// "model.layers.7.mlp.up_proj.weight" without the number.
-std::string without_layer(const std::string& name) {
-  static const std::regex kLayer(R"(\.\d+\.)");
-  return std::regex_replace(name, kLayer, ".*.");
-}
-
-struct FileType {
-  std::string_view name;
-  uint32_t code;
-};
-constexpr FileType kFileTypes[] = {{"F32", 0},   {"F16", 1},    {"Q4_0", 2},  {"Q8_0", 7},
-                                   {"BF16", 32}, {"MXFP4", 38}, {"NVFP4", 39}};
-
-}  // namespace
 
 const BlockType* block_type_of(Packing packing) {
   switch (packing) {
@@ -109,9 +108,8 @@ ConvertJob GgufPlan::in_nvfp4(ConvertJob job) const {
   }
   job.two_level = t.packed() ? t.global_scale && !can_fold(index_.source(), t)
                              : settings_.levels == ScaleLevels::two;
-  std::string bias = job.name.substr(0, job.name.rfind('.')) + ".bias";
-  if (job.two_level && index_.find(bias)) {
-    return in_another(std::move(job), "a bias stands beside the scale");
+  if (job.two_level && !gguf_has_global_scales(*config_)) {
+    return in_another(std::move(job), "llama.cpp applies no global scales in a qwen2");
   }
   job.kind = Kind::join;
   job.blocks = &block_type_named("NVFP4");

@@ -12,9 +12,9 @@ namespace nibble {
 
 class GgufPlan {
  public:
-  // Both must outlive it.
-  GgufPlan(const WeightIndex& index, const ConvertSettings& settings)
-      : index_(index), settings_(settings) {}
+  // All must outlive it; `config` is not null for a GGUF.
+  GgufPlan(const WeightIndex& index, const Config* config, const ConvertSettings& settings)
+      : index_(index), config_(config), settings_(settings) {}
 
   // `selected`: a matrix that the packing asked for is meant for.
   ConvertJob job_for(const LogicalTensor& t, const std::string& name, bool selected) const;
@@ -30,10 +30,14 @@ class GgufPlan {
   ConvertJob in_another(ConvertJob job, const std::string& why) const;
 
   const WeightIndex& index_;
+  const Config* config_;
   const ConvertSettings& settings_;
   // Names of matrices by what they became and why, layers aside.
   mutable std::map<std::string, std::map<std::string, int>> others_;
 };
+
+// Whether the global scale of a packed matrix can go into its scales without a change of values.
+bool can_fold(const TensorSource& source, const LogicalTensor& t);
 
 // The key that names the type most elements have.
 void add_gguf_file_type(const std::vector<TensorInfo>& entries, GgufMetadata& metadata);

@@ -21,6 +21,10 @@ constexpr FormatRow kFormats[] = {
      ".safetensors", "one file of weights"},
     {ModelFormat::gguf, "gguf", Container::gguf, Nvfp4Names::nibble, ".gguf",
      "one file with everything: llama.cpp, Ollama"},
+    {ModelFormat::compressed_tensors, "compressed-tensors", Container::directory,
+     Nvfp4Names::compressed_tensors, "", "a directory with NVFP4 as vLLM and transformers take it"},
+    {ModelFormat::modelopt, "modelopt", Container::directory, Nvfp4Names::modelopt, "",
+     "a directory with NVFP4 as TensorRT-LLM and vLLM take it"},
 };
 
 // What people may take for a model's file and nibble does not write.

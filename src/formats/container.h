@@ -12,19 +12,13 @@
 #include <vector>
 
 #include "formats/gguf/metadata.h"
+#include "formats/nvfp4_names.h"
 #include "formats/tensor_writer.h"
 
 namespace nibble {
 
 // A .dat file, one .safetensors file, a directory as the Hugging Face tools write it, or a .gguf.
 enum class Container { dat, safetensors, directory, gguf };
-
-// What a packed matrix is called in safetensors and in a .dat, and what its global scale means.
-enum class Nvfp4Names {
-  nibble,              // .weight.qdata, .weight.scale, .weight.global_scale
-  compressed_tensors,  // .weight_packed, .weight_scale, .weight_global_scale (a divisor)
-  modelopt,            // .weight, .weight_scale, .weight_scale_2
-};
 
 enum class ModelFormat { hf, dat, safetensors, gguf, compressed_tensors, modelopt };
 

@@ -2,12 +2,14 @@
 #include "job/export_model.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "convert/convert.h"
 #include "core/file.h"
 #include "core/thread_pool.h"
 #include "formats/gguf/encode_blocks.h"
 #include "model/params.h"
+#include "runlog/run_series.h"
 #include "runtime/model_output.h"
 #include "runtime/model_texts.h"
 
@@ -18,8 +20,11 @@ namespace {
 // config.json and the tokenizer's files beside the weights.
 void write_companions(const TrainInputs& in, const Destination& d, StagedOutput& staged,
                       bool untied) {
+  const OutputQuantization own;  // nibble's names for what is packed, where the form changes
+  const bool same = keeps_form(*in.source, d.container);
   write_model_config(in.paths.config, staged,
-                     untied && in.config.tied && d.container != Container::dat, d.overwrite);
+                     untied && in.config.tied && d.container != Container::dat, d.overwrite,
+                     same ? nullptr : &own);
   // The tokenizer of this run, whatever its name; another one may lie beside config.json.
   const fs::path tokenizer = d.directory / "tokenizer.json";
   if (!same_file(in.paths.tokenizer, tokenizer)) {
@@ -105,6 +110,38 @@ ExportSummary export_model(const TrainInputs& in, TrainState& state, const Desti
   complete_output(staged, d.container, texts, metadata, d.overwrite);
   staged.publish();
   return done;
+}
+
+ModelOrigin origin_of_run(const RunRecord& run, std::string name, std::string parent) {
+  ModelOrigin origin;
+  origin.name = std::move(name);
+  origin.parent = std::move(parent);
+  origin.trained = true;
+  const StepRecord& last = run.status.last;
+  std::string fact = fmt::format("{} steps", last.step);
+  if (std::isfinite(last.loss)) fact += fmt::format(", loss of the last {:.4f}", last.loss);
+  origin.facts.push_back(fact);
+  for (const RunFile& f : run.files) {
+    if (f.role == "output") continue;
+    // A name, not a path: whose machine it was is nobody's business.
+    const std::string file = fs::path(f.path).filename().string();
+    origin.files.push_back({f.role, file, f.sha256});
+  }
+  if (run.gates.empty()) return origin;
+  for (const GateScore& g : run.gates.back().groups) {
+    origin.scores.push_back(fmt::format("{}: {} of {} probes after step {}", g.group, g.passed,
+                                        g.total, run.gates.back().step));
+  }
+  return origin;
+}
+
+ModelOrigin trained_origin(RunRecorder& recorder, std::string name, std::string parent) {
+  for (const RunFile& f : recorder.record().files) {
+    if (f.role != "output") recorder.hash_of(f.role);  // fills it in
+  }
+  RunRecord run = recorder.record();
+  run.gates = read_gates(recorder.directory());
+  return origin_of_run(run, std::move(name), std::move(parent));
 }
 
 }  // namespace nibble

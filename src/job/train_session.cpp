@@ -7,7 +7,7 @@
 #include "core/log.h"
 #include "core/memory_info.h"
 #include "job/disk_space.h"
-#include "job/trained_origin.h"
+#include "job/export_model.h"
 
 namespace nibble {
 namespace {

@@ -183,7 +183,8 @@ void LoadedModel::save(const fs::path& out) {
   const ConvertSummary done =
       convert_weights(*r.source, &r.model.config, staged.weights(), settings, pool);
   if (!gguf) {
-    write_model_config(r.paths.config, staged, done.untied, Overwrite::refuse);
+    const OutputQuantization own;  // nibble's names, whatever the input's were
+    write_model_config(r.paths.config, staged, done.untied, Overwrite::refuse, &own);
     copy_companions(place_of(r.paths.tokenizer), staged, Overwrite::refuse);
   }
   complete_output(staged, settings.container, texts, settings.metadata, Overwrite::refuse);

@@ -52,6 +52,10 @@ std::unique_ptr<TensorSource> open_model_source(const std::filesystem::path& pat
 // `source` must outlive the view.
 std::unique_ptr<TensorSource> in_gguf_order(const TensorSource& source, const Config& config);
 
+// Whether llama.cpp multiplies by the global scales of NVFP4 in such a model: its qwen2 leaves
+// those of the feed-forward layers out, and what it says then is NaN.
+bool gguf_has_global_scales(const Config& config);
+
 // The keys that say what the model is. FormatError for what a GGUF has no words for.
 GgufMetadata gguf_model_metadata(const Config& config);
 // What the rotation is divided by, pair by pair, where the file holds that as a tensor (Llama 3's

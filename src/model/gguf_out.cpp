@@ -92,6 +92,8 @@ std::unique_ptr<TensorSource> in_gguf_order(const TensorSource& source, const Co
   return std::make_unique<GgufOrder>(source, by_turns ? c.D : INT64_MAX);
 }
 
+bool gguf_has_global_scales(const Config& c) { return architecture_of(c) != "qwen2"; }
+
 GgufMetadata gguf_model_metadata(const Config& c) {
   GgufMetadata m;
   const std::string arch = architecture_of(c);

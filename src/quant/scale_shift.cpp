@@ -46,6 +46,30 @@ void shift_scales(std::span<uint8_t> scales, int exponent) {
   }
 }
 
+BlockChanges rescale_blocks(std::span<uint8_t> codes, std::span<uint8_t> scales, float from,
+                            float to) {
+  BlockChanges changes;
+  const double ratio = double(from) / double(to);
+  for (size_t b = 0; b < scales.size(); ++b) {
+    const double exact = double(e4m3_value(scales[b])) * ratio;
+    uint8_t scale = e4m3_encode(float(exact));
+    // A block that is not all zero keeps a scale.
+    if ((scale & 0x7f) == 0 && exact != 0) scale |= 1;
+    const double held = double(e4m3_value(scale));
+    if (held != exact) ++changes.scales;
+    scales[b] = scale;
+    if (held == exact || exact == 0) continue;
+    for (size_t i = 0; i < 16; ++i) {
+      uint8_t& pair = codes[b * 8 + i / 2];
+      const auto old = uint8_t(pair >> i % 2 * 4 & 15);
+      const uint8_t now = e2m1_encode(float(double(e2m1_value(old)) * exact / held));
+      changes.codes += now != old;
+      pair = uint8_t(i % 2 == 0 ? (pair & 0xf0) | now : (pair & 0x0f) | now << 4);
+    }
+  }
+  return changes;
+}
+
 std::optional<int> power_of_two(float x) {
   int e = 0;
   if (!(x > 0) || !std::isfinite(x) || std::frexp(x, &e) != 0.5f) return std::nullopt;

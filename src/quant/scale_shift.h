@@ -3,6 +3,7 @@
 // scale stays an E4M3 value, no value of the matrix changes.
 #pragma once
 #include <bitset>
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -20,6 +21,15 @@ bool can_shift(const ScaleCodes& codes, int exponent);
 int most_shift(const ScaleCodes& codes);
 // can_shift() must hold: throws InternalError.
 void shift_scales(std::span<uint8_t> scales, int exponent);
+
+struct BlockChanges {
+  int64_t codes = 0, scales = 0;
+  auto operator<=>(const BlockChanges&) const = default;
+};
+// The same blocks under another global scale: their scales are the nearest, the codes the nearest
+// under those. What is not what it was is counted.
+BlockChanges rescale_blocks(std::span<uint8_t> codes, std::span<uint8_t> scales, float from,
+                            float to);
 
 // e where x is 2^e; nullopt for any other number.
 std::optional<int> power_of_two(float x);

@@ -3,6 +3,7 @@
 #include "apps/train_support.h"
 #include "formats/gguf/block_types.h"
 #include "formats/gguf/gguf.h"
+#include "formats/safetensors.h"
 #include "model/gguf_model.h"
 
 namespace nibble::test {
@@ -49,24 +50,32 @@ TEST_F(Formats, WhatAGgufCannotHoldIsNamed) {
   EXPECT_EQ(source->values().integer("general.file_type"), 39);  // NVFP4 has most elements
 }
 
-TEST_F(Formats, ABiasAndAScaleDoNotStandTogether) {
-  write_toy_directory(dir_.path() / "toy", [] {
-    Config c = of_family(toy_chat_config(), ToyFamily::qwen2);
+TEST_F(Formats, GlobalScalesGoWhereTheyAreApplied) {
+  const auto toy = [&](const char* name, ToyFamily family) {
+    Config c = of_family(toy_chat_config(), family);
     c.F = 128;
-    return c;
-  }());
-  const std::string toy = dir_.file("toy");
-  const auto two = open_gguf(to(toy, "two.gguf", {"--quant", "nvfp4"}));
-  EXPECT_EQ(type(*two, "blk.0.attn_q.weight"), "Q8_0");
-  EXPECT_EQ(type(*two, "blk.0.attn_output.weight"), "NVFP4");
-  EXPECT_TRUE(two->find("blk.0.attn_output.scale"));
-  EXPECT_TRUE(contains(report_, "a bias stands beside the scale")) << report_;
-  const auto one = open_gguf(to(toy, "one.gguf", {"--quant", "nvfp4", "--scales", "single-level"}));
+    write_toy_directory(dir_.path() / name, c);
+    return dir_.file(name);
+  };
+  // llama.cpp's qwen2 leaves them out: one level, or another type.
+  const std::string qwen2 = toy("qwen2", ToyFamily::qwen2);
+  const auto one = open_gguf(to(qwen2, "one.gguf", {"--quant", "nvfp4"}));
+  EXPECT_TRUE(contains(report_, "single-level")) << report_;
   EXPECT_EQ(type(*one, "blk.0.attn_q.weight"), "NVFP4");
   EXPECT_EQ(one->find("blk.0.attn_output.scale"), nullptr);
+  const auto none =
+      open_gguf(to(qwen2, "none.gguf", {"--quant", "nvfp4", "--scales", "two-level"}));
+  EXPECT_EQ(type(*none, "blk.0.attn_q.weight"), "Q8_0");
+  EXPECT_EQ(type(*none, "blk.0.ffn_down.weight"), "Q8_0");
+  EXPECT_TRUE(contains(report_, "llama.cpp applies no global scales in a qwen2")) << report_;
+
+  const std::string qwen3 = toy("qwen3", ToyFamily::qwen3);
+  const auto two = open_gguf(to(qwen3, "two.gguf", {"--quant", "nvfp4"}));
+  EXPECT_EQ(type(*two, "blk.0.attn_q.weight"), "NVFP4");
+  EXPECT_TRUE(two->find("blk.0.attn_output.scale"));
   // Two-level values come back as they were made.
   const auto direct =
-      open_tensor_source(to(toy, "d.safetensors", {"--quant", "nvfp4", "--scales", "two-level"}));
+      open_tensor_source(to(qwen3, "d.safetensors", {"--quant", "nvfp4", "--scales", "two-level"}));
   const auto back = open_tensor_source(to(dir_.file("two.gguf"), "b.safetensors"));
   for (const char* name : {"self_attn.o_proj", "mlp.up_proj", "mlp.down_proj"}) {
     for (const char* part : {".qdata", ".scale", ".global_scale"}) {
@@ -167,6 +176,134 @@ TEST_F(Formats, TrainingWritesWhatTheNameSays) {
   EXPECT_TRUE(contains(card, "Trained from toy by nibble")) << card;
   EXPECT_TRUE(contains(card, "3 steps, loss of the last ")) << card;
   EXPECT_TRUE(contains(card, "| train-data | `pairs.tsv` | `")) << card;
+  // A conversion of what was trained finds the run that did it.
+  cli_ok({"convert", dir_.file("nvfp4/dat/x.dat"), dir_.file("later"), "--to", "hf", "--config",
+          dir_.file("toy/config.json"), "--runs-dir", dir_.file("runs")});
+  const std::string later = file_bytes(dir_.path() / "later/README.md");
+  EXPECT_TRUE(contains(later, "Trained from toy by nibble")) << later;
+  EXPECT_TRUE(contains(later, "| train-data | `pairs.tsv` | `")) << later;
+}
+
+TEST_F(Formats, ThroughOtherProgramsNvfp4AndBack) {
+  for (const std::string form : {"compressed-tensors", "modelopt"}) {
+    const std::string hf = to(mini_, form, {"--to", form});
+    EXPECT_TRUE(contains(report_, "0 codes changed, 0 scales of blocks")) << report_;
+    // Linear layers to the byte; the head is made of the embedding again.
+    const auto a = open_tensor_source(mini_);
+    const auto b = open_tensor_source(to(hf, form + ".dat"));
+    int64_t parts = 0;
+    for (const TensorInfo& t : a->tensors()) {
+      if (t.name.starts_with("lm_head")) continue;
+      EXPECT_EQ(entry_bytes(*b, t.name), entry_bytes(*a, t.name)) << form << " " << t.name;
+      parts += t.name.ends_with(".qdata");
+    }
+    EXPECT_EQ(parts, 7 * 8);
+    const std::vector<std::string> ask = {"--prompt", "hello", "--max-tokens", "8"};
+    std::vector<std::string> args = {"generate", "--model", hf};
+    args.insert(args.end(), ask.begin(), ask.end());
+    EXPECT_FALSE(cli_ok(args).empty());
+    EXPECT_EQ(cli({"inspect", hf}).code, 0);
+    // The one form into the other: the same codes and scales again.
+    const std::string other = form == "modelopt" ? "compressed-tensors" : "modelopt";
+    const auto c =
+        open_tensor_source(to(to(hf, "o-" + form, {"--to", other}), "o" + form + ".dat"));
+    for (const TensorInfo& t : b->tensors()) {
+      EXPECT_EQ(entry_bytes(*c, t.name), entry_bytes(*b, t.name)) << t.name;
+    }
+    // Nothing is left of it in a directory without NVFP4.
+    const std::string plain = to(hf, "plain-" + form, {"--to", "hf"});
+    EXPECT_FALSE(contains(file_bytes(plain + "/config.json"), "quantization_config"));
+  }
+}
+
+TEST_F(Formats, OneScaleForWhatRunsAsOneChangesTheFewestCodes) {
+  // Two-level scales of their own: q, k and v cannot keep them.
+  const std::string own =
+      to(golden("qwen3_untied"), "own.dat", {"--quant", "nvfp4", "--scales", "two-level"});
+  const std::string hf = to(own, "ct", {"--to", "compressed-tensors"});
+  EXPECT_FALSE(contains(report_, " 0 scales of blocks")) << report_;
+  const auto a = open_tensor_source(own), b = open_tensor_source(hf);
+  const WeightIndex before(*a), after(*b);
+  for (const LogicalTensor& t : before.tensors()) {
+    if (!t.packed() || t.name == "lm_head.weight") continue;
+    const LogicalTensor& now = after.at(t.name);
+    // A scale moves by half of its last place of three bits; products round once more.
+    const auto x = values(before, t.name), y = values(after, t.name);
+    for (size_t i = 0; i < x.size(); ++i) {
+      EXPECT_NEAR(y[i], x[i], std::abs(x[i]) * (0x1p-4 + 1e-6)) << t.name << " " << i;
+    }
+    if (t.name.ends_with("k_proj.weight")) {
+      const std::string q = t.name.substr(0, t.name.size() - 13) + "q_proj.weight";
+      EXPECT_EQ(read_global_scale(*b, now), read_global_scale(*b, after.at(q)));
+    }
+  }
+}
+
+TEST_F(Formats, DamagedDirectoriesOfOthersAreExitCode3) {
+  const std::string good = to(golden("qwen3_tied"), "good", {"--to", "compressed-tensors"});
+  const auto source = open_tensor_source(good);
+  const std::string layer = "model.layers.0.mlp.up_proj";
+  // Writes the directory again with one entry changed, left out or renamed.
+  const auto with = [&](const std::string& name, auto&& change) {
+    const std::string out = dir_.file("bad");
+    std::filesystem::remove_all(out);
+    std::filesystem::create_directories(out);
+    std::filesystem::copy(good + "/config.json", out + "/config.json");
+    std::vector<TensorInfo> infos;
+    std::vector<std::vector<std::byte>> bytes;
+    for (TensorInfo t : source->tensors()) {
+      std::vector<std::byte> b = entry_bytes(*source, t.name);
+      if (t.name == name && !change(t, b)) continue;
+      infos.push_back(t);
+      bytes.push_back(std::move(b));
+    }
+    SafetensorsWriter w(out + "/model.safetensors", infos);
+    for (const auto& b : bytes) w.append(b);
+    w.finish();
+    return out;
+  };
+  const auto fails = [&](const std::string& name, auto&& change, const std::string& part) {
+    const std::string bad = with(name, change);
+    for (const char* command : {"inspect", "generate", "convert"}) {
+      std::vector<std::string> args = {command};
+      if (args[0] == "generate") args.insert(args.end(), {"--input-ids", "1", "--model"});
+      args.push_back(bad);
+      if (args[0] == "convert") args.push_back(dir_.file("never"));
+      const CliResult r = cli(args);
+      EXPECT_EQ(r.code, 3) << command << ": " << part << r.err;
+      EXPECT_TRUE(contains(r.err + r.out, part)) << command << ": " << r.err << r.out;
+    }
+  };
+  const auto drop = [](TensorInfo&, std::vector<std::byte>&) { return false; };
+  const auto put = [](float x) {
+    return [x](TensorInfo&, std::vector<std::byte>& b) {
+      std::memcpy(b.data(), &x, sizeof x);
+      return true;
+    };
+  };
+  fails(layer + ".weight_global_scale", drop, "the global scale (.weight_global_scale) is missing");
+  fails(layer + ".weight_scale", drop, "missing");
+  fails(layer + ".weight_packed", drop, "missing");
+  for (const float x : {0.0f, -1.0f, NAN, INFINITY}) {
+    fails(layer + ".weight_global_scale", put(x), "is not a positive number");
+  }
+  fails(
+      layer + ".weight_scale",
+      [](TensorInfo&, std::vector<std::byte>& b) {
+        b[0] = std::byte(0x7f);
+        return true;
+      },
+      "is not a finite E4M3 value");
+  const auto config = [&](const std::string& from, const std::string& to_text) {
+    const std::string out = with("", drop);
+    std::string text = file_bytes(out + "/config.json");
+    const size_t at = text.find(from);
+    ASSERT_NE(at, text.npos) << from;
+    replace_file(out + "/config.json", text.replace(at, from.size(), to_text));
+    cli_fails({"generate", "--model", out, "--input-ids", "1"}, 3, "quantization_config");
+  };
+  config("nvfp4-pack-quantized", "pack-quantized");
+  config("compressed-tensors", "awq");
 }
 
 TEST_F(Formats, WhatMakesNoSenseIsSaid) {
@@ -179,6 +316,8 @@ TEST_F(Formats, WhatMakesNoSenseIsSaid) {
   fails({dir_.file("x.dat"), "--to", "gguf"}, 2,
         "--to gguf writes a file whose name ends in .gguf");
   fails({dir_.file("x.dat"), "--quant", "q8_0"}, 2, "a type of a GGUF");
+  fails({dir_.file("x"), "--to", "modelopt", "--quant", "none"}, 2, "--to modelopt is about NVFP4");
+  fails({dir_.file("x"), "--calibrate", mini_}, 2, "--calibrate is about");
   fails({dir_.file("x.gguf"), "--quant", "q8_0", "--scales", "two-level"}, 2, "--quant nvfp4");
   cli_fails({"init", "--config", golden("qwen3_tied/config.json"), "--out", dir_.file("x.gguf")}, 2,
             "init writes no GGUF");

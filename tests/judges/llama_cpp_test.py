@@ -27,14 +27,17 @@ def log_softmax(x):
 
 
 class LlamaCpp(unittest.TestCase):
-    def judge(self, name, source, windows, prompt_ids, folder):
-        for form, flags in FORMS.items():
+    def judge(self, name, source, windows, prompt_ids, folder, forms=tuple(FORMS)):
+        for form in forms:
+            flags = FORMS[form]
             out = folder / f"{name}-{form}.gguf"
             summary = nibble("convert", source, out, *flags)
             llm = llama_cpp.Llama(str(out), n_ctx=1024, n_batch=1024, n_ubatch=1024, logits_all=True,
                                   n_threads=2, n_threads_batch=2, verbose=False, flash_attn=False,
                                   type_k=llama_cpp.GGML_TYPE_F32, type_v=llama_cpp.GGML_TYPE_F32)
             with self.subTest(model=name, form=form):
+                if name == "mini-two-level":
+                    self.assertIn("two-level", summary)
                 mine = loss_of(out, windows)["windows"]
                 theirs = []
                 for ids in windows:
@@ -74,6 +77,16 @@ class LlamaCpp(unittest.TestCase):
             self.assertEqual(token, best, f"step {step}, gap {gap}")
             llm.eval([token])
         return len(mine), gap
+
+    def test_two_levels(self):
+        """Global scales of a qwen3, which the mini model's own codes do not need."""
+        folder = scratch()
+        nibble("convert", MINI / "mini.dat", folder / "dense.safetensors", "--quant", "none")
+        ids = self.prompt(MINI, "hello")
+        text = [int(i) for i in nibble("tokenize", "--model", MINI, "--text", "who are you? 我是誰 " * 60)
+                .strip().split(",")]
+        windows = np.array(text[:256], dtype=np.int64).reshape(1, 256)
+        self.judge("mini-two-level", folder / "dense.safetensors", windows, ids, folder, forms=["nvfp4"])
 
     def test_mini(self):
         folder = scratch()

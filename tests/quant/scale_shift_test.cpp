@@ -51,5 +51,35 @@ TEST(ScaleShift, PowersOfTwo) {
   for (const float x : {0.0f, -2.0f, 3.0f, 0.1f, INFINITY, NAN}) EXPECT_FALSE(power_of_two(x)) << x;
 }
 
+TEST(ScaleShift, APowerOfTwoChangesNothing) {
+  std::vector<uint8_t> codes(16), scales = {0x08, 0x30};  // 2^-6 and 0.5
+  for (size_t i = 0; i < codes.size(); ++i) codes[i] = uint8_t(i * 17);
+  const auto before_codes = codes, before_scales = scales;
+  EXPECT_EQ(rescale_blocks(codes, scales, 1, 0x1p-4f), (BlockChanges{0, 0}));
+  EXPECT_EQ(codes, before_codes);
+  EXPECT_NE(scales, before_scales);
+  EXPECT_EQ(rescale_blocks(codes, scales, 0x1p-4f, 1), (BlockChanges{0, 0}));
+  EXPECT_EQ(scales, before_scales);
+}
+
+TEST(ScaleShift, AnotherGlobalScaleRoundsScalesAndIsCounted) {
+  // 1.125 / 1.1 lies between the scales 1 and 1.125 and nearer to the first; no code is so near to
+  // a threshold that 2 % take it over.
+  std::vector<uint8_t> codes(8), scales = {0x39};
+  for (size_t i = 0; i < codes.size(); ++i) codes[i] = uint8_t(2 * i | (2 * i + 1) << 4);
+  const auto before = codes;
+  EXPECT_EQ(rescale_blocks(codes, scales, 1, 1.1f), (BlockChanges{0, 1}));
+  EXPECT_EQ(scales[0], 0x38);
+  EXPECT_EQ(codes, before);
+  // Scales at the end of the range have steps as large as themselves: there codes move.
+  std::vector<uint8_t> small = {1};
+  const BlockChanges moved = rescale_blocks(codes, small, 1, 0.7f);  // 1.43 steps: one
+  EXPECT_EQ(small[0], 1);
+  EXPECT_EQ(moved.scales, 1);
+  // times 1.43: 0.5 -> 0.71, 1 -> 1.43, 1.5 -> 2.14, 2 -> 2.86, 3 -> 4.29, 4 -> 5.71, 6 -> 8.6
+  // nearest:    0.5        1.5        2          3           4          6          6
+  EXPECT_EQ(moved.codes, 2 * 5);
+}
+
 }  // namespace
 }  // namespace nibble
