@@ -306,6 +306,48 @@ TEST_F(Formats, DamagedDirectoriesOfOthersAreExitCode3) {
   config("compressed-tensors", "awq");
 }
 
+TEST_F(Formats, DamagedNvfp4OfAGgufIsExitCode3) {
+  Config c = of_family(toy_chat_config(), ToyFamily::llama);
+  c.F = 128;
+  write_toy_directory(dir_.path() / "toy", c);
+  const std::string good = to(dir_.file("toy"), "good.gguf", {"--quant", "nvfp4"});
+  const std::string bytes = file_bytes(good);
+  const auto source = open_gguf(good);
+  const auto fails = [&](const std::string& tensor, const std::string& put,
+                         const std::string& part) {
+    std::string bad = bytes;
+    bad.replace(source->at(tensor).file_offset, put.size(), put);
+    replace_file(dir_.file("bad.gguf"), bad);
+    cli_fails({"generate", "--model", dir_.file("bad.gguf"), "--input-ids", "1"}, 3, part);
+    cli_fails({"convert", dir_.file("bad.gguf"), dir_.file("never")}, 3, part);
+    EXPECT_FALSE(std::filesystem::exists(dir_.file("never")));
+  };
+  const auto number = [](float x) {
+    return std::string(reinterpret_cast<const char*>(&x), sizeof x);
+  };
+  fails("blk.0.attn_q.weight", "\xff", "a scale byte of 0xff");
+  for (const float x : {0.0f, -1.0f, NAN, INFINITY}) {
+    fails("blk.1.ffn_up.scale", number(x), "is not a positive number");
+  }
+}
+
+TEST_F(Formats, ACheckpointBecomesAnything) {
+  write_toy_directory(dir_.path() / "toy");
+  replace_file(dir_.file("pairs.tsv"), "hello\tgood day\nsky\tit is blue\n");
+  cli_ok({"train", "--model", dir_.file("toy"), "--train-data", dir_.file("pairs.tsv"), "--steps",
+          "2", "--lr", "1e-3", "--recipe", "bf16", "--save-every-steps", "2", "--checkpoint-dir",
+          dir_.file("saved"), "--output", dir_.file("d/x.gguf"), "--runs-dir", dir_.file("runs")});
+  const auto reply = [&](const std::string& model) {
+    return cli_ok(
+        {"generate", "--model", model, "--prompt", "hello", "--max-tokens", "8", "--print-ids"});
+  };
+  const std::string wanted = reply(dir_.file("d/x.gguf"));
+  EXPECT_EQ(reply(to(dir_.file("saved"), "c.gguf")), wanted);
+  EXPECT_EQ(reply(to(dir_.file("saved"), "c", {"--to", "hf"})), wanted);
+  to(dir_.file("saved"), "ct", {"--to", "compressed-tensors"});
+  EXPECT_EQ(cli({"inspect", dir_.file("ct")}).code, 0);
+}
+
 TEST_F(Formats, WhatMakesNoSenseIsSaid) {
   const auto fails = [&](std::vector<std::string> more, int code, const std::string& part) {
     more.insert(more.begin(), {"convert", mini_});
