@@ -128,6 +128,54 @@ TEST_F(Formats, TextsGoThroughAGguf) {
   EXPECT_EQ(ends.front(), 3048);
 }
 
+TEST_F(Formats, WishesForSamplingGoAlong) {
+  write_toy_directory(dir_.path() / "toy");
+  replace_file(dir_.path() / "toy/generation_config.json",
+               R"({"do_sample": true, "temperature": 0.7, "top_k": 20, "top_p": 0.8,
+                   "repetition_penalty": 1.1, "eos_token_id": [7, 5]})");
+  replace_file(
+      dir_.path() / "toy/tokenizer_config.json",
+      R"({"chat_template": "{% for m in messages %}<|im_start|>{{ m.content }}{% endfor %}"})");
+  const std::string gguf = to(dir_.file("toy"), "x.gguf");
+  const auto source = open_gguf(gguf);
+  const GgufMetadata& m = source->values();
+  EXPECT_EQ(m.number("general.sampling.temp"), double(0.7f));
+  EXPECT_EQ(m.integer("general.sampling.top_k"), 20);
+  EXPECT_EQ(m.integer("tokenizer.ggml.eos_token_id"), 7);
+  EXPECT_EQ(m.integer("tokenizer.ggml.eot_token_id"), 5);
+  EXPECT_EQ(m.text("tokenizer.chat_template"),
+            "{% for m in messages %}<|im_start|>{{ m.content }}{% endfor %}");
+  const std::string ollama = file_bytes(dir_.path() / "Modelfile");
+  for (const char* line :
+       {"PARAMETER temperature 0.7\n", "PARAMETER top_k 20\n", "PARAMETER top_p 0.8\n",
+        "PARAMETER repeat_penalty 1.1\n", "PARAMETER stop \"<|im_end|>\"\n"}) {
+    EXPECT_TRUE(contains(ollama, line)) << line << ollama;
+  }
+  // And come back from there.
+  to(gguf, "hf", {"--to", "hf"});
+  const auto back = nlohmann::json::parse(file_bytes(dir_.path() / "hf/generation_config.json"));
+  EXPECT_EQ(back["temperature"], 0.7);
+  EXPECT_EQ(back["eos_token_id"], (std::vector<int>{7, 5}));
+  EXPECT_EQ(back["do_sample"], true);
+  EXPECT_EQ(back["repetition_penalty"], 1.1);
+  // A GGUF of a GGUF keeps what its maker said.
+  const auto again = open_gguf(to(gguf, "again.gguf", {"--quant", "q8_0", "--force"}));
+  EXPECT_EQ(again->values().text("general.name"), "x");
+  EXPECT_EQ(again->values().texts("tokenizer.ggml.tokens"), m.texts("tokenizer.ggml.tokens"));
+  EXPECT_EQ(again->values().integer("general.file_type"), 7);
+}
+
+TEST_F(Formats, ATokenizerThatAGgufCannotNameIsRefused) {
+  write_toy_directory(dir_.path() / "toy");
+  const std::filesystem::path file = dir_.path() / "toy/tokenizer.json";
+  auto j = nlohmann::json::parse(file_bytes(file));
+  j["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "[a-z]+";
+  replace_file(file, j.dump());
+  cli_fails({"convert", dir_.file("toy"), dir_.file("x.gguf")}, 3, "has no name there");
+  EXPECT_FALSE(std::filesystem::exists(dir_.file("x.gguf")));
+  to(dir_.file("toy"), "hf", {"--to", "hf"});
+}
+
 TEST_F(Formats, ADirectoryIsComplete) {
   to(mini_, "hf", {"--to", "hf"});
   for (const char* name : {"config.json", "tokenizer.json", "tokenizer_config.json",
