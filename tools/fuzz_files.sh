@@ -50,6 +50,21 @@ make_seeds() {
     copy runs "\\x0$n" "$run/$file"
     n=$((n + 1))
   done
+  # A tiny model in every form that is written.
+  printf '%s' '{"model_type":"qwen3","hidden_size":64,"num_hidden_layers":1,"num_attention_heads":1,' \
+    '"num_key_value_heads":1,"head_dim":64,"intermediate_size":64,"vocab_size":16,"rms_norm_eps":1e-6,' \
+    '"max_position_embeddings":64,"rope_theta":10000,"tie_word_embeddings":true}' > "$work/tiny.json"
+  "$nibble" --quiet init --config "$work/tiny.json" --out "$work/tiny" --force > /dev/null 2>&1 || true
+  for file in compressed-tensors modelopt; do
+    "$nibble" --quiet convert "$work/tiny" "$work/$file" --to $file --force > /dev/null 2>&1 || true
+    copy safetensors '' "$work/$file/model.safetensors"
+    copy config '' "$work/$file/config.json"
+  done
+  for file in nvfp4 q8_0 q4_0 mxfp4; do
+    "$nibble" --quiet convert "$work/tiny" "$work/$file.gguf" --quant $file --force > /dev/null 2>&1 || true
+    copy gguf '' "$work/$file.gguf"
+    copy gguf_model '' "$work/$file.gguf"
+  done
   copy safetensors '' "$golden"/*/*.safetensors
   copy dat '' "$golden"/*/*.dat
   copy gguf '' "$golden"/gguf/*.gguf

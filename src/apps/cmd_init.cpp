@@ -57,7 +57,10 @@ ExitCode run_init(const InitOptions& o, Io& io) {
   if (!o.tokenizer.empty() && !fs::is_regular_file(o.tokenizer)) {
     throw_format("--tokenizer {}: no such file", o.tokenizer.string());
   }
-  const Container container = o.format.value_or(container_for(o.out));
+  const Container container = o.format ? *o.format : container_for(o.out);
+  if (container == Container::gguf) {
+    throw_usage("init writes no GGUF: make a directory, and `nibble convert` makes a GGUF of it");
+  }
   const Overwrite overwrite = o.force ? Overwrite::allow : Overwrite::refuse;
   check_output(o.out, container, overwrite);
   const FileLock lock = lock_output(o.out);

@@ -7,6 +7,11 @@
 
 namespace nibble {
 
+// Whether such elements are numbers that can become those of another type.
+constexpr bool castable(DType t) {
+  return t == DType::f64 || t == DType::f32 || t == DType::f16 || t == DType::bf16;
+}
+
 struct CastLoss {
   int64_t inexact = 0;   // values that were rounded
   int64_t overflow = 0;  // finite values that became infinite

@@ -51,6 +51,8 @@ class TensorSource {
   // Fills `out` from byte `byte_offset` of the tensor's payload. Thread-safe.
   virtual void read(const TensorInfo& tensor, uint64_t byte_offset, std::span<std::byte> out) const;
 
+  // Whether names that end in .qdata, .scale and the like are the parts of one NVFP4 matrix.
+  virtual bool grouped() const { return true; }
   const std::string& format() const { return format_; }  // "dat", "safetensors", "gguf"
   virtual const std::vector<InputFile>& files() const { return files_; }
   const Metadata& metadata() const { return metadata_; }  // safetensors' __metadata__

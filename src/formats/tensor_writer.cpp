@@ -28,7 +28,7 @@ TensorWriter::TensorWriter(std::vector<TensorInfo> tensors) : tensors_(std::move
 
 uint64_t TensorWriter::payload_bytes() const {
   uint64_t n = 0;
-  for (const TensorInfo& t : tensors_) n += t.n_bytes;
+  for (const TensorInfo& t : tensors_) n += t.stored_bytes();
   return n;
 }
 
@@ -36,7 +36,7 @@ void TensorWriter::begin_next() {
   while (missing_ == 0 && begun_ < tensors_.size()) {
     const TensorInfo& t = tensors_[begun_++];
     do_begin(t);
-    missing_ = t.n_bytes;
+    missing_ = t.stored_bytes();
   }
 }
 

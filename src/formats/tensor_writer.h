@@ -17,7 +17,8 @@ class TensorWriter {
   TensorWriter(const TensorWriter&) = delete;
   TensorWriter& operator=(const TensorWriter&) = delete;
 
-  // Payload bytes of tensors() one after the other. Throws InternalError past the last one.
+  // Payload bytes of tensors() one after the other, as they are stored. Throws InternalError past
+  // the last one.
   void append(std::span<const std::byte> bytes);
   // Checks that every payload is complete (InternalError otherwise), flushes, renames.
   void finish();

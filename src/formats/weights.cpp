@@ -17,20 +17,57 @@ namespace {
 
 constexpr int64_t kChunk = 1 << 16;  // elements converted at a time
 
-enum class Part { raw, codes, scales, global_scale };
-struct PartName {
-  Part part;
-  std::string logical;
+constexpr Nvfp4Form kForms[] = {
+    {Nvfp4Names::nibble, ".weight.qdata", ".weight.scale", ".weight.global_scale", "", false,
+     false},
+    {Nvfp4Names::compressed_tensors, ".weight_packed", ".weight_scale", ".weight_global_scale",
+     ".input_global_scale", true, false},
+    {Nvfp4Names::modelopt, ".weight", ".weight_scale", ".weight_scale_2", ".input_scale", false,
+     true},
 };
 
-PartName classify(const std::string& name) {
-  const std::pair<std::string_view, Part> suffixes[] = {
+enum class Part { raw, codes, scales, global_scale, input_scale, left_out };
+struct PartName {
+  Part part = Part::raw;
+  std::string logical;
+  Nvfp4Names names = Nvfp4Names::nibble;
+};
+
+// The part of a matrix that a tensor is, by its name, and by its type where the name is a dense
+// tensor's, too.
+PartName classify(const TensorSource& source, const TensorInfo& info) {
+  const std::string& name = info.name;
+  const auto stem = [&](std::string_view suffix) {
+    return name.substr(0, name.size() - suffix.size());
+  };
+  const std::pair<std::string_view, Part> own[] = {
       {".qdata", Part::codes}, {".scale", Part::scales}, {".global_scale", Part::global_scale}};
-  for (const auto& [suffix, part] : suffixes) {
+  for (const auto& [suffix, part] : own) {
     if (!name.ends_with(suffix)) continue;
-    std::string logical = name.substr(0, name.size() - suffix.size());
+    std::string logical = stem(suffix);
     if (!logical.ends_with(".weight")) logical += ".weight";  // both key styles are in use
     return {part, std::move(logical)};
+  }
+  // Scales of a cache in eight bits, which is another program's choice.
+  if (name.ends_with(".k_scale") || name.ends_with(".v_scale")) return {Part::left_out, name};
+  for (const Nvfp4Form& f : kForms) {
+    if (f.names == Nvfp4Names::nibble) continue;
+    const std::pair<std::string_view, Part> parts[] = {{f.codes, Part::codes},
+                                                       {f.scales, Part::scales},
+                                                       {f.global, Part::global_scale},
+                                                       {f.input, Part::input_scale}};
+    for (const auto& [suffix, part] : parts) {
+      if (!name.ends_with(suffix)) continue;
+      const std::string layer = stem(suffix);
+      if (suffix == ".weight") {
+        if (info.dtype != DType::u8 || !source.find(layer + ".weight_scale")) continue;
+      }
+      // Both call their scales alike: the codes say whose they are.
+      const bool packed = source.find(layer + ".weight_packed") != nullptr;
+      const bool here = packed == (f.names == Nvfp4Names::compressed_tensors);
+      if (suffix == ".weight_scale" && !here) continue;
+      return {part, layer + ".weight", f.names};
+    }
   }
   return {Part::raw, name};
 }
@@ -47,8 +84,12 @@ void check_packed(const TensorSource& source, LogicalTensor& t) {
     throw_format("{}: NVFP4 tensor '{}': {}", where, t.name, what);
   };
   if (t.raw) fail("it is stored raw as well");
-  if (!t.codes) fail("the codes (.qdata) are missing");
-  if (!t.scales) fail("the scales (.scale) are missing");
+  const Nvfp4Form& form = nvfp4_form(t.names);
+  const auto missing = [&](std::string_view suffix, const char* what) {
+    fail(fmt::format("the {} ({}) are missing", what, suffix.substr(suffix.rfind('.'))));
+  };
+  if (!t.codes) missing(form.codes, "codes");
+  if (!t.scales) missing(form.scales, "scales");
   const TensorInfo &codes = *t.codes, &scales = *t.scales;
   if (codes.dtype != DType::u8) fail("the codes are " + codes.describe() + ", not u8");
   if (codes.shape.size() != 2 || codes.shape[0] < 1 || codes.shape[1] < 1 ||
@@ -65,10 +106,16 @@ void check_packed(const TensorSource& source, LogicalTensor& t) {
   if (scales.dtype != DType::f8_e4m3 && scales.dtype != DType::f16 && scales.dtype != DType::f32) {
     fail("the scales are " + scales.describe() + ", not f8_e4m3");
   }
-  if (const TensorInfo* g = t.global_scale) {
-    if (g->dtype != DType::f32 || g->numel() != 1) {
-      fail("the global scale is " + g->describe() + ", not f32[1]");
+  const auto check_one = [&](const TensorInfo* one, const char* what) {
+    if (one && (one->dtype != DType::f32 || one->numel() != 1)) {
+      fail(fmt::format("the {} is {}, not f32[1]", what, one->describe()));
     }
+  };
+  check_one(t.global_scale, "global scale");
+  check_one(t.input_scale, "scale of its inputs");
+  // Theirs is always there; without it the values would be wrong by orders of magnitude.
+  if (t.names != Nvfp4Names::nibble && !t.global_scale) {
+    fail(fmt::format("the global scale ({}) is missing", form.global));
   }
 }
 
@@ -121,19 +168,21 @@ void read_float_scales(const TensorSource& source, const LogicalTensor& t, int64
 }  // namespace
 
 WeightIndex::WeightIndex(const TensorSource& source) : source_(&source) {
-  const bool grouped = source.format() != "gguf";
+  const bool grouped = source.grouped();
   std::unordered_map<std::string, size_t> position;
   for (const TensorInfo& info : source.tensors()) {
     // The NVFP4 of a GGUF is a block type, not a group: its names end as they like.
-    PartName part = grouped ? classify(info.name) : PartName{Part::raw, info.name};
+    PartName part = grouped ? classify(source, info) : PartName{Part::raw, info.name};
+    if (part.part == Part::left_out) continue;
     const auto [it, is_new] = position.emplace(std::move(part.logical), tensors_.size());
     if (is_new) tensors_.emplace_back().name = it->first;
     LogicalTensor& t = tensors_[it->second];
-    if (part.part != Part::raw) t.kind = LogicalTensor::Kind::nvfp4;
-    const TensorInfo*& slot = part.part == Part::raw      ? t.raw
-                              : part.part == Part::codes  ? t.codes
-                              : part.part == Part::scales ? t.scales
-                                                          : t.global_scale;
+    if (part.part != Part::raw) t.kind = LogicalTensor::Kind::nvfp4, t.names = part.names;
+    const TensorInfo*& slot = part.part == Part::raw            ? t.raw
+                              : part.part == Part::codes        ? t.codes
+                              : part.part == Part::scales       ? t.scales
+                              : part.part == Part::global_scale ? t.global_scale
+                                                                : t.input_scale;
     if (slot) {
       throw_format("{}: '{}' and '{}' are the same part of '{}'", source.name(), slot->name,
                    info.name, t.name);
@@ -181,14 +230,38 @@ void read_nvfp4_rows(const TensorSource& source, const LogicalTensor& tensor, in
   }
 }
 
+std::span<const Nvfp4Form> nvfp4_forms() { return kForms; }
+
+const Nvfp4Form& nvfp4_form(Nvfp4Names names) {
+  for (const Nvfp4Form& f : kForms) {
+    if (f.names == names) return f;
+  }
+  throw_internal("names of NVFP4 {}", int(names));
+}
+
+namespace {
+
+float read_multiplier(const TensorSource& source, const LogicalTensor& tensor,
+                      const TensorInfo& info, const char* what) {
+  float g = 0;
+  read_elements(source, info, 0, 1, &g);
+  const float factor = nvfp4_form(tensor.names).divisor ? 1 / g : g;
+  if (!(g > 0 && g <= FLT_MAX) || !(factor > 0 && factor <= FLT_MAX)) {
+    throw_format("NVFP4 tensor '{}': {} {} is not a positive number", tensor.name, what, g);
+  }
+  return factor;
+}
+
+}  // namespace
+
 float read_global_scale(const TensorSource& source, const LogicalTensor& tensor) {
   if (!tensor.global_scale) return 1;
-  float g = 0;
-  read_elements(source, *tensor.global_scale, 0, 1, &g);
-  if (!(g > 0 && g <= FLT_MAX)) {
-    throw_format("NVFP4 tensor '{}': global scale {} is not a positive number", tensor.name, g);
-  }
-  return g;
+  return read_multiplier(source, tensor, *tensor.global_scale, "global scale");
+}
+
+float read_input_scale(const TensorSource& source, const LogicalTensor& tensor) {
+  if (!tensor.input_scale) return 0;
+  return read_multiplier(source, tensor, *tensor.input_scale, "scale of its inputs");
 }
 
 void read_rows_f32(const TensorSource& source, const LogicalTensor& tensor, int64_t row_begin,

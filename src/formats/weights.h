@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Logical weights: a raw tensor, or the .qdata/.scale[/.global_scale] entries that together hold
-// one NVFP4 matrix. Broken groups are errors that name the tensor, never dropped in silence.
+// Logical weights: a raw tensor, or the entries that together hold one NVFP4 matrix, in nibble's
+// names, compressed-tensors' or ModelOpt's (formats/nvfp4_names.h). Broken groups are errors that
+// name the tensor, never dropped in silence.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -8,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "formats/nvfp4_names.h"
 #include "formats/tensor_source.h"
 
 namespace nibble {
@@ -19,7 +21,9 @@ struct LogicalTensor {
   const TensorInfo* raw = nullptr;           // Kind::raw
   const TensorInfo* codes = nullptr;         // Kind::nvfp4: [rows, cols/2]
   const TensorInfo* scales = nullptr;        // [rows, cols/16]
-  const TensorInfo* global_scale = nullptr;  // f32 [1], may be absent
+  const TensorInfo* global_scale = nullptr;  // f32, one of them, may be absent
+  const TensorInfo* input_scale = nullptr;   // likewise: what the layer's inputs are scaled by
+  Nvfp4Names names = Nvfp4Names::nibble;     // whose parts these are
   std::vector<int64_t> shape;                // of the matrix the codes stand for
   // rank 2: its shape; rank 1: one row; higher: the outermost dimension and the rest.
   int64_t rows = 0, cols = 0;
@@ -55,7 +59,10 @@ class WeightIndex {
 // exactly. NaN scales are an error.
 void read_nvfp4_rows(const TensorSource& source, const LogicalTensor& tensor, int64_t row_begin,
                      int64_t row_count, uint8_t* codes, uint8_t* scales);
-float read_global_scale(const TensorSource& source, const LogicalTensor& tensor);  // 1 when absent
+// What codes times scales are multiplied by, however the file puts it; 1 when absent.
+float read_global_scale(const TensorSource& source, const LogicalTensor& tensor);
+// The same of the layer's inputs; 0 when absent.
+float read_input_scale(const TensorSource& source, const LogicalTensor& tensor);
 
 // Rows of a raw f32, f16, bf16 or f64 tensor as float; integer types are an error.
 void read_rows_f32(const TensorSource& source, const LogicalTensor& tensor, int64_t row_begin,

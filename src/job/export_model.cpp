@@ -2,10 +2,15 @@
 #include "job/export_model.h"
 
 #include <algorithm>
+#include <cmath>
 
+#include "convert/convert.h"
 #include "core/file.h"
 #include "core/thread_pool.h"
+#include "formats/gguf/encode_blocks.h"
 #include "model/params.h"
+#include "runlog/run_series.h"
+#include "runtime/model_output.h"
 #include "runtime/model_texts.h"
 
 namespace nibble {
@@ -15,8 +20,11 @@ namespace {
 // config.json and the tokenizer's files beside the weights.
 void write_companions(const TrainInputs& in, const Destination& d, StagedOutput& staged,
                       bool untied) {
+  const OutputQuantization own;  // nibble's names for what is packed, where the form changes
+  const bool same = keeps_form(*in.source, d.container);
   write_model_config(in.paths.config, staged,
-                     untied && in.config.tied && d.container != Container::dat, d.overwrite);
+                     untied && in.config.tied && d.container != Container::dat, d.overwrite,
+                     same ? nullptr : &own);
   // The tokenizer of this run, whatever its name; another one may lie beside config.json.
   const fs::path tokenizer = d.directory / "tokenizer.json";
   if (!same_file(in.paths.tokenizer, tokenizer)) {
@@ -32,6 +40,14 @@ void write_companions(const TrainInputs& in, const Destination& d, StagedOutput&
   }
 }
 
+// Rows that no block of NVFP4 in a GGUF can hold: they become wider numbers.
+bool has_other_rows(const TensorSource& source) {
+  const WeightIndex index(source);
+  return std::ranges::any_of(index.tensors(), [](const LogicalTensor& t) {
+    return is_linear_name(t.name) && t.cols % kGgufNvfp4Elements != 0;
+  });
+}
+
 }  // namespace
 
 Destination check_destination(const fs::path& out, Overwrite overwrite, const TrainInputs& in,
@@ -43,15 +59,20 @@ Destination check_destination(const fs::path& out, Overwrite overwrite, const Tr
   refuse_replacing_weights(*in.source, out, d.container);
   refuse_replacing_input(out, in.paths, also_read);
   d.directory = check_output(out, d.container, d.overwrite).directory;
-  refuse_other_model(in.paths.config, d.directory, d.overwrite);
+  if (d.container != Container::gguf) {
+    refuse_other_model(in.paths.config, d.directory, d.overwrite);
+  }
   check_writable(d.directory);
   d.lock = lock_output(out);
   return d;
 }
 
 bool file_is_coarser(const TensorSource& source, const TrainSettings& s, Container container) {
+  if (container == Container::gguf && s.recipe == Recipe::nvfp4 && has_other_rows(source)) {
+    return true;
+  }
   if (s.recipe == Recipe::nvfp4 && s.head() == Recipe::nvfp4) return false;
-  if ((container == Container::dat) != (source.format() == "dat")) return false;
+  if (!keeps_form(source, container)) return false;
   const WeightIndex index(source);
   return std::ranges::any_of(index.tensors(), [](const LogicalTensor& t) { return t.packed(); });
 }
@@ -60,8 +81,7 @@ uint64_t export_bytes(const TrainInputs& in, const TrainSettings& s, const Desti
   constexpr uint64_t kCompanions = 32 << 20;
   // The form of the input, or another: then every parameter takes two bytes, in a .dat half of one
   // and its scale where it is quantised; a margin covers what stays wider.
-  const bool same = in.source->format() != "gguf" &&
-                    (d.container == Container::dat) == (in.source->format() == "dat");
+  const bool same = keeps_form(*in.source, d.container);
   uint64_t bytes = in.source->stored_bytes();
   if (!same) {
     uint64_t values = 0;
@@ -77,13 +97,51 @@ uint64_t export_bytes(const TrainInputs& in, const TrainSettings& s, const Desti
 }
 
 ExportSummary export_model(const TrainInputs& in, TrainState& state, const Destination& d,
-                           int32_t threads) {
+                           int32_t threads, const ModelOrigin& origin) {
+  Config stored = in.config;
+  stored.tied = state.config().tied;
+  const OutputTexts texts{in.paths.config, in.paths.tokenizer, origin};
+  const GgufMetadata metadata = output_metadata(d.container, stored, texts);
   StagedOutput staged(d.path, d.container, d.overwrite);
   ThreadPool pool(threads > 0 ? threads : default_thread_count());
-  const ExportSummary done = export_weights(*in.source, state, in.config, staged.weights(), pool);
-  write_companions(in, d, staged, !state.config().tied);
+  const ExportSummary done =
+      export_weights(*in.source, state, in.config, staged.weights(), pool, metadata);
+  if (d.container != Container::gguf) write_companions(in, d, staged, !state.config().tied);
+  complete_output(staged, d.container, texts, metadata, d.overwrite);
   staged.publish();
   return done;
+}
+
+ModelOrigin origin_of_run(const RunRecord& run, std::string name, std::string parent) {
+  ModelOrigin origin;
+  origin.name = std::move(name);
+  origin.parent = std::move(parent);
+  origin.trained = true;
+  const StepRecord& last = run.status.last;
+  std::string fact = fmt::format("{} steps", last.step);
+  if (std::isfinite(last.loss)) fact += fmt::format(", loss of the last {:.4f}", last.loss);
+  origin.facts.push_back(fact);
+  for (const RunFile& f : run.files) {
+    if (f.role == "output") continue;
+    // A name, not a path: whose machine it was is nobody's business.
+    const std::string file = fs::path(f.path).filename().string();
+    origin.files.push_back({f.role, file, f.sha256});
+  }
+  if (run.gates.empty()) return origin;
+  for (const GateScore& g : run.gates.back().groups) {
+    origin.scores.push_back(fmt::format("{}: {} of {} probes after step {}", g.group, g.passed,
+                                        g.total, run.gates.back().step));
+  }
+  return origin;
+}
+
+ModelOrigin trained_origin(RunRecorder& recorder, std::string name, std::string parent) {
+  for (const RunFile& f : recorder.record().files) {
+    if (f.role != "output") recorder.hash_of(f.role);  // fills it in
+  }
+  RunRecord run = recorder.record();
+  run.gates = read_gates(recorder.directory());
+  return origin_of_run(run, std::move(name), std::move(parent));
 }
 
 }  // namespace nibble

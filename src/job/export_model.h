@@ -4,9 +4,12 @@
 #pragma once
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "job/train_inputs.h"
+#include "runlog/run_recorder.h"
+#include "runtime/model_origin.h"
 #include "runtime/staged_output.h"
 #include "train/export_weights.h"
 
@@ -35,8 +38,14 @@ bool file_is_coarser(const TensorSource& source, const TrainSettings& settings,
 uint64_t export_bytes(const TrainInputs& inputs, const TrainSettings& settings,
                       const Destination& destination);
 
-// Writes weights and companions, all or nothing.
+// Writes weights and companions, all or nothing. `origin`: what the run knows of itself.
 ExportSummary export_model(const TrainInputs& inputs, TrainState& state,
-                           const Destination& destination, int32_t threads);
+                           const Destination& destination, int32_t threads,
+                           const ModelOrigin& origin);
+
+// What a run's record says of the model it made. Waits for the hashes of what the run has read.
+// `name`, `parent`: of the models.
+ModelOrigin trained_origin(RunRecorder& recorder, std::string name, std::string parent);
+ModelOrigin origin_of_run(const RunRecord& run, std::string name, std::string parent);
 
 }  // namespace nibble

@@ -7,6 +7,7 @@
 #include "core/log.h"
 #include "core/memory_info.h"
 #include "job/disk_space.h"
+#include "job/export_model.h"
 
 namespace nibble {
 namespace {
@@ -209,7 +210,9 @@ void TrainSession::export_trained(TrainRun& run, Trainer& trainer) {
                                      why, run.checkpoint_directory().string(), how_to_go_on(run)));
     };
     try {
-      return export_model(in, trainer.state(), *target, job.train.threads);
+      return export_model(
+          in, trainer.state(), *target, job.train.threads,
+          trained_origin(recorder, name_of_output(target->path), model_name(in.paths.config)));
     } catch (const Error& e) {
       throw failed(e.code(), e.what());
     } catch (const std::filesystem::filesystem_error& e) {

@@ -12,6 +12,7 @@
 #include "core/thread_pool.h"
 #include "data/records.h"
 #include "job/train_job.h"
+#include "runtime/model_output.h"
 #include "runtime/model_template.h"
 #include "runtime/model_texts.h"
 #include "runtime/staged_output.h"
@@ -170,14 +171,23 @@ void LoadedModel::save(const fs::path& out) {
   settings.packing = Packing::stored;
   const OutputPlace place = check_output(out, settings.container, Overwrite::refuse);
   refuse_replacing_weights(*r.source, out, settings.container);
-  refuse_other_model(r.paths.config, place.directory, Overwrite::refuse);
+  const bool gguf = settings.container == Container::gguf;
+  if (!gguf) refuse_other_model(r.paths.config, place.directory, Overwrite::refuse);
+  OutputTexts texts{r.paths.config, r.paths.tokenizer, {}};
+  texts.origin.name = name_of_output(out);
+  texts.origin.parent = model_name(r.paths.config);
+  settings.metadata = output_metadata(settings.container, r.model.config, texts);
   const FileLock lock = lock_output(out);
   StagedOutput staged(out, settings.container, Overwrite::refuse);
   ThreadPool pool(options_.threads > 0 ? options_.threads : default_thread_count());
   const ConvertSummary done =
       convert_weights(*r.source, &r.model.config, staged.weights(), settings, pool);
-  write_model_config(r.paths.config, staged, done.untied, Overwrite::refuse);
-  copy_companions(place_of(r.paths.tokenizer), staged, Overwrite::refuse);
+  if (!gguf) {
+    const OutputQuantization own;  // nibble's names, whatever the input's were
+    write_model_config(r.paths.config, staged, done.untied, Overwrite::refuse, &own);
+    copy_companions(place_of(r.paths.tokenizer), staged, Overwrite::refuse);
+  }
+  complete_output(staged, settings.container, texts, settings.metadata, Overwrite::refuse);
   staged.publish();
 }
 

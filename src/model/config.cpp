@@ -137,6 +137,34 @@ const Family& read_family(const Reader& r, const std::string& where) {
                r.at("model_type").dump(), known);
 }
 
+// How the weights of others' checkpoints are packed: NVFP4 of two makers is read, by the names of
+// its tensors (formats/nvfp4_names.h), so nothing of this is needed but that it is nothing else.
+void check_quantization(const json& q, const std::string& where) {
+  const auto text = [](const json& o, const char* key) -> std::string {
+    return o.is_object() && o.contains(key) && o.at(key).is_string() ? o.at(key) : "";
+  };
+  const std::string method = text(q, "quant_method"), algorithm = text(q, "quant_algo");
+  bool nvfp4 = false;
+  if (method == "modelopt") nvfp4 = algorithm == "NVFP4" || algorithm == "W4A16_NVFP4";
+  if (method == "compressed-tensors") {
+    constexpr const char* kFormat = "nvfp4-pack-quantized";
+    nvfp4 = text(q, "format") == kFormat;
+    if (q.contains("config_groups") && q.at("config_groups").is_object()) {
+      for (const auto& [name, group] : q.at("config_groups").items()) {
+        const std::string own = text(group, "format");
+        nvfp4 = own.empty() ? nvfp4 : own == kFormat;
+        if (!nvfp4) break;
+      }
+    }
+  }
+  if (nvfp4) return;
+  throw_format(
+      "{}: 'quantization_config' of '{}'{}: only NVFP4 of compressed-tensors "
+      "(nvfp4-pack-quantized) "
+      "and of ModelOpt (NVFP4, W4A16_NVFP4) is read; use the unquantised checkpoint",
+      where, method, algorithm.empty() ? "" : fmt::format(" ({})", algorithm));
+}
+
 // A window over the keys changes what is computed only where a layer has it.
 void refuse_windows(const Reader& r, int64_t layers, const std::string& where) {
   if (r.has("layer_types")) {
@@ -246,11 +274,7 @@ Config parse_config(std::string_view text, const std::string& where) {
   r.refuse_unless("partial_rotary_factor", 1.0);
   if (r.has("num_experts"))
     throw_format("{}: a mixture of experts ('num_experts') is not supported", where);
-  if (r.has("quantization_config")) {
-    throw_format(
-        "{}: a checkpoint with 'quantization_config' is not supported; use the unquantised one",
-        where);
-  }
+  if (r.has("quantization_config")) check_quantization(r.at("quantization_config"), where);
 
   Config c;
   c.C = r.integer("hidden_size", 1, ConfigLimits::kWidth);

@@ -167,10 +167,15 @@ class ConfigMaker {
   }
 
   // rope_freqs.weight [D/2] has what each frequency is divided by. Llama 3 makes it of four
-  // numbers, of which only the largest divisor shows; the other three are those that all its models
-  // have, and what they give must be what is stored.
+  // numbers, of which only the largest divisor shows; the others are those that all its models
+  // have, unless nibble wrote down which they were. What they give must be what is stored.
   OrderedJson llama3(int64_t head_width, double theta) const {
-    constexpr double kLow = 1, kHigh = 4, kPositions = 8192;
+    const auto noted = [&](std::string_view name, double usual) {
+      const auto x = m_.find_number(fmt::format("nibble.rope.{}", name));
+      return x && *x > 0 && *x < 1e18 ? short_decimal(*x) : usual;
+    };
+    const double low = noted("low_freq_factor", 1), high = noted("high_freq_factor", 4);
+    const double positions = noted("original_positions", 8192);
     const TensorInfo& t = source_.at("rope_freqs.weight");
     const int64_t pairs = head_width / 2;
     if (t.dtype != DType::f32 || t.shape != std::vector<int64_t>{pairs}) {
@@ -182,9 +187,9 @@ class ConfigMaker {
     RopeSpec plain, scaled;
     plain.theta = scaled.theta = theta;
     scaled.kind = RopeKind::llama3;
-    scaled.factor = short_decimal(double(*std::ranges::max_element(stored)));
-    scaled.original_positions = kPositions;
-    scaled.low_freq_factor = kLow, scaled.high_freq_factor = kHigh;
+    scaled.factor = noted("factor", short_decimal(double(*std::ranges::max_element(stored))));
+    scaled.original_positions = positions;
+    scaled.low_freq_factor = low, scaled.high_freq_factor = high;
     const RopeFrequencies before = rope_frequencies(plain, head_width);
     const RopeFrequencies after = rope_frequencies(scaled, head_width);
     for (size_t i = 0; i < stored.size(); ++i) {
@@ -197,9 +202,9 @@ class ConfigMaker {
     }
     return {{"rope_type", "llama3"},
             {"factor", scaled.factor},
-            {"low_freq_factor", kLow},
-            {"high_freq_factor", kHigh},
-            {"original_max_position_embeddings", int64_t(kPositions)}};
+            {"low_freq_factor", low},
+            {"high_freq_factor", high},
+            {"original_max_position_embeddings", int64_t(positions)}};
   }
 
   const GgufSource& source_;

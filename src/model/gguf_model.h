@@ -6,8 +6,10 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "formats/gguf/gguf.h"
+#include "model/config.h"
 
 namespace nibble {
 
@@ -27,12 +29,17 @@ bool gguf_pairs_adjacent(const GgufMetadata& metadata);
 // The Hugging Face name of a tensor; empty for one that has no place in such a model.
 std::string gguf_tensor_name(std::string_view name);
 
+// The way back; FormatError for a tensor that has no place there.
+std::string gguf_name_of(std::string_view hugging_face);
+
 // A tied matrix that a GGUF holds at two precisions: as it lies there, which is what inference
 // uses, or as the one matrix that training has, which is the finer of the two, under the
 // embedding's name.
 enum class TiedMatrix { as_stored, once };
 
-// The tensors under Hugging Face names. FormatError naming those that have no place.
+// The tensors under Hugging Face names. FormatError naming those that have no place. Linear layers
+// and a head in NVFP4 are packed matrices, as they are in other files; whatever else lies in blocks
+// is expanded.
 std::unique_ptr<TensorSource> as_hugging_face(std::unique_ptr<GgufSource> source,
                                               TiedMatrix tied = TiedMatrix::as_stored);
 
@@ -40,5 +47,20 @@ std::unique_ptr<TensorSource> as_hugging_face(std::unique_ptr<GgufSource> source
 // else (a bag, too) as open_tensor_source() gives it.
 std::unique_ptr<TensorSource> open_model_source(const std::filesystem::path& path,
                                                 TiedMatrix tied = TiedMatrix::as_stored);
+
+// A model to be written as a GGUF: the rows of q and k in the order its architecture has there.
+// `source` must outlive the view.
+std::unique_ptr<TensorSource> in_gguf_order(const TensorSource& source, const Config& config);
+
+// Whether llama.cpp multiplies by the global scales of NVFP4 in such a model: its qwen2 leaves
+// those of the feed-forward layers out, and what it says then is NaN.
+bool gguf_has_global_scales(const Config& config);
+
+// The keys that say what the model is. FormatError for what a GGUF has no words for.
+GgufMetadata gguf_model_metadata(const Config& config);
+// What the rotation is divided by, pair by pair, where the file holds that as a tensor (Llama 3's
+// rope); empty elsewhere.
+inline constexpr std::string_view kGgufFrequencies = "rope_freqs.weight";
+std::vector<float> gguf_rope_divisors(const Config& config);
 
 }  // namespace nibble

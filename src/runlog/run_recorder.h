@@ -72,6 +72,7 @@ class RunRecorder {
   void input(std::string_view role, const std::filesystem::path& path, std::string sha256);
   // Of all files of a role together; waits for it. Empty where one cannot be known.
   std::string hash_of(std::string_view role);
+  const RunRecord& record() const { return record_; }
 
   void step(const StepRecord& record);
   void held_out(int64_t step, double loss);

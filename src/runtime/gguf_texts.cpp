@@ -12,9 +12,6 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// The kinds of tokens; unknown (2) and byte (6) do not occur in byte-level vocabularies.
-constexpr int64_t kNormalToken = 1, kControlToken = 3, kUserToken = 4, kUnusedToken = 5;
-
 OrderedJson byte_level(bool use_regex) {
   return {{"type", "ByteLevel"},
           {"add_prefix_space", false},
@@ -166,8 +163,11 @@ std::string gguf_generation_config_json(const GgufMetadata& m) {
   if (const auto id = m.find_integer("tokenizer.ggml.bos_token_id")) j["bos_token_id"] = *id;
   for (const char* key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                           "tokenizer.ggml.eom_token_id"}) {
-    if (!token_named(m, key)) continue;
-    const int64_t id = m.integer(key);
+    // A file without a tokenizer may still say which ids end a reply.
+    const bool named =
+        m.has("tokenizer.ggml.tokens") ? token_named(m, key).has_value() : m.has(key);
+    if (!named) continue;
+    const int64_t id = m.integer(key, 0, INT32_MAX);
     if (std::ranges::find(ends, OrderedJson(id)) == ends.end()) ends.push_back(id);
   }
   if (!ends.empty()) j["eos_token_id"] = ends;

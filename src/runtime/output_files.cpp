@@ -107,7 +107,8 @@ void check_output_file(const fs::path& output, Overwrite overwrite, const ModelP
 }
 
 bool is_companion_name(const std::string& name) {
-  return name == "config.json" || std::ranges::find(kCompanions, name) != std::end(kCompanions);
+  return name == "config.json" || name == kModelCard || name == kModelOptConfig ||
+         std::ranges::find(kCompanions, name) != std::end(kCompanions);
 }
 
 void refuse_same_output(const std::vector<std::pair<std::string, fs::path>>& outputs) {
@@ -152,9 +153,13 @@ void check_writable(const fs::path& directory) {
 }
 
 void write_model_config(const fs::path& config, StagedOutput& output, bool untied,
-                        Overwrite overwrite) {
+                        Overwrite overwrite, const OutputQuantization* quantization) {
   const fs::path target = output.directory() / "config.json";
   std::string text = config_text(config);
+  if (quantization) text = with_quantization(text, *quantization);
+  if (quantization && quantization->names == Nvfp4Names::modelopt) {
+    output.companion(kModelOptConfig, modelopt_quant_config(*quantization), overwrite);
+  }
   if (untied) {
     auto json = parse_json<nlohmann::ordered_json>(text);
     json["tie_word_embeddings"] = false;

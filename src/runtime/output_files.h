@@ -11,6 +11,7 @@
 #include "formats/container.h"
 #include "formats/tensor_source.h"
 #include "runtime/model_paths.h"
+#include "runtime/quantization_json.h"
 
 namespace nibble {
 
@@ -56,7 +57,9 @@ inline Existing existing_file(Overwrite overwrite) {
 }
 
 constexpr const char* kShardIndex = "model.safetensors.index.json";
-// config.json and the files of a tokenizer.
+constexpr const char* kModelOptConfig = "hf_quant_config.json";
+constexpr const char* kModelCard = "README.md";  // in a directory
+// config.json, the files of a tokenizer, the card.
 bool is_companion_name(const std::string& name);
 
 class StagedOutput;  // runtime/staged_output.h
@@ -64,8 +67,10 @@ class StagedOutput;  // runtime/staged_output.h
 // config.json (that of a GGUF, too) beside the weights; `untied`: it says that the head is not the
 // embedding, whatever `config` says. Where it is the input's own it is kept, and a warning says
 // what to change.
+// `quantization`: what it says of packed weights; null: what it says already, where the form of
+// the weights stays.
 void write_model_config(const std::filesystem::path& config, StagedOutput& output, bool untied,
-                        Overwrite overwrite);
+                        Overwrite overwrite, const OutputQuantization* quantization = nullptr);
 
 // Throws UsageError when `directory` already holds the config.json of a model with other parameters
 // than those of `config`: kept, it would be read with the new weights. With Overwrite::allow it

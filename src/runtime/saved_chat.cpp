@@ -12,7 +12,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr const char* kKind = "nibble_chat";  // of the metadata; its value is the version
-constexpr const char* kVersion = "1";
+constexpr const char* kChatVersion = "1";
 constexpr const char* kTokens = "tokens";
 
 std::string hash_of(const std::vector<InputFile>& files) {
@@ -116,7 +116,7 @@ void save_chat(const std::filesystem::path& file, Existing existing, const Cache
                               {"before", before}};
   const auto text = state.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
   SafetensorsWriter out(file, tensors,
-                        {{kKind, kVersion},
+                        {{kKind, kChatVersion},
                          {"weights", origin.weights},
                          {"tokenizer", origin.tokenizer},
                          {"computed", origin.computed},
@@ -145,9 +145,9 @@ void load_chat(const std::filesystem::path& file, const CacheOrigin& origin, Cha
     const auto found = meta.find(key);
     return found == meta.end() ? std::string("nothing said") : found->second;
   };
-  if (saved(kKind) != kVersion) {
+  if (saved(kKind) != kChatVersion) {
     throw_format("{} is a saved chat of version {}, this program reads version {}", name,
-                 saved(kKind), kVersion);
+                 saved(kKind), kChatVersion);
   }
   refuse_other(name, "another model", saved("weights"), origin.weights,
                "start nibble chat with the --model it was saved with");

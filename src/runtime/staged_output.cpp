@@ -121,6 +121,10 @@ void StagedOutput::companion(const std::string& name, const std::string& text,
   companions_[name] = overwrite == Overwrite::refuse ? before : text;
 }
 
+bool StagedOutput::has(const std::string& name) const {
+  return companions_.contains(name) || fs::exists(directory_ / name);
+}
+
 bool StagedOutput::holds_only_a_model() const {
   return std::ranges::all_of(fs::directory_iterator(out_), [](const fs::directory_entry& e) {
     const std::string name = e.path().filename().string();

@@ -33,6 +33,9 @@ class StagedOutput {
   // otherwise kept, which a warning says when it differs.
   void companion(const std::string& name, const std::string& text, Overwrite overwrite);
 
+  // Whether such a file will be there.
+  bool has(const std::string& name) const;
+
   // A new directory appears as a whole, and one that holds nothing but a model is replaced as a
   // whole; elsewhere the companions come first and the weights last. Throws FormatError when the
   // output has appeared meanwhile and may not be replaced.

@@ -30,19 +30,26 @@ bool StateValues::packed(const ParamSpec& p, int64_t row, int64_t rows, std::spa
   return w != nullptr;
 }
 
+bool keeps_form(const TensorSource& base, Container container) {
+  // A GGUF is made anew: its blocks are those of the plan, not of the input.
+  if (base.format() == "gguf" || container == Container::gguf) return false;
+  return (container == Container::dat) == (base.format() == "dat");
+}
+
 ExportSummary export_weights(const TensorSource& base, const TrainState& state, const Config& c,
-                             const std::filesystem::path& out, ThreadPool& pool) {
+                             const std::filesystem::path& out, ThreadPool& pool,
+                             const GgufMetadata& metadata) {
   refuse_overwrite_of_input(base, out);
   const StateValues values(state);
   const Container container = container_for(out);
-  const bool same = base.format() != "gguf" &&  // which is read only
-                    (container == Container::dat) == (base.format() == "dat");
-  if (!same) {
+  if (!keeps_form(base, container)) {
     const TrainedSource source(base, values, RawTypes::of_master);
     ConvertSettings settings;
     settings.container = container;
     const bool nvfp4 = state.settings().recipe == Recipe::nvfp4;
-    settings.packing = container == Container::dat && nvfp4 ? Packing::nvfp4 : Packing::none;
+    const bool holds = container == Container::dat || container == Container::gguf;
+    settings.packing = holds && nvfp4 ? Packing::nvfp4 : Packing::none;
+    settings.metadata = metadata;
     if (settings.packing == Packing::nvfp4 && state.settings().head() != Recipe::nvfp4) {
       settings.quantize = fmt::format("({})\\.weight$", fmt::join(linear_layer_names(), "|"));
     }

@@ -5,6 +5,7 @@
 
 #include "convert/trained_source.h"
 #include "core/thread_pool.h"
+#include "formats/container.h"
 #include "train/state.h"
 
 namespace nibble {
@@ -30,12 +31,15 @@ struct ExportSummary {
   uint64_t payload_bytes = 0;
 };
 
-// Writes the trained model to `out` (.dat, .safetensors or a directory that exists): the input's
-// own form where the container is the same, converted otherwise (a new .dat holds NVFP4 where the
-// run's recipe says so). `config` is the stored one. Nothing appears under the name before it is
-// whole; writing over the input is refused.
+// Writes the trained model to `out` (a file of the table in formats/container.h, or a directory
+// that exists): the input's own form where the container is the same, converted otherwise (a new
+// .dat or .gguf holds NVFP4 where the run's recipe says so). `config` is the stored one, `metadata`
+// that of a GGUF. Nothing appears under the name before it is whole; writing over the input is
+// refused.
 ExportSummary export_weights(const TensorSource& base, const TrainState& state,
                              const Config& config, const std::filesystem::path& out,
-                             ThreadPool& pool);
+                             ThreadPool& pool, const GgufMetadata& metadata = GgufMetadata());
+// Whether that is the form of the input, byte for byte where nothing was learned.
+bool keeps_form(const TensorSource& base, Container container);
 
 }  // namespace nibble

@@ -170,7 +170,7 @@ TEST_F(TrainErrors, OutputsThatExistOrCannotBe) {
   const auto before = snapshot(dir_.path());
   refused({{"--output", file("there.dat")}}, 2, "exists: choose another name, or use --force");
   refused({{"--output", file("full")}}, 2, "is not empty: choose another name, or use --force");
-  refused({{"--output", file("full/notes.txt")}}, 2, "is a file, and the output is a directory");
+  refused({{"--output", file("full/notes.txt")}}, 2, "nibble writes no '.txt' files");
   fs::create_directories(file("dir.dat"));
   refused({{"--output", file("dir.dat")}}, 2, "is a directory, and the output is a file");
   // Known before the first step, and no folder of a run is made for it.

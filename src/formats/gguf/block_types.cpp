@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "formats/gguf/block_types.h"
 
+#include "core/error.h"
+
 namespace nibble {
 namespace {
 
@@ -67,6 +69,20 @@ const BlockType* find_block_type(uint64_t code) {
     if (t.code == code) return &t;
   }
   return nullptr;
+}
+
+const BlockType* find_plain_type(DType dtype) {
+  for (const BlockType& t : kTypes) {
+    if (!t.expand && t.dtype == dtype) return &t;
+  }
+  return nullptr;
+}
+
+const BlockType& block_type_named(std::string_view name) {
+  for (const BlockType& t : kTypes) {
+    if (t.name == name) return t;
+  }
+  throw_internal("there is no block type {}", name);
 }
 
 std::string_view unread_block_type(uint64_t code) {

@@ -26,6 +26,9 @@ struct BlockType {
 
 // Null for a code that is not read (removed from the format, or newer than this reader).
 const BlockType* find_block_type(uint64_t code);
+// The type whose elements are stored as they are ("BF16" of bf16); null for a type GGUF lacks.
+const BlockType* find_plain_type(DType dtype);
+const BlockType& block_type_named(std::string_view name);  // throws InternalError
 // The name of a code that is known and not read ("Q8_K"); empty for other codes.
 std::string_view unread_block_type(uint64_t code);
 

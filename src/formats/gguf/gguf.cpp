@@ -99,6 +99,16 @@ void GgufSource::read(const TensorInfo& tensor, uint64_t byte_offset,
   expand(tensor, byte_offset, out);
 }
 
+void GgufSource::read_stored(const TensorInfo& tensor, uint64_t byte_offset,
+                             std::span<std::byte> out) const {
+  const uint64_t bytes = tensor.stored_bytes();
+  if (byte_offset > bytes || out.size() > bytes - byte_offset) {
+    throw_internal("stored bytes {} to {} of '{}', which has {}", byte_offset,
+                   byte_offset + out.size(), tensor.name, bytes);
+  }
+  files()[size_t(tensor.file_index)].read(tensor.file_offset + byte_offset, out);
+}
+
 void GgufSource::expand(const TensorInfo& tensor, uint64_t byte_offset,
                         std::span<std::byte> out) const {
   const BlockType& type = *tensor.blocks;

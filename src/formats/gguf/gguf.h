@@ -17,6 +17,9 @@ class GgufSource final : public TensorSource {
   GgufSource(std::vector<InputFile> files, std::vector<TensorInfo> tensors, GgufMetadata metadata);
   void read(const TensorInfo& tensor, uint64_t byte_offset,
             std::span<std::byte> out) const override;
+  bool grouped() const override { return false; }  // names end as they like
+  // Bytes of a tensor as they lie in the file, in its blocks.
+  void read_stored(const TensorInfo& tensor, uint64_t byte_offset, std::span<std::byte> out) const;
   // Of the first file.
   const GgufMetadata& values() const { return values_; }
 

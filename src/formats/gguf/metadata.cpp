@@ -41,6 +41,26 @@ bool GgufMetadata::add(std::string key, GgufValue value) {
   return values_.emplace(std::move(key), std::move(value)).second;
 }
 
+void GgufMetadata::set_text(std::string key, std::string text) {
+  values_[std::move(key)] = {GgufType::string, GgufType::u8, 0, std::move(text)};
+}
+void GgufMetadata::set_u32(std::string key, uint64_t value) {
+  if (value > std::numeric_limits<uint32_t>::max()) throw_internal("{} is {}", key, value);
+  values_[std::move(key)] = {GgufType::u32, GgufType::u8, 0, int64_t(value)};
+}
+void GgufMetadata::set_f32(std::string key, double value) {
+  values_[std::move(key)] = {GgufType::f32, GgufType::u8, 0, value};
+}
+void GgufMetadata::set_flag(std::string key, bool value) {
+  values_[std::move(key)] = {GgufType::boolean, GgufType::u8, 0, value};
+}
+void GgufMetadata::set_texts(std::string key, GgufStrings texts) {
+  values_[std::move(key)] = {GgufType::array, GgufType::string, 0, std::move(texts)};
+}
+void GgufMetadata::set_i32s(std::string key, GgufIntegers values) {
+  values_[std::move(key)] = {GgufType::array, GgufType::i32, 0, std::move(values)};
+}
+
 const GgufValue* GgufMetadata::find(std::string_view key) const {
   const auto it = values_.find(key);
   return it == values_.end() ? nullptr : &it->second;

@@ -50,6 +50,13 @@ class GgufMetadata {
   explicit GgufMetadata(std::string where = {}) : where_(std::move(where)) {}
 
   bool add(std::string key, GgufValue value);  // false when the key is there already
+  // For a file to be written; what the key had before goes.
+  void set_text(std::string key, std::string text);
+  void set_u32(std::string key, uint64_t value);
+  void set_f32(std::string key, double value);
+  void set_flag(std::string key, bool value);
+  void set_texts(std::string key, GgufStrings texts);
+  void set_i32s(std::string key, GgufIntegers values);
   const std::map<std::string, GgufValue, std::less<>>& values() const { return values_; }
   bool has(std::string_view key) const { return values_.contains(key); }
 

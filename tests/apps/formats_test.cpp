@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: MIT
+// Formats for other programs on the command line: what becomes what, there and back.
+#include "apps/train_support.h"
+#include "formats/gguf/block_types.h"
+#include "formats/gguf/gguf.h"
+#include "formats/safetensors.h"
+#include "model/gguf_model.h"
+
+namespace nibble::test {
+namespace {
+
+class Formats : public testing::Test {
+ protected:
+  std::string to(const std::string& in, const std::string& name,
+                 std::vector<std::string> more = {}) {
+    const std::string out = dir_.file(name);
+    more.insert(more.begin(), {"convert", in, out});
+    report_ = cli_ok(more);
+    return out;
+  }
+  // Of the blocks a tensor lies in; empty: none.
+  static std::string type(const TensorSource& source, const std::string& name) {
+    const BlockType* blocks = source.at(name).blocks;
+    return blocks ? std::string(blocks->name) : "";
+  }
+  TemporaryDirectory dir_{"formats"};
+  std::string report_;
+  const std::string mini_ = (std::filesystem::path(kSourceDir) / "models/mini/mini.dat").string();
+};
+
+TEST_F(Formats, ThroughAGgufAndBackIsTheSameFile) {
+  // Every row is a multiple of 64, so all of it is exact.
+  const std::string gguf = to(mini_, "mini.gguf");
+  EXPECT_TRUE(contains(report_, "0 quantised, 0 expanded")) << report_;
+  EXPECT_EQ(file_bytes(to(gguf, "back.dat")), file_bytes(mini_));
+  // What lies beside the file is made of it alone.
+  EXPECT_TRUE(contains(file_bytes(dir_.path() / "Modelfile"), "FROM ./mini.gguf"));
+}
+
+TEST_F(Formats, WhatAGgufCannotHoldIsNamed) {
+  const std::string packed = to(golden("qwen3_tied"), "p.dat", {"--quant", "nvfp4"});
+  const auto source = open_gguf(to(packed, "x.gguf"));
+  EXPECT_TRUE(contains(report_,
+                       "note: Q8_0, rows are no multiple of 64: "
+                       "model.layers.*.mlp.down_proj.weight (2)"))
+      << report_;
+  EXPECT_EQ(type(*source, "blk.0.attn_q.weight"), "NVFP4");
+  EXPECT_EQ(type(*source, "blk.0.ffn_down.weight"), "Q8_0");
+  EXPECT_EQ(type(*source, "token_embd.weight"), "");
+  EXPECT_EQ(source->values().integer("general.file_type"), 39);  // NVFP4 has most elements
+}
+
+TEST_F(Formats, GlobalScalesGoWhereTheyAreApplied) {
+  const auto toy = [&](const char* name, ToyFamily family) {
+    Config c = of_family(toy_chat_config(), family);
+    c.F = 128;
+    write_toy_directory(dir_.path() / name, c);
+    return dir_.file(name);
+  };
+  // llama.cpp's qwen2 leaves them out: one level, or another type.
+  const std::string qwen2 = toy("qwen2", ToyFamily::qwen2);
+  const auto one = open_gguf(to(qwen2, "one.gguf", {"--quant", "nvfp4"}));
+  EXPECT_TRUE(contains(report_, "single-level")) << report_;
+  EXPECT_EQ(type(*one, "blk.0.attn_q.weight"), "NVFP4");
+  EXPECT_EQ(one->find("blk.0.attn_output.scale"), nullptr);
+  const auto none =
+      open_gguf(to(qwen2, "none.gguf", {"--quant", "nvfp4", "--scales", "two-level"}));
+  EXPECT_EQ(type(*none, "blk.0.attn_q.weight"), "Q8_0");
+  EXPECT_EQ(type(*none, "blk.0.ffn_down.weight"), "Q8_0");
+  EXPECT_TRUE(contains(report_, "llama.cpp applies no global scales in a qwen2")) << report_;
+
+  const std::string qwen3 = toy("qwen3", ToyFamily::qwen3);
+  const auto two = open_gguf(to(qwen3, "two.gguf", {"--quant", "nvfp4"}));
+  EXPECT_EQ(type(*two, "blk.0.attn_q.weight"), "NVFP4");
+  EXPECT_TRUE(two->find("blk.0.attn_output.scale"));
+  // Two-level values come back as they were made.
+  const auto direct =
+      open_tensor_source(to(qwen3, "d.safetensors", {"--quant", "nvfp4", "--scales", "two-level"}));
+  const auto back = open_tensor_source(to(dir_.file("two.gguf"), "b.safetensors"));
+  for (const char* name : {"self_attn.o_proj", "mlp.up_proj", "mlp.down_proj"}) {
+    for (const char* part : {".qdata", ".scale", ".global_scale"}) {
+      const std::string entry = fmt::format("model.layers.1.{}.weight{}", name, part);
+      EXPECT_EQ(entry_bytes(*back, entry), entry_bytes(*direct, entry)) << entry;
+    }
+  }
+}
+
+TEST_F(Formats, EveryFamilyThroughAGgufHasItsValues) {
+  for (const char* model : {"qwen3_tied", "qwen3_untied", "qwen2_tied", "qwen2_untied",
+                            "llama_tied", "llama3_rope", "yarn_rope"}) {
+    const std::string gguf = to(golden(model), std::string(model) + ".gguf", {"--quant", "none"});
+    const auto a = open_tensor_source(golden(model));
+    const auto b = open_model_source(gguf);
+    ASSERT_EQ(a->tensors().size(), b->tensors().size()) << model;
+    for (const TensorInfo& t : a->tensors()) {
+      EXPECT_EQ(entry_bytes(*b, t.name), entry_bytes(*a, t.name)) << model << " " << t.name;
+    }
+    const Config before = load_config(golden(std::string(model) + "/config.json"));
+    const Config after = load_config(gguf);
+    EXPECT_EQ(after.rope.kind, before.rope.kind) << model;
+    // The metadata has fp32 for theta, and the frequencies follow from it.
+    const auto f0 = rope_frequencies(before.rope, before.D),
+               f1 = rope_frequencies(after.rope, after.D);
+    for (size_t i = 0; i < f0.turns.size(); ++i) {
+      EXPECT_NEAR(f1.turns[i], f0.turns[i], 1e-6 * f0.turns[i]) << model;
+    }
+    EXPECT_EQ(after.tied, before.tied) << model;
+    EXPECT_EQ(after.max_positions, before.max_positions) << model;
+    EXPECT_EQ(cli({"inspect", gguf}).code, 0) << model;
+  }
+}
+
+TEST_F(Formats, TextsGoThroughAGguf) {
+  const std::string gguf = to(mini_, "mini.gguf");
+  const std::string text = "hello 12 <|im_start|>user\n我是誰<|im_end|> don't";
+  EXPECT_EQ(cli_ok({"tokenize", "--model", gguf, "--text", text}),
+            cli_ok({"tokenize", "--model", mini_, "--text", text}));
+  const std::vector<std::string> ask = {"--prompt", "hello", "--max-tokens", "12"};
+  const auto reply = [&](const std::string& model) {
+    std::vector<std::string> args = {"generate", "--model", model};
+    args.insert(args.end(), ask.begin(), ask.end());
+    return cli_ok(args);
+  };
+  EXPECT_EQ(reply(gguf), reply(mini_));
+  // End tokens, in their order, are those of the config.
+  const auto ends = load_config(gguf).eos_ids;
+  EXPECT_EQ(open_gguf(gguf)->values().integer("tokenizer.ggml.eos_token_id"), 3048);
+  EXPECT_EQ(ends.front(), 3048);
+}
+
+TEST_F(Formats, WishesForSamplingGoAlong) {
+  write_toy_directory(dir_.path() / "toy");
+  replace_file(dir_.path() / "toy/generation_config.json",
+               R"({"do_sample": true, "temperature": 0.7, "top_k": 20, "top_p": 0.8,
+                   "repetition_penalty": 1.1, "eos_token_id": [7, 5]})");
+  replace_file(
+      dir_.path() / "toy/tokenizer_config.json",
+      R"({"chat_template": "{% for m in messages %}<|im_start|>{{ m.content }}{% endfor %}"})");
+  const std::string gguf = to(dir_.file("toy"), "x.gguf");
+  const auto source = open_gguf(gguf);
+  const GgufMetadata& m = source->values();
+  EXPECT_EQ(m.number("general.sampling.temp"), double(0.7f));
+  EXPECT_EQ(m.integer("general.sampling.top_k"), 20);
+  EXPECT_EQ(m.integer("tokenizer.ggml.eos_token_id"), 7);
+  EXPECT_EQ(m.integer("tokenizer.ggml.eot_token_id"), 5);
+  EXPECT_EQ(m.text("tokenizer.chat_template"),
+            "{% for m in messages %}<|im_start|>{{ m.content }}{% endfor %}");
+  const std::string ollama = file_bytes(dir_.path() / "Modelfile");
+  for (const char* line :
+       {"PARAMETER temperature 0.7\n", "PARAMETER top_k 20\n", "PARAMETER top_p 0.8\n",
+        "PARAMETER repeat_penalty 1.1\n", "PARAMETER stop \"<|im_end|>\"\n"}) {
+    EXPECT_TRUE(contains(ollama, line)) << line << ollama;
+  }
+  // And come back from there.
+  to(gguf, "hf", {"--to", "hf"});
+  const auto back = nlohmann::json::parse(file_bytes(dir_.path() / "hf/generation_config.json"));
+  EXPECT_EQ(back["temperature"], 0.7);
+  EXPECT_EQ(back["eos_token_id"], (std::vector<int>{7, 5}));
+  EXPECT_EQ(back["do_sample"], true);
+  EXPECT_EQ(back["repetition_penalty"], 1.1);
+  // A GGUF of a GGUF keeps what its maker said.
+  const auto again = open_gguf(to(gguf, "again.gguf", {"--quant", "q8_0", "--force"}));
+  EXPECT_EQ(again->values().text("general.name"), "x");
+  EXPECT_EQ(again->values().texts("tokenizer.ggml.tokens"), m.texts("tokenizer.ggml.tokens"));
+  EXPECT_EQ(again->values().integer("general.file_type"), 7);
+}
+
+TEST_F(Formats, ATokenizerThatAGgufCannotNameIsRefused) {
+  write_toy_directory(dir_.path() / "toy");
+  const std::filesystem::path file = dir_.path() / "toy/tokenizer.json";
+  auto j = nlohmann::json::parse(file_bytes(file));
+  j["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "[a-z]+";
+  replace_file(file, j.dump());
+  cli_fails({"convert", dir_.file("toy"), dir_.file("x.gguf")}, 3, "has no name there");
+  EXPECT_FALSE(std::filesystem::exists(dir_.file("x.gguf")));
+  to(dir_.file("toy"), "hf", {"--to", "hf"});
+}
+
+TEST_F(Formats, ADirectoryIsComplete) {
+  to(mini_, "hf", {"--to", "hf"});
+  for (const char* name : {"config.json", "tokenizer.json", "tokenizer_config.json",
+                           "generation_config.json", "model.safetensors", "README.md"}) {
+    EXPECT_TRUE(std::filesystem::exists(dir_.path() / "hf" / name)) << name;
+  }
+  const std::string card = file_bytes(dir_.path() / "hf/README.md");
+  EXPECT_TRUE(contains(card, "Converted from mini by nibble")) << card;
+  EXPECT_FALSE(contains(card, dir_.path().string())) << card;
+}
+
+TEST_F(Formats, TrainingWritesWhatTheNameSays) {
+  Config c = toy_chat_config();
+  c.F = 128;  // rows that NVFP4 in a GGUF can hold
+  write_toy_directory(dir_.path() / "toy", c);
+  replace_file(dir_.file("pairs.tsv"), "hello\tgood day\nsky\tit is blue\n");
+  const auto train = [&](const std::string& recipe, const std::string& out) {
+    return cli({"train", "--model", dir_.file("toy"), "--train-data", dir_.file("pairs.tsv"),
+                "--steps", "3", "--lr", "1e-3", "--recipe", recipe, "--output", dir_.file(out),
+                "--runs-dir", dir_.file("runs")});
+  };
+  const auto reply = [&](const std::string& model) {
+    return cli_ok({"generate", "--model", dir_.file(model), "--prompt", "hello", "--max-tokens",
+                   "8", "--activations", "bf16", "--print-ids"});
+  };
+  for (const std::string recipe : {"nvfp4", "bf16"}) {
+    for (const std::string name : {"dat/x.dat", "x.gguf"}) {
+      std::filesystem::create_directories(dir_.path() / recipe / "dat");
+      const CliResult r = train(recipe, recipe + "/" + name);
+      ASSERT_EQ(r.code, 0) << r.err;
+    }
+    EXPECT_EQ(reply(recipe + "/x.gguf"), reply(recipe + "/dat/x.dat")) << recipe;
+    const auto made = open_gguf(dir_.file(recipe + "/x.gguf"));
+    EXPECT_EQ(made->values().text("general.name"), "x");
+    EXPECT_EQ(made->values().text("nibble.train-data.name"), "pairs.tsv");
+    EXPECT_EQ(made->values().text("nibble.train-data.sha256").size(), 64u);
+    const bool nvfp4 = made->at("blk.0.ffn_down.weight").blocks != nullptr;
+    EXPECT_EQ(nvfp4, recipe == "nvfp4");
+  }
+  const CliResult refused = train("nvfp4", "x.bin");
+  EXPECT_EQ(refused.code, 2) << refused.err;
+  EXPECT_TRUE(contains(refused.err, "'.bin'")) << refused.err;
+  const CliResult directory = train("bf16", "hf");
+  ASSERT_EQ(directory.code, 0) << directory.err;
+  const std::string card = file_bytes(dir_.path() / "hf/README.md");
+  EXPECT_TRUE(contains(card, "Trained from toy by nibble")) << card;
+  EXPECT_TRUE(contains(card, "3 steps, loss of the last ")) << card;
+  EXPECT_TRUE(contains(card, "| train-data | `pairs.tsv` | `")) << card;
+  // A conversion of what was trained finds the run that did it.
+  cli_ok({"convert", dir_.file("nvfp4/dat/x.dat"), dir_.file("later"), "--to", "hf", "--config",
+          dir_.file("toy/config.json"), "--runs-dir", dir_.file("runs")});
+  const std::string later = file_bytes(dir_.path() / "later/README.md");
+  EXPECT_TRUE(contains(later, "Trained from toy by nibble")) << later;
+  EXPECT_TRUE(contains(later, "| train-data | `pairs.tsv` | `")) << later;
+}
+
+TEST_F(Formats, ThroughOtherProgramsNvfp4AndBack) {
+  for (const std::string form : {"compressed-tensors", "modelopt"}) {
+    const std::string hf = to(mini_, form, {"--to", form});
+    EXPECT_TRUE(contains(report_, "0 codes changed, 0 scales of blocks")) << report_;
+    // To the byte: the head, which these programs take from the embedding, is made of it again.
+    const auto a = open_tensor_source(mini_);
+    const auto b = open_tensor_source(to(hf, form + ".dat", {"--quant", "nvfp4"}));
+    int64_t parts = 0;
+    for (const TensorInfo& t : a->tensors()) {
+      EXPECT_EQ(entry_bytes(*b, t.name), entry_bytes(*a, t.name)) << form << " " << t.name;
+      parts += t.name.ends_with(".qdata");
+    }
+    EXPECT_EQ(parts, 7 * 8 + 1);
+    EXPECT_EQ(file_bytes(dir_.file(form + ".dat")), file_bytes(mini_));
+    const std::vector<std::string> ask = {"--prompt", "hello", "--max-tokens", "8"};
+    std::vector<std::string> args = {"generate", "--model", hf};
+    args.insert(args.end(), ask.begin(), ask.end());
+    EXPECT_FALSE(cli_ok(args).empty());
+    EXPECT_EQ(cli({"inspect", hf}).code, 0);
+    // The one form into the other: the same codes and scales again.
+    const std::string other = form == "modelopt" ? "compressed-tensors" : "modelopt";
+    const auto c = open_tensor_source(
+        to(to(hf, "o-" + form, {"--to", other}), "o" + form + ".dat", {"--quant", "nvfp4"}));
+    for (const TensorInfo& t : b->tensors()) {
+      EXPECT_EQ(entry_bytes(*c, t.name), entry_bytes(*b, t.name)) << t.name;
+    }
+    // Nothing is left of it in a directory without NVFP4.
+    const std::string plain = to(hf, "plain-" + form, {"--to", "hf"});
+    EXPECT_FALSE(contains(file_bytes(plain + "/config.json"), "quantization_config"));
+  }
+}
+
+TEST_F(Formats, OneScaleForWhatRunsAsOneChangesTheFewestCodes) {
+  // Two-level scales of their own: q, k and v cannot keep them.
+  const std::string own =
+      to(golden("qwen3_untied"), "own.dat", {"--quant", "nvfp4", "--scales", "two-level"});
+  const std::string hf = to(own, "ct", {"--to", "compressed-tensors"});
+  EXPECT_FALSE(contains(report_, " 0 scales of blocks")) << report_;
+  const auto a = open_tensor_source(own), b = open_tensor_source(hf);
+  const WeightIndex before(*a), after(*b);
+  for (const LogicalTensor& t : before.tensors()) {
+    if (!t.packed() || t.name == "lm_head.weight") continue;
+    const LogicalTensor& now = after.at(t.name);
+    // A scale moves by half of its last place of three bits; products round once more.
+    const auto x = values(before, t.name), y = values(after, t.name);
+    for (size_t i = 0; i < x.size(); ++i) {
+      EXPECT_NEAR(y[i], x[i], std::abs(x[i]) * (0x1p-4 + 1e-6)) << t.name << " " << i;
+    }
+    if (t.name.ends_with("k_proj.weight")) {
+      const std::string q = t.name.substr(0, t.name.size() - 13) + "q_proj.weight";
+      EXPECT_EQ(read_global_scale(*b, now), read_global_scale(*b, after.at(q)));
+    }
+  }
+}
+
+TEST_F(Formats, DamagedDirectoriesOfOthersAreExitCode3) {
+  const std::string good = to(golden("qwen3_tied"), "good", {"--to", "compressed-tensors"});
+  const auto source = open_tensor_source(good);
+  const std::string layer = "model.layers.0.mlp.up_proj";
+  // Writes the directory again with one entry changed, left out or renamed.
+  const auto with = [&](const std::string& name, auto&& change) {
+    const std::string out = dir_.file("bad");
+    std::filesystem::remove_all(out);
+    std::filesystem::create_directories(out);
+    std::filesystem::copy(good + "/config.json", out + "/config.json");
+    std::vector<TensorInfo> infos;
+    std::vector<std::vector<std::byte>> bytes;
+    for (TensorInfo t : source->tensors()) {
+      std::vector<std::byte> b = entry_bytes(*source, t.name);
+      if (t.name == name && !change(t, b)) continue;
+      infos.push_back(t);
+      bytes.push_back(std::move(b));
+    }
+    SafetensorsWriter w(out + "/model.safetensors", infos);
+    for (const auto& b : bytes) w.append(b);
+    w.finish();
+    return out;
+  };
+  const auto fails = [&](const std::string& name, auto&& change, const std::string& part) {
+    const std::string bad = with(name, change);
+    for (const char* command : {"inspect", "generate", "convert"}) {
+      std::vector<std::string> args = {command};
+      if (args[0] == "generate") args.insert(args.end(), {"--input-ids", "1", "--model"});
+      args.push_back(bad);
+      if (args[0] == "convert") args.push_back(dir_.file("never"));
+      const CliResult r = cli(args);
+      EXPECT_EQ(r.code, 3) << command << ": " << part << r.err;
+      EXPECT_TRUE(contains(r.err + r.out, part)) << command << ": " << r.err << r.out;
+    }
+  };
+  const auto drop = [](TensorInfo&, std::vector<std::byte>&) { return false; };
+  const auto put = [](float x) {
+    return [x](TensorInfo&, std::vector<std::byte>& b) {
+      std::memcpy(b.data(), &x, sizeof x);
+      return true;
+    };
+  };
+  fails(layer + ".weight_global_scale", drop, "the global scale (.weight_global_scale) is missing");
+  fails(layer + ".weight_scale", drop, "missing");
+  fails(layer + ".weight_packed", drop, "missing");
+  for (const float x : {0.0f, -1.0f, NAN, INFINITY}) {
+    fails(layer + ".weight_global_scale", put(x), "is not a positive number");
+  }
+  fails(
+      layer + ".weight_scale",
+      [](TensorInfo&, std::vector<std::byte>& b) {
+        b[0] = std::byte(0x7f);
+        return true;
+      },
+      "is not a finite E4M3 value");
+  const auto config = [&](const std::string& from, const std::string& to_text) {
+    const std::string out = with("", drop);
+    std::string text = file_bytes(out + "/config.json");
+    const size_t at = text.find(from);
+    ASSERT_NE(at, text.npos) << from;
+    replace_file(out + "/config.json", text.replace(at, from.size(), to_text));
+    cli_fails({"generate", "--model", out, "--input-ids", "1"}, 3, "quantization_config");
+  };
+  config("nvfp4-pack-quantized", "pack-quantized");
+  config("compressed-tensors", "awq");
+}
+
+TEST_F(Formats, DamagedNvfp4OfAGgufIsExitCode3) {
+  Config c = of_family(toy_chat_config(), ToyFamily::llama);
+  c.F = 128;
+  write_toy_directory(dir_.path() / "toy", c);
+  const std::string good = to(dir_.file("toy"), "good.gguf", {"--quant", "nvfp4"});
+  const std::string bytes = file_bytes(good);
+  const auto source = open_gguf(good);
+  const auto fails = [&](const std::string& tensor, const std::string& put,
+                         const std::string& part) {
+    std::string bad = bytes;
+    bad.replace(source->at(tensor).file_offset, put.size(), put);
+    replace_file(dir_.file("bad.gguf"), bad);
+    cli_fails({"generate", "--model", dir_.file("bad.gguf"), "--input-ids", "1"}, 3, part);
+    cli_fails({"convert", dir_.file("bad.gguf"), dir_.file("never")}, 3, part);
+    EXPECT_FALSE(std::filesystem::exists(dir_.file("never")));
+  };
+  const auto number = [](float x) {
+    return std::string(reinterpret_cast<const char*>(&x), sizeof x);
+  };
+  fails("blk.0.attn_q.weight", "\xff", "a scale byte of 0xff");
+  for (const float x : {0.0f, -1.0f, NAN, INFINITY}) {
+    fails("blk.1.ffn_up.scale", number(x), "is not a positive number");
+  }
+}
+
+TEST_F(Formats, ACheckpointBecomesAnything) {
+  write_toy_directory(dir_.path() / "toy");
+  replace_file(dir_.file("pairs.tsv"), "hello\tgood day\nsky\tit is blue\n");
+  cli_ok({"train", "--model", dir_.file("toy"), "--train-data", dir_.file("pairs.tsv"), "--steps",
+          "2", "--lr", "1e-3", "--recipe", "bf16", "--save-every-steps", "2", "--checkpoint-dir",
+          dir_.file("saved"), "--output", dir_.file("d/x.gguf"), "--runs-dir", dir_.file("runs")});
+  const auto reply = [&](const std::string& model) {
+    return cli_ok(
+        {"generate", "--model", model, "--prompt", "hello", "--max-tokens", "8", "--print-ids"});
+  };
+  const std::string wanted = reply(dir_.file("d/x.gguf"));
+  EXPECT_EQ(reply(to(dir_.file("saved"), "c.gguf")), wanted);
+  EXPECT_EQ(reply(to(dir_.file("saved"), "c", {"--to", "hf"})), wanted);
+  to(dir_.file("saved"), "ct", {"--to", "compressed-tensors"});
+  EXPECT_EQ(cli({"inspect", dir_.file("ct")}).code, 0);
+}
+
+TEST_F(Formats, WhatMakesNoSenseIsSaid) {
+  const auto fails = [&](std::vector<std::string> more, int code, const std::string& part) {
+    more.insert(more.begin(), {"convert", mini_});
+    cli_fails(more, code, part);
+  };
+  fails({dir_.file("x.bin")}, 2, "nibble writes no '.bin' files");
+  fails({dir_.file("x.pt"), "--to", "hf"}, 2, "'.pt'");
+  fails({dir_.file("x.dat"), "--to", "gguf"}, 2,
+        "--to gguf writes a file whose name ends in .gguf");
+  fails({dir_.file("x.dat"), "--quant", "q8_0"}, 2, "a type of a GGUF");
+  fails({dir_.file("x"), "--to", "modelopt", "--quant", "none"}, 2, "--to modelopt is about NVFP4");
+  fails({dir_.file("x"), "--calibrate", mini_}, 2, "--calibrate is about");
+  fails({dir_.file("x.gguf"), "--quant", "q8_0", "--scales", "two-level"}, 2, "--quant nvfp4");
+  cli_fails({"init", "--config", golden("qwen3_tied/config.json"), "--out", dir_.file("x.gguf")}, 2,
+            "init writes no GGUF");
+}
+
+}  // namespace
+}  // namespace nibble::test
