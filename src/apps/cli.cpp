@@ -253,6 +253,7 @@ ExitCode dispatch(const std::vector<std::string>& args, Io& io) {
 int fail(std::ostream& err, ExitCode code, const std::string& message) {
   erase_live_line();
   explain_failed_run(code, message);
+  if (message.empty()) return int(code);  // another rank says it
   err << "nibble: error: " << visible_text(message) << std::endl;
   return int(code);
 }

@@ -7,6 +7,8 @@
 #include "apps/command.h"
 #include "apps/doctor/doctor.h"
 #include "apps/version.h"
+#include "comm/mpi.h"
+#include "comm/nccl.h"
 #include "core/shipped_files.h"
 #include "core/version.h"
 
@@ -33,9 +35,16 @@ std::string build_text() {
   return fmt::format("{}, {}", cuda, kCompiler);
 }
 
+std::string ranks_text() {
+  const std::string mpi = mpi_library(), nccl = nccl_library();
+  return fmt::format("{}, {}", mpi.empty() ? "without MPI: one process trains alone" : mpi,
+                     nccl.empty() ? "without NCCL" : "NCCL " + nccl);
+}
+
 std::vector<Finding> examine(const GpuFacts& gpus, const std::vector<DeviceReport>& devices) {
   std::vector<Finding> all = {
       {"build", Verdict::ok, build_text(), ""},
+      {"ranks", Verdict::ok, ranks_text(), ""},
       judge_cpu(cpu_facts()),
       judge_memory(system_memory()),
       judge_disk(disk_facts()),
@@ -127,6 +136,8 @@ void print_json(const std::vector<Finding>& findings, const std::vector<DeviceRe
       {"commit", kCommit},
       {"compiler", kCompiler},
       {"cuda", {{"toolkit", kCudaVersion}, {"code", kCudaCode}}},
+      {"mpi", mpi_library()},
+      {"nccl", nccl_library()},
       {"works", works},
       {"cpu",
        {{"model", cpu.model},

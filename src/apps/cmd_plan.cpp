@@ -29,6 +29,15 @@ struct PlanOptions {
     f.add(request.sequences, {.flag = "--batch-sequences",
                               .help = "Sequences of the largest batch; default --batch-size",
                               .least = 1});
+    f.add(request.ranks, {.flag = "--ranks",
+                          .help = "Ranks that train together: memory of one, bytes on the wire",
+                          .least = 1,
+                          .most = 4096});
+    f.add(request.link_gbit,
+          {.flag = "--link-gbit",
+           .help = "What a rank can send in a second, in Gbit, for the time that "
+                   "takes; default: not said",
+           .least = 0});
     nibble::visit_fields(request.keep, f);
     nibble::visit_fields(request.train, f);
     f.section("Output");
@@ -36,7 +45,19 @@ struct PlanOptions {
   }
 };
 
-void print_json(const TrainPlan& plan, std::ostream& out) {
+void print_wire(const WirePlan& w, double link_gbit, std::ostream& out) {
+  out << fmt::format(
+      "each rank sends {} a step: {} of gradients and at most {} of rows of the embedding in each "
+      "of "
+      "{} round{}, {} of weights\n",
+      format_bytes(w.total()), format_bytes(w.bytes.gradients), format_bytes(w.embed_rows),
+      w.rounds, w.rounds == 1 ? "" : "s", format_bytes(w.bytes.weights));
+  if (link_gbit > 0) {
+    out << fmt::format("at {:g} Gbit/s that takes {:.3g} s\n", link_gbit, w.seconds(link_gbit));
+  }
+}
+
+void print_json(const TrainPlan& plan, double link_gbit, std::ostream& out) {
   nlohmann::ordered_json j = {{"available_bytes", plan.available},
                               {"plans", nlohmann::json::array()}};
   for (const MemoryPlan& r : plan.plans) {
@@ -49,6 +70,14 @@ void print_json(const TrainPlan& plan, std::ostream& out) {
                           {"total_bytes", r.total},
                           {"host_bytes", r.on_host},
                           {"fits", r.fits}});
+  }
+  if (plan.wire) {
+    j["wire"] = {{"rounds", plan.wire->rounds},
+                 {"gradient_bytes", plan.wire->bytes.gradients},
+                 {"most_embedding_row_bytes", plan.wire->embed_rows},
+                 {"weight_bytes", plan.wire->bytes.weights},
+                 {"total_bytes", plan.wire->total()}};
+    if (link_gbit > 0) j["wire"]["seconds"] = plan.wire->seconds(link_gbit);
   }
   out << j.dump(1) << "\n";
 }
@@ -70,10 +99,11 @@ void print_table(const TrainPlan& plan, std::ostream& out) {
 ExitCode run_plan(const PlanOptions& o, Io& io) {
   const TrainPlan plan = plan_training(o.request);
   if (o.json) {
-    print_json(plan, io.out);
+    print_json(plan, o.request.link_gbit, io.out);
   } else {
     io.out << fmt::format("{} parameters on {}\n", plan.parameters, plan.backend);
     print_table(plan, io.out);
+    if (plan.wire) print_wire(*plan.wire, o.request.link_gbit, io.out);
   }
   return plan.fits() ? ExitCode::ok : ExitCode::check_failed;
 }

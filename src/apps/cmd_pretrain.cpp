@@ -3,6 +3,7 @@
 #include "apps/command.h"
 #include "apps/command_events.h"
 #include "apps/options/train_options.h"
+#include "comm/process_ranks.h"
 #include "core/command_line.h"
 #include "job/random_start.h"
 
@@ -35,6 +36,11 @@ struct PretrainOptions {
 };
 
 ExitCode run_pretrain(const PretrainOptions& o, Io& io) {
+  if (launched_ranks() > 1) {
+    throw_usage(
+        "pretrain begins with weights that one process makes: make them with nibble init, then "
+        "mpirun nibble train with them, or run pretrain alone");
+  }
   TrainJob job = with_random_start(o.job, o.init_file);
   job.config = io.config;
   job.command = own_command_line();

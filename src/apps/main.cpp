@@ -10,6 +10,7 @@
 #include "apps/cli.h"
 #include "apps/terminal/output_buffer.h"
 #include "apps/terminal/process_start.h"
+#include "comm/process_ranks.h"
 #include "core/durable/memory_reserve.h"
 
 int main(int argc, char** argv) try {
@@ -21,6 +22,7 @@ int main(int argc, char** argv) try {
   std::ostream out(&buffer);
   const int code = nibble::run_cli({argv + 1, argv + argc}, std::cin, out, std::cerr);
   out.flush();
+  nibble::leave_ranks(code);
   if (buffer.error() == 0) return code;
   // A reader that went away is not worth a message: the code is what its signal would have given.
   constexpr int kBrokenPipe = 128 + SIGPIPE, kFileError = 3;

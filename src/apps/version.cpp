@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "backends/cpu/simd/target_control.h"
+#include "comm/process_ranks.h"
 #include "core/version.h"
 
 namespace nibble {
@@ -20,9 +21,9 @@ const char* const kCompiler = "g++ " __VERSION__;
 std::string version_text() {
   const std::string cuda =
       *kCudaVersion ? fmt::format("{}, code for {}", kCudaVersion, kCudaCode) : "without CUDA";
-  return fmt::format("{}\ncuda      {}\ncpu       {} (this processor has {})\ncompiler  {}\n",
+  return fmt::format("{}\ncuda      {}\ncpu       {} (this processor has {})\n{}compiler  {}\n",
                      version_line(), cuda, cpu::active_target(),
-                     fmt::join(cpu::available_targets(), ", "), kCompiler);
+                     fmt::join(cpu::available_targets(), ", "), ranks_version_text(), kCompiler);
 }
 
 }  // namespace nibble

@@ -51,9 +51,11 @@ void check_update(const AdamwUpdate& u) {
   require(u.begin >= 0 && u.count >= 0 && u.begin + u.count <= n && u.begin % kMomentBlock == 0 &&
               ((u.begin + u.count) % kMomentBlock == 0 || u.begin + u.count == n),
           "adamw_step", "the range must consist of whole blocks of", master);
+  require(u.step.first >= 0 && u.step.first % kMomentBlock == 0, "adamw_step",
+          "a part must begin with a whole block:", master);
   require(!rq.weight || (rq.weight->is_packed() && rq.weight->in % kNvfp4Block == 0 &&
-                         n % rq.weight->in == 0 && rq.row_offset >= 0 &&
-                         rq.row_offset + n / rq.weight->in <= rq.weight->out),
+                         n % kNvfp4Block == 0 && rq.row_offset >= 0 &&
+                         u.step.first + n <= (rq.weight->out - rq.row_offset) * rq.weight->in),
           "adamw_step", "packed copy of", master);
   require(u.step.from == UpdateFrom::master || rq.weight, "adamw_step",
           "an update from the packed copy needs one:", master);

@@ -266,7 +266,8 @@ class Backend {
   // small ones cost what a large one does. Each is of elements [begin, begin + count) of a
   // parameter, begin a multiple of kMomentBlock; any division into such ranges gives the same bits.
   // master f32 or bf16 (stochastically rounded), grad f32 or bf16, both contiguous and of one size;
-  // m, v u8 [moment_bytes(format, numel)]. NVFP4 blocks of `requantize` in which an element of the
+  // m, v u8 [moment_bytes(format, numel)]; all four may be elements step.first.. of a parameter of
+  // which the rest is elsewhere. NVFP4 blocks of `requantize` in which an element of the
   // master changed are made anew from it; the others keep their codes. Master and moments in
   // Place::host: an update may go on beside later ops, which must not write its grad or read what
   // it writes before await_updates.

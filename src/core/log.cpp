@@ -17,7 +17,8 @@ std::atomic<LogLevel> g_level{LogLevel::info};
 void set_log_level(LogLevel level) { g_level = level; }
 LogLevel log_level() { return g_level; }
 
-void log_line(LogLevel, std::string_view text) {
+void log_line(LogLevel level, std::string_view text) {
+  if (level > g_level) return;
   constexpr std::string_view kWarning = "warning: ";  // log_warning() begins with it
   if (text.starts_with(kWarning) && !collect_warning(text.substr(kWarning.size()))) return;
   // One write per line, so that lines of several threads do not mix.

@@ -8,7 +8,7 @@
 
 namespace nibble {
 
-enum class LogLevel { quiet, info, debug };
+enum class LogLevel { silent = -1, quiet, info, debug };  // silent: not even warnings
 void set_log_level(LogLevel level);
 LogLevel log_level();
 // Names and texts from files are among what is logged: whatever would act on a terminal is made
@@ -29,7 +29,8 @@ void log_debug(fmt::format_string<Args...> f, Args&&... args) {
     log_line(LogLevel::debug, fmt::format(f, std::forward<Args>(args)...));
   }
 }
-// A warning is shown at every level: something the user asked for will differ from the obvious.
+// A warning is shown at every level but silent: something the user asked for will differ from the
+// obvious.
 template <class... Args>
 void log_warning(fmt::format_string<Args...> f, Args&&... args) {
   log_line(LogLevel::quiet, "warning: " + fmt::format(f, std::forward<Args>(args)...));

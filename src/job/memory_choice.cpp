@@ -40,6 +40,7 @@ bool asked_for(MemoryChoice choice, MemoryMode mode) {
     case MemoryChoice::release: return mode == MemoryMode::release;
     case MemoryChoice::remake: return mode == MemoryMode::remake;
     case MemoryChoice::host: return mode == MemoryMode::host;
+    case MemoryChoice::sharded: return mode == MemoryMode::sharded;
   }
   return false;
 }
@@ -55,7 +56,8 @@ bool asked_for(RecomputeChoice choice, Recompute recompute) {
 
 // Whether a mode can do what the settings ask for.
 bool possible(MemoryMode mode, const TrainSettings& s, int64_t accumulate) {
-  if (mode != MemoryMode::resident && accumulate > 1) return false;
+  if ((mode == MemoryMode::sharded) != (s.ranks > 1)) return false;
+  if (releases(mode) && accumulate > 1) return false;
   // Where NVFP4 weights are made on demand no 4-bit copy lives that could be updated.
   if (mode == MemoryMode::remake && s.optimizer.from != UpdateFrom::master) return false;
   return mode != MemoryMode::host || (s.recipe == Recipe::nvfp4 && s.head() == Recipe::nvfp4);
@@ -98,7 +100,9 @@ std::vector<MemoryPlan> plans_for(const TrainSettings& s, const TrainChoices& ch
                                   const Backend& be, const Config& c, bool global_scales,
                                   int64_t accumulate) {
   std::vector<MemoryPlan> plans;
-  for (const MemoryMode mode : kMemoryModes) {
+  std::vector<MemoryMode> modes(std::begin(kMemoryModes), std::end(kMemoryModes));
+  modes.push_back(MemoryMode::sharded);
+  for (const MemoryMode mode : modes) {
     if (!asked_for(choices.memory, mode) || !possible(mode, s, accumulate)) continue;
     // Where there is one memory, "elsewhere" is no place to go.
     const bool pointless = mode == MemoryMode::host && be.memory_is_host();
@@ -163,6 +167,16 @@ std::string memory_flags(const MemoryPlan& p) {
 std::vector<MemoryPlan> memory_plans(TrainSettings s, const TrainChoices& choices,
                                      const Backend& be, const Config& c, bool global_scales,
                                      int64_t accumulate) {
+  const bool shares = choices.memory == MemoryChoice::sharded;
+  if (shares && s.ranks == 1) {
+    throw_usage(
+        "--memory-mode sharded shares memory out over ranks: start several, mpirun -n N nibble ... "
+        "(nibble plan: --ranks N)");
+  }
+  if (!shares && s.ranks > 1 && choices.memory != MemoryChoice::automatic) {
+    throw_usage("{} ranks train with --memory-mode sharded (auto takes it); the others are for one",
+                s.ranks);
+  }
   std::vector<MemoryPlan> plans = plans_for(s, choices, be, c, global_scales, accumulate);
   if (!plans.empty()) return plans;
   if (accumulate > 1) {
@@ -196,7 +210,7 @@ void choose_memory(TrainSettings& s, const TrainChoices& choices, const Backend&
   log_info("memory mode {}{}: {} of {} available{}", memory_mode_name(s.memory),
            kRecomputing[size_t(s.recompute)], format_bytes(chosen->total),
            format_bytes(memory_budget(be)), away);
-  if (s.memory != MemoryMode::resident && s.optimizer.grad_clip > 0) {
+  if (releases(s.memory) && s.optimizer.grad_clip > 0) {
     log_info("released gradients are clipped by the norm of the step before");
   }
 }

@@ -10,7 +10,7 @@
 #include "core/thread_pool.h"
 #include "job/batch_source.h"
 #include "job/memory_choice.h"
-#include "job/slow_paths.h"
+#include "job/setup/slow_paths.h"
 #include "measure/bench_random.h"
 #include "runtime/model_template.h"
 #include "runtime/model_texts.h"

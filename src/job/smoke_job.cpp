@@ -6,7 +6,7 @@
 #include "core/log.h"
 #include "core/warnings.h"
 #include "job/memory_choice.h"
-#include "job/slow_paths.h"
+#include "job/setup/slow_paths.h"
 #include "runtime/output_files.h"
 
 namespace nibble {

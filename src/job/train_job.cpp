@@ -9,9 +9,9 @@
 
 #include "core/log.h"
 #include "core/warnings.h"
-#include "job/keep/kept_text.h"
-#include "job/memory_choice.h"
-#include "job/slow_paths.h"
+#include "job/ranks/follow.h"
+#include "job/ranks/rank_words.h"
+#include "job/ranks/same_start.h"
 #include "job/train_session.h"
 
 namespace nibble {
@@ -23,55 +23,6 @@ constexpr double kMostSteps = 1e15;
 Destination destination(const TrainJob& job, const TrainInputs& in, const fs::path& out) {
   return check_destination(out, job.force ? Overwrite::allow : Overwrite::refuse, in,
                            job.other_inputs());
-}
-
-// Everything that can be known before a weight is read, memory included.
-TrainSettings settle(const TrainJob& job, const TrainInputs& in, const Config& as_trained,
-                     const Backend& backend, const JobSamples& samples, const PackBounds& bounds,
-                     const std::optional<TeacherFile>& teacher, const Gates& gates) {
-  TrainSettings s = job.train.settings();
-  s.schedule.steps = steps_of(job, samples.train ? samples.taught() : samples.all_kept());
-  s.max_tokens = bounds.tokens;
-  s.max_outputs = bounds.outputs;
-  s.max_sequences = bounds.sequences;
-  s.keep.weight = job.keep.weight;
-  s.keep.max_tokens = bounds.kept_tokens;
-  s.keep.max_sequences = bounds.kept_sequences;
-  if (teacher) s.keep.teacher = teacher->shape();
-  s.gate_bytes = gates.bytes(backend, as_trained, s);
-  choose_memory(s, job.train, backend, as_trained, has_global_scales(*in.source),
-                job.batch.accumulate);
-  warn_of_slow_kernels(s, backend);
-  return s;
-}
-
-// What is kept, written by the teacher first where it has to be.
-struct KeptInputs {
-  std::vector<Dataset> samples;
-  std::vector<fs::path> files;  // as they are read
-};
-KeptInputs load_all_kept(const TrainJob& job, const TrainInputs& in,
-                         const std::optional<TeacherFile>& teacher, Backend& backend,
-                         const std::function<fs::path()>& directory) {
-  KeptInputs kept;
-  const TrainSettings s = job.train.settings();
-  const TeacherWeights weights = teacher_weights(teacher, in, s);
-  std::optional<KeptWriter> writer;
-  for (const std::string& name : job.keep.sources) {
-    const KeptSource source =
-        kept_source(name, job.data.strict_data ? ExtraKeys::refuse : ExtraKeys::count);
-    fs::path made;
-    if (source.kind == KeptKind::prompts || source.kind == KeptKind::self) {
-      if (!writer) {
-        const KeptWriter::Setting setting{s.compute, job.batch.seq_len, job.train.seed};
-        writer.emplace(backend, weights, in.tokenizer, in.chat, setting, directory);
-      }
-      made = writer->write(source);
-    }
-    kept.samples.push_back(load_kept(job, in, source, made));
-    kept.files.push_back(made.empty() ? fs::path(name) : made);
-  }
-  return kept;
 }
 
 void record_inputs(RunRecorder& recorder, const TrainJob& job, const TrainInputs& in,
@@ -188,8 +139,57 @@ int64_t steps_of(const TrainJob& job, int64_t samples) {
   return std::max<int64_t>(1, int64_t(steps));
 }
 
-JobResult run_train_job(const TrainJob& job, TrainInputs in, JobEvents& events) {
-  job.check();
+namespace {
+
+// The ranks agree that they were started for the same.
+void begin_together(const TrainJob& job, const TrainInputs& in, const TrainSetup& setup,
+                    const JobBatches& batches) {
+  if (!job.ranks) return;
+  Comm& comm = *job.ranks;
+  if (!setup.backend->memory_is_host()) {
+    throw_usage("several ranks train on CPUs so far: use --device cpu");
+  }
+  RunIdentity identity = run_identity(in.config, setup.settings);
+  batches.train->add_identity(identity);
+  check_same_start(comm, start_facts(job, in, identity));
+  std::string hosts;
+  for (int r = 0; r < comm.size(); ++r) hosts += (r ? ", " : "") + comm.host(r);
+  log_info("{} ranks over {}: {}", comm.size(), comm.name(), hosts);
+}
+
+JobResult follow_train_job(const TrainJob& job, const TrainInputs& in, JobEvents& events) {
+  TrainSetup setup;
+  JobSamples samples = load_samples(job, in);
+  setup.teacher = open_teacher(job.keep, in.config, &in.tokenizer, job.train.settings().compute);
+  setup.backend = make_backend(job.train.device, job.train.threads);
+  const Gates gates(GateSettings(), in.tokenizer, in.chat);
+  samples.kept =
+      load_all_kept(job, in, setup.teacher, *setup.backend, [] { return fs::path(); }).samples;
+  JobBatches batches(job, samples);
+  setup.as_trained = training_config(in.config, *in.source, job.train.untie);
+  setup.settings = settle(job, in, setup.as_trained, *setup.backend, samples, batches.bounds,
+                          setup.teacher, gates);
+  begin_together(job, in, setup, batches);
+  follow(job, in, setup, batches, events);
+  return {};
+}
+
+JobResult lead_train_job(const TrainJob& job, TrainInputs in, JobEvents& events);
+
+}  // namespace
+
+JobResult run_train_job(const TrainJob& asked, TrainInputs in, JobEvents& events) {
+  asked.check();
+  TrainJob job = asked;
+  if (job.ranks && job.ranks->size() == 1) job.ranks = nullptr;
+  job.batch.accumulate = micro_batches_of(job);
+  const bool follows = job.ranks && !job.ranks->leads();
+  return follows ? follow_train_job(job, in, events) : lead_train_job(job, std::move(in), events);
+}
+
+namespace {
+
+JobResult lead_train_job(const TrainJob& job, TrainInputs in, JobEvents& events) {
   const WarningCollector warnings;  // from here on all of them are in the record
   check_output_file(job.run.vram_report, job.force ? Overwrite::allow : Overwrite::refuse, in.paths,
                     job.other_inputs());
@@ -198,9 +198,11 @@ JobResult run_train_job(const TrainJob& job, TrainInputs in, JobEvents& events) 
   if (!job.output.empty()) target = destination(job, in, job.output);
   log_debug("{}", in.source->describe());
   JobSamples samples = load_samples(job, in);
-  const auto teacher =
-      open_teacher(job.keep, in.config, &in.tokenizer, job.train.settings().compute);
-  const auto backend = make_backend(job.train.device, job.train.threads);
+  TrainSetup setup;
+  setup.teacher = open_teacher(job.keep, in.config, &in.tokenizer, job.train.settings().compute);
+  setup.backend = make_backend(job.train.device, job.train.threads);
+  const auto& teacher = setup.teacher;
+  const auto& backend = setup.backend;
   Gates gates(job.gates, in.tokenizer, in.chat);
   // What a teacher writes first lies beside the checkpoints, where a run that goes on finds it.
   std::optional<fs::path> folder;
@@ -214,9 +216,13 @@ JobResult run_train_job(const TrainJob& job, TrainInputs in, JobEvents& events) 
   });
   samples.kept = std::move(kept.samples);
   JobBatches batches(job, samples);
-  const Config as_trained = training_config(in.config, *in.source, job.train.untie);
-  const TrainSettings settings =
-      settle(job, in, as_trained, *backend, samples, batches.bounds, teacher, gates);
+  setup.as_trained = training_config(in.config, *in.source, job.train.untie);
+  setup.settings =
+      settle(job, in, setup.as_trained, *backend, samples, batches.bounds, teacher, gates);
+  const TrainSettings& settings = setup.settings;
+  begin_together(job, in, setup, batches);
+  std::optional<RankLeader> leader;
+  if (job.ranks) leader.emplace(*job.ranks);
 
   RunRecorder recorder(run_folder(), job.name, job.config, settings.schedule.steps,
                        memory_source(*backend));
@@ -228,9 +234,19 @@ JobResult run_train_job(const TrainJob& job, TrainInputs in, JobEvents& events) 
   record_inputs(recorder, job, in, samples, teacher, kept.files, gates, *backend);
   events.run_begins(recorder.directory(), settings.schedule.steps);
 
-  TrainSession session{job,      in,      *backend, settings, as_trained,
-                       samples,  batches, teacher,  gates,    target ? &*target : nullptr,
-                       recorder, events};
+  TrainSession session{job,
+                       in,
+                       *backend,
+                       settings,
+                       setup.as_trained,
+                       samples,
+                       batches,
+                       teacher,
+                       gates,
+                       target ? &*target : nullptr,
+                       recorder,
+                       events,
+                       leader ? &*leader : nullptr};
   session.result.folder = recorder.directory();
   for (double lr_factor = 1;;) {
     const RunEnd end = session.attempt(lr_factor);
@@ -243,5 +259,7 @@ JobResult run_train_job(const TrainJob& job, TrainInputs in, JobEvents& events) 
     return session.result;
   }
 }
+
+}  // namespace
 
 }  // namespace nibble

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/comm.h"
 #include "job/gates.h"
 #include "job/job_events.h"
 #include "job/job_result.h"
@@ -22,7 +23,9 @@ struct TrainJob {
   DataUse use = DataUse::fine_tune;
   std::string name = "train";  // of the run's folder and in its record, with a time before it
   std::string config;          // the effective configuration as TOML, for the record
-  std::string command;  // that goes on with it: a shell command but for --resume; may be empty
+  std::string command;    // that goes on with it: a shell command but for --resume; may be empty
+  std::string program;    // its version, for ranks to compare
+  Comm* ranks = nullptr;  // those that train together; null: it is alone
   bool goes_on_by_itself = false;  // the command alone goes on, as that of a chain does
 
   ModelOptions model;

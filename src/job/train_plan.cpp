@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "convert/checkpoint_model.h"
+#include "core/error.h"
 #include "job/keep/teacher_model.h"
 #include "train/state.h"
 
@@ -38,8 +39,20 @@ TrainPlan plan_training(const PlanRequest& r) {
     s.keep.max_sequences = std::min(kept, s.max_sequences);
     if (teacher) s.keep.teacher = teacher->shape();
   }
+  if (r.ranks > 1 && r.batch.accumulate > 1 && r.batch.accumulate % r.ranks != 0) {
+    throw_usage("--accumulate {} micro-batches cannot be shared equally by --ranks {}",
+                r.batch.accumulate, r.ranks);
+  }
+  s.ranks = int(r.ranks);
   TrainPlan plan;
   plan.plans = memory_plans(s, r.train, *backend, config, global_scales, r.batch.accumulate);
+  if (r.ranks > 1) {
+    WirePlan wire;
+    wire.rounds = std::max<int64_t>(1, r.batch.accumulate / r.ranks);
+    wire.bytes = wire_bytes(make_param_groups(config, s), config, s, 0);
+    wire.embed_rows = wire.bytes.embed_row * uint64_t(std::min(s.max_tokens, config.V));
+    plan.wire = wire;
+  }
   plan.available = memory_budget(*backend);
   plan.backend = backend->name();
   plan.parameters = config.parameter_count();

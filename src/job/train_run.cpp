@@ -138,6 +138,7 @@ void TrainRun::resume() {
     log_warning("{}; it is set aside as {}.damaged, and an older one is taken", why, file.string());
     set_aside(file);
   }
+  if (leader_) leader_->load(found.back().path);
   trainer_.progress = position_.trainer;
   saved_ = position_.trainer.step;
   if (gates_) gates_->restore(position_.note);
@@ -198,6 +199,7 @@ std::optional<CheckpointFile> TrainRun::good_gate() const {
 
 void TrainRun::roll_back(const CheckpointFile& to, double lr_factor) {
   position_ = load_checkpoint(to.path, trainer_.state(), identity());
+  if (leader_) leader_->load(to.path);
   trainer_.progress = position_.trainer;
   trainer_.progress.lr_factor = lr_factor;
   if (gates_) gates_->next_attempt(position_.note);
@@ -336,7 +338,8 @@ RunEnd TrainRun::run(BatchSource* held_out) {
     at_step_ = trainer_.progress.step + 1;
     recorder_.phase("batch_ready", at_step_);
     recorder_.phase("zero_grad_done", at_step_);  // gradients are overwritten, never cleared
-    const StepResult r = trainer_.step(micro_);
+    const StepResult r =
+        leader_ ? leader_->step(trainer_, micro_, data_before) : trainer_.step(micro_);
     if (r.given_up) {  // between its micro-batches: it will be taken anew, from the same samples
       position_.data_position = data_before;
       if (trainer_.progress.step > 0) save();

@@ -10,6 +10,7 @@
 #include "job/batch_source.h"
 #include "job/gates.h"
 #include "job/job_events.h"
+#include "job/ranks/rank_words.h"
 #include "runlog/run_folder.h"
 #include "runlog/run_recorder.h"
 #include "train/checkpoint.h"
@@ -66,6 +67,8 @@ class TrainRun {
 
   // Gates of the run; must outlive it. Before resume().
   void set_gates(Gates* gates) { gates_ = gates; }
+  // Of several ranks, likewise; null: it is alone.
+  void set_leader(RankLeader* leader) { leader_ = leader; }
 
   // Continues from the newest checkpoint when the settings say so; says what it does.
   void resume();
@@ -112,6 +115,7 @@ class TrainRun {
   RunPosition position_;
   std::filesystem::path checkpoints_;
   Gates* gates_ = nullptr;
+  RankLeader* leader_ = nullptr;
   std::string collapse_;
   LossWatch watch_;  // of a run without gates
   double smoothed_ = 0, last_loss_ = kNoValue;

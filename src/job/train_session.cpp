@@ -82,6 +82,7 @@ void TrainSession::start(TrainRun& run, Trainer& trainer, double lr_factor) {
 }
 
 RunEnd TrainSession::attempt(double& lr_factor) {
+  if (leader) leader->begin();
   TrainState state(backend, in.config, *in.source, settings, as_trained,
                    teacher ? teacher->source.get() : nullptr);
   recorder.phase("model_loaded", 0);
@@ -89,7 +90,17 @@ RunEnd TrainSession::attempt(double& lr_factor) {
   log_info("{}: {}, {} steps of {} x {} samples, window {}", backend.name(),
            state.groups().describe(), settings.schedule.steps, job.batch.accumulate,
            job.batch.batch_size, job.batch.seq_len);
-  Trainer trainer(state);
+  // Gone before the state is.
+  const struct Attached {
+    RankLeader* leader;
+    Attached(RankLeader* l, TrainState& s) : leader(l) {
+      if (leader) leader->attach(s);
+    }
+    ~Attached() {
+      if (leader) leader->detach();
+    }
+  } attached(leader, state);
+  Trainer trainer(state, leader ? leader->exchange() : nullptr);
   RunIdentity identity = run_identity(in.config, settings);
   batches.train->add_identity(identity);
   // A file's hash comes when it is known.
@@ -104,6 +115,7 @@ RunEnd TrainSession::attempt(double& lr_factor) {
                      {absolute(in.paths.weights), absolute(in.paths.config),
                       absolute(in.paths.tokenizer), as_trained.tied}};
   TrainRun run(trainer, *batches.train, plan, job.run, recorder, std::move(identity), events);
+  run.set_leader(leader);
   start(run, trainer, lr_factor);
   const RunEnd end = run_with_gates(run, trainer, batches.held_out ? &*batches.held_out : nullptr,
                                     gates, lr_factor);

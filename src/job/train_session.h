@@ -4,6 +4,7 @@
 #include "job/export_model.h"
 #include "job/job_data.h"
 #include "job/keep/teacher_model.h"
+#include "job/ranks/rank_words.h"
 
 namespace nibble {
 
@@ -21,6 +22,7 @@ struct TrainSession {
   const Destination* target;  // null: nothing is exported
   RunRecorder& recorder;
   JobEvents& events;
+  RankLeader* leader;  // null: it is alone
   JobResult result = {};
   SelfTestReference reference = {};
   std::filesystem::path checkpoints = {};  // that nobody asked for; empty: none

@@ -183,7 +183,9 @@ void backward(Backend& be, const Config& c, const Weights& w, const Batch& b, Ac
     block_backward(be, c, block, b, x, slot, a.rope, kv[size_t(l)], d, g.block[size_t(l)], s, l);
     call(hooks.gradients_ready, l);
   }
-  if (g.embed) {
+  if (g.embed && s.embed_rows) {
+    be.embed_back(s.embed_rows, d.dx, s.embed_rows_of, b.order, s.of(ParamSlot::embed, -1));
+  } else if (g.embed) {
     GradWrite write = s.of(ParamSlot::embed, -1);
     if (s.head_wrote_embed) write.accumulate = Accumulate::yes;
     be.embed_back(g.embed, d.dx, b.ids, b.order, write);

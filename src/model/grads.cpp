@@ -61,6 +61,8 @@ class GradMaker {
 
   // Of all that is stacked in the parameter's slot.
   Tensor whole(const ParamSpec& p) {
+    const bool rows = layout_.embed_rows > 0 && p.slot == ParamSlot::embed && !c_.tied;
+    if (rows) return arena_.take(layout_.matrix, {layout_.embed_rows, p.shape[1]});
     if (p.is_matrix()) return arena_.take(layout_.matrix, {p.shape[0], p.shape[1]});
     const std::vector<int64_t> stacked = slot_shape(c_, p.slot);
     return arena_.take(layout_.norm, {stacked.empty() ? p.shape[0] : stacked[0]});

@@ -59,6 +59,9 @@ struct GradStream {
   uint64_t seed = 0;
   uint64_t base = 0;              // the low 16 bits are free
   bool head_wrote_embed = false;  // a tied head put its part into the embedding's gradient first
+  // Where the embedding's gradient goes instead: a row for each different token of the batch, which
+  // `embed_rows_of`, i32 [N], tells for each row of the batch. Empty: into the gradient itself.
+  Tensor embed_rows{}, embed_rows_of{};
   GradWrite of(ParamSlot slot, int64_t layer) const {
     static_assert(uint64_t(ParamSlot::qkv_bias) < 16, "four bits tell the slots apart");
     return {accumulate, seed, base | uint64_t((layer + 1) << 4) | uint64_t(slot)};
@@ -72,6 +75,9 @@ struct GradLayout {
   // embedding of a tied model is the exception; the head writes it first.
   bool released = false;
   bool alternate = false;  // released ones of two neighbouring layers may exist at once
+  // The embedding's are rows of the batch's tokens (GradStream::embed_rows): so many at most. Then
+  // the gradient of an embedding without a head is those rows. 0: a row for each token there is.
+  int64_t embed_rows = 0;
 };
 
 // trained[i] != 0: parameter i of the table has a gradient. A tied head must not be listed.

@@ -132,6 +132,16 @@ void ParameterReader::add_tensor(Tensor dst, const LogicalTensor& t) {
   add_pieces(t, std::move(p), kPiece);
 }
 
+void ParameterReader::read_rows(Tensor dst, const LogicalTensor& t, int64_t row) {
+  Piece p;
+  p.from = &t;
+  p.row = row;
+  p.count = dst.dim(0);
+  p.dst = dst;
+  pieces_.push_back(std::move(p));
+  run();
+}
+
 void ParameterReader::add_linear(const LinearWeight& w, const ParamSpec& param,
                                  const LogicalTensor& t) {
   if (w.row_scale) {

@@ -48,6 +48,8 @@ class ParameterReader {
   // Reads what was planned, in order. `done` is told the bytes of the file after each piece.
   void run(const std::function<void(uint64_t)>& done = {});
 
+  // Rows [row, row + dst.dim(0)) alone.
+  void read_rows(Tensor dst, const LogicalTensor& t, int64_t row);
   void read_tensor(Tensor dst, const LogicalTensor& t) {
     add_tensor(dst, t);
     run();

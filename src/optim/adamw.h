@@ -45,6 +45,9 @@ struct AdamwStep {
   // Random bits are philox(seed, stream, element): the caller makes the stream from step and
   // parameter.
   uint64_t seed = 0, stream = 0;
+  // Where the tensors are a part of the parameter: its elements before theirs, whole blocks. Random
+  // bits and packed rows count from there.
+  int64_t first = 0;
   UpdateFrom from = UpdateFrom::master;
   MasterRounding rounding = MasterRounding::stochastic;
 };

@@ -24,48 +24,49 @@ constexpr int kVersion = 2;  // 1 had no checksum
 // canonical layout, so a checkpoint does not depend on the backend.
 struct Item {
   std::string name;
-  Tensor tensor;                         // in backend memory; empty: packed
-  const LinearWeight* packed = nullptr;  // rows of it ...
+  TensorInfo info;
+  StateBytes what = StateBytes::master;  // of a parameter of the table ...
+  size_t index = 0;
+  const LinearWeight* packed = nullptr;  // ... or, where this is set, rows of it ...
   const ParamSpec* param = nullptr;      // ... that hold this parameter
 };
+
+int64_t packed_row_bytes(const Item& i) { return i.packed->in / 2 + i.packed->in / kNvfp4Block; }
 
 std::vector<Item> items_of(const TrainState& state) {
   const ParamGroups& g = state.groups();
   std::vector<Item> items;
   const auto add_packed = [&](const ParamSpec& p) {
     if (const LinearWeight* w = state.packed_of(p)) {
-      items.push_back({kPackedPrefix + p.name, {}, w, &p});
+      Item item{kPackedPrefix + p.name, {}, {}, 0, w, &p};
+      item.info.dtype = DType::u8;
+      item.info.shape = {p.shape[0], packed_row_bytes(item)};
+      items.push_back(std::move(item));
     }
+  };
+  const auto add = [&](const char* prefix, StateBytes what, size_t i, DType type,
+                       std::vector<int64_t> shape) {
+    Item item{prefix + g.table[i].name, {}, what, i, nullptr, nullptr};
+    item.info.dtype = type;
+    item.info.shape = std::move(shape);
+    items.push_back(std::move(item));
   };
   for (size_t i = 0; i < g.table.size(); ++i) {
     const ParamSpec& p = g.table[i];
     if (!g.trained[i]) continue;
-    const Moments& m = state.tensors().moments[i];
-    items.push_back({kMasterPrefix + p.name, state.master_of(p)});
-    items.push_back({"m." + p.name, m.m});
-    items.push_back({"v." + p.name, m.v});
+    const auto bytes = int64_t(moment_bytes(state.tensors().moments[i].format, p.numel()));
+    const DType type = master_type_of(g, state.settings(), p);
+    add(kMasterPrefix, StateBytes::master, i, type, p.shape);
+    add("m.", StateBytes::m, i, DType::u8, {bytes});
+    add("v.", StateBytes::v, i, DType::u8, {bytes});
     if (p.slot == ParamSlot::embed && state.config().tied) {
       add_packed(g.table.back());
     } else {
       add_packed(p);
     }
   }
+  for (Item& i : items) i.info.name = i.name;
   return items;
-}
-
-int64_t packed_row_bytes(const Item& i) { return i.packed->in / 2 + i.packed->in / kNvfp4Block; }
-
-TensorInfo info_of(const Item& i) {
-  TensorInfo info;
-  info.name = i.name;
-  if (i.packed) {
-    info.dtype = DType::u8;
-    info.shape = {i.param->shape[0], packed_row_bytes(i)};
-  } else {
-    info.dtype = i.tensor.dtype;
-    info.shape.assign(i.tensor.shape.begin(), i.tensor.shape.begin() + i.tensor.rank);
-  }
-  return info;
 }
 
 constexpr int64_t kPieceBytes = 8 << 20;
@@ -77,17 +78,19 @@ void for_pieces(int64_t rows, int64_t row_bytes, Body&& body) {
   for (int64_t r = 0; r < rows; r += step) body(r, std::min(step, rows - r));
 }
 
-void write_item(Backend& be, const Item& i, SafetensorsWriter& writer, Progress& progress) {
+void write_item(const TrainState& state, const Item& i, SafetensorsWriter& writer,
+                Progress& progress) {
+  Backend& be = state.backend();
   std::vector<std::byte> bytes;
   const auto append = [&] {
     writer.append(bytes);
     progress.advance(bytes.size());
   };
   if (!i.packed) {
-    const Tensor flat = i.tensor.view({i.tensor.numel()});
-    for_pieces(flat.dim(0), int64_t(dtype_bytes(flat.dtype)), [&](int64_t begin, int64_t count) {
-      bytes.resize(size_t(count) * dtype_bytes(flat.dtype));
-      be.download(bytes.data(), flat.slice(begin, count));
+    const auto size = int64_t(dtype_bytes(i.info.dtype));
+    for_pieces(i.info.numel(), size, [&](int64_t begin, int64_t count) {
+      bytes.resize(size_t(count * size));
+      state.read_bytes(i.what, i.index, uint64_t(begin * size), bytes);
       append();
     });
     return;
@@ -109,8 +112,40 @@ void write_item(Backend& be, const Item& i, SafetensorsWriter& writer, Progress&
   });
 }
 
-void read_item(Backend& be, const Item& i, const TensorSource& file, Progress& progress) {
-  const TensorInfo want = info_of(i);
+// What this rank owns of it, or all.
+void read_state(TrainState& state, const Item& i, const TensorSource& file) {
+  Backend& be = state.backend();
+  const TensorInfo& have = file.at(i.name);
+  const ParamSpec& p = state.groups().table[i.index];
+  const auto size = int64_t(dtype_bytes(i.info.dtype));
+  std::vector<std::byte> bytes;
+  // Bytes of the file from `at` on into elements of `to`.
+  const auto read = [&](Tensor to, uint64_t at) {
+    for_pieces(to.numel(), size, [&](int64_t begin, int64_t count) {
+      bytes.resize(size_t(count * size));
+      file.read(have, at + uint64_t(begin * size), bytes);
+      be.upload(to.slice(begin, count), bytes.data());
+    });
+  };
+  if (!state.shared_out(i.what, p)) {
+    const Moments& m = state.tensors().moments[i.index];
+    const Tensor whole = i.what == StateBytes::master ? state.master_of(p)
+                         : i.what == StateBytes::m    ? m.m
+                                                      : m.v;
+    return read(whole.view({whole.numel()}), 0);
+  }
+  for (const OwnedPart* own : state.owned(i.index)) {
+    const MomentFormat format = own->moments.format;
+    for (const OwnedRange& r : owned_ranges(i.what, own->of, p.numel(), i.info.dtype, format)) {
+      const Tensor part = owned_tensor(i.what, *own);
+      read(part.slice(int64_t(r.part) / size, int64_t(r.bytes) / size), r.whole);
+    }
+  }
+}
+
+void read_item(TrainState& state, const Item& i, const TensorSource& file, Progress& progress) {
+  Backend& be = state.backend();
+  const TensorInfo& want = i.info;
   const TensorInfo& have = file.at(i.name);
   if (have.dtype != want.dtype || have.shape != want.shape) {
     throw_format("{}: '{}' is {}, this run needs {}", file.describe(), i.name, have.describe(),
@@ -118,13 +153,7 @@ void read_item(Backend& be, const Item& i, const TensorSource& file, Progress& p
   }
   std::vector<std::byte> bytes;
   if (!i.packed) {
-    const Tensor flat = i.tensor.view({i.tensor.numel()});
-    const int64_t size = int64_t(dtype_bytes(flat.dtype));
-    for_pieces(flat.dim(0), size, [&](int64_t begin, int64_t count) {
-      bytes.resize(size_t(count * size));
-      file.read(have, uint64_t(begin * size), bytes);
-      be.upload(flat.slice(begin, count), bytes.data());
-    });
+    read_state(state, i, file);
   } else {
     const int64_t row_bytes = packed_row_bytes(i), code_bytes = i.packed->in / 2;
     std::vector<uint8_t> codes, scales;
@@ -141,6 +170,12 @@ void read_item(Backend& be, const Item& i, const TensorSource& file, Progress& p
     });
   }
   progress.advance(have.n_bytes);
+}
+
+void read_items(const TensorSource& source, TrainState& state) {
+  Progress progress("reading checkpoint", source.payload_bytes());
+  for (const Item& i : items_of(state)) read_item(state, i, source, progress);
+  state.backend().sync();
 }
 
 Json to_json(const RunPosition& p) {
@@ -240,7 +275,7 @@ fs::path save_checkpoint(const fs::path& directory, const TrainState& state,
   make_directories(directory);
   const std::vector<Item> items = items_of(state);
   std::vector<TensorInfo> infos;
-  for (const Item& i : items) infos.push_back(info_of(i));
+  for (const Item& i : items) infos.push_back(i.info);
   Json meta = {{"version", kVersion}, {"position", to_json(position)}, {"identity", identity}};
   if (!base.weights.empty()) {
     const auto seen = [&](const fs::path& file) { return seen_from(directory, file).string(); };
@@ -253,7 +288,7 @@ fs::path save_checkpoint(const fs::path& directory, const TrainState& state,
   SafetensorsWriter writer(path, std::move(infos), {{kCheckpointKey, meta.dump()}},
                            Checksum::quick);
   Progress progress("saving checkpoint", writer.payload_bytes());
-  for (const Item& i : items) write_item(state.backend(), i, writer, progress);
+  for (const Item& i : items) write_item(state, i, writer, progress);
   writer.finish();
   remove_leftovers(directory);
   const std::vector<CheckpointFile> all = list_checkpoints(directory);
@@ -266,8 +301,7 @@ uint64_t checkpoint_bytes(const TrainState& state) {
   constexpr uint64_t kHeaderOfOne = 200, kRest = 1 << 20;
   uint64_t bytes = kRest;
   for (const Item& i : items_of(state)) {
-    const TensorInfo info = info_of(i);
-    bytes += uint64_t(info.numel()) * dtype_bytes(info.dtype) + kHeaderOfOne;
+    bytes += uint64_t(i.info.numel()) * dtype_bytes(i.info.dtype) + kHeaderOfOne;
   }
   return bytes;
 }
@@ -309,10 +343,12 @@ RunPosition load_checkpoint(const fs::path& file, TrainState& state, const RunId
   } catch (const Json::exception& e) {
     throw_format("{}: the checkpoint's description is damaged: {}", file.string(), e.what());
   }
-  Progress progress("reading checkpoint", source->payload_bytes());
-  for (const Item& i : items_of(state)) read_item(state.backend(), i, *source, progress);
-  state.backend().sync();
+  read_items(*source, state);
   return position;
+}
+
+void load_checkpoint_tensors(const fs::path& file, TrainState& state) {
+  read_items(*open_safetensors(file), state);
 }
 
 }  // namespace nibble

@@ -53,4 +53,7 @@ void set_aside(const std::filesystem::path& file) noexcept;
 RunPosition load_checkpoint(const std::filesystem::path& file, TrainState& state,
                             const RunIdentity& identity);
 
+// The tensors alone, of a file that rank 0 has found to be sound and this run's.
+void load_checkpoint_tensors(const std::filesystem::path& file, TrainState& state);
+
 }  // namespace nibble

@@ -4,21 +4,43 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "backend/download.h"
 #include "convert/convert.h"
+#include "core/half.h"
 #include "core/progress.h"
 #include "formats/container.h"
 
 namespace nibble {
 
 std::optional<DType> StateValues::master_type(const ParamSpec& p) const {
+  if (state_.shared_out(StateBytes::master, p)) {
+    return master_type_of(state_.groups(), state_.settings(), p);
+  }
   const Tensor master = state_.master_of(p);
   if (!master) return std::nullopt;
   return master.dtype;
 }
 
 std::vector<float> StateValues::master(const ParamSpec& p, int64_t begin, int64_t count) const {
+  if (state_.shared_out(StateBytes::master, p)) {
+    const DType type = *master_type(p);
+    const auto size = int64_t(dtype_bytes(type));
+    const auto& table = state_.groups().table;
+    const auto index = size_t(std::ranges::find(table, p.name, &ParamSpec::name) - table.begin());
+    std::vector<std::byte> bytes(size_t(count * size));
+    state_.read_bytes(StateBytes::master, index, uint64_t(begin * size), bytes);
+    std::vector<float> values(static_cast<size_t>(count));
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (type == DType::bf16) {
+        values[i] = to_float(reinterpret_cast<const bf16_t*>(bytes.data())[i]);
+      } else {
+        std::memcpy(&values[i], bytes.data() + i * sizeof(float), sizeof(float));
+      }
+    }
+    return values;
+  }
   const Tensor master = state_.master_of(p);
   return download_floats(state_.backend(), master.view({master.numel()}).slice(begin, count));
 }

@@ -59,7 +59,7 @@ RunIdentity run_identity(const Config& c, const TrainSettings& s) {
   id["master-dtype"] = dtype_name(s.master);
   id["grad-dtype"] = dtype_name(s.grad);
   // Resident gradients are clipped by their own norm, released ones by the step before.
-  id["memory-mode releases gradients"] = s.memory == MemoryMode::resident ? "no" : "yes";
+  id["memory-mode releases gradients"] = releases(s.memory) ? "yes" : "no";
   id["remade NVFP4"] = s.memory == MemoryMode::remake ? "yes" : "no";
   id["untie"] = s.untie ? "true" : "false";
   const OptimizerSettings& o = s.optimizer;

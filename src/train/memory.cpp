@@ -26,9 +26,10 @@ WeightLayout master_layout(const Config& c, const ParamGroups& g, const TrainSet
   WeightLayout layout;
   layout.embed = master_type(g, s, ParamSlot::embed, -1);
   layout.norm = s.stat == DType::f32 ? DType::f32 : s.master;
-  // What is frozen and read as NVFP4 needs no master.
+  // What is frozen and read as NVFP4 needs no master; what is shared out has parts of one.
   const auto linear = [&](ParamSlot slot, int64_t layer, Recipe recipe) {
-    const bool kept = recipe != Recipe::nvfp4 || !frozen_slot(g, slot, layer);
+    const bool whole = recipe != Recipe::nvfp4 || s.memory != MemoryMode::sharded;
+    const bool kept = recipe != Recipe::nvfp4 || (whole && !frozen_slot(g, slot, layer));
     return LinearLayout{master_type(g, s, slot, layer), false, kept};
   };
   for (int64_t l = 0; l < c.L; ++l) {
@@ -46,7 +47,49 @@ MomentFormat format_of(const ParamSpec& p, const TrainSettings& s) {
   return p.numel() < kSmallTensor ? MomentFormat::f32 : s.optimizer.moments;
 }
 
+Moments make_moments(Arena& a, MomentFormat format, int64_t n) {
+  const int64_t bytes = int64_t(moment_bytes(format, n));
+  Moments m;
+  m.format = format;
+  m.m = a.take(DType::u8, {bytes});
+  m.v = a.take(DType::u8, {bytes});
+  return m;
+}
+
+// What this rank owns, and the buffers of an exchange.
+void make_shares(TrainArenas& arenas, const Config& c, const ParamGroups& g, const TrainSettings& s,
+                 TrainTensors& t) {
+  const Shards shards(g, c, s.ranks, s.shard_window);
+  for (const ShardPiece& piece : shards.owned(s.rank)) {
+    const ParamSpec& p = g.table[piece.param];
+    OwnedPart own;
+    own.of = piece;
+    const auto slot = slot_of(t.master, p);
+    if (const Tensor whole = slot.tensor ? rows_of_param(*slot.tensor, p)
+                             : slot.linear->dense
+                                 ? slot.linear->dense.slice(p.row_offset, p.shape[0])
+                                 : Tensor{}) {
+      own.master = whole.view({p.numel()}).slice(piece.begin, piece.count);
+    } else {
+      own.master = arenas.master.take(master_type(g, s, p.slot, p.layer), {piece.count});
+    }
+    own.sum = arenas.gradients.take(DType::f32, {piece.count});
+    own.moments = make_moments(arenas.moments, format_of(p, s), piece.count);
+    t.owned.push_back(own);
+  }
+  // A window of everybody: of a tied embedding the head's gradient and rows of tokens, at most.
+  const int64_t per_element = 2 * int64_t(sizeof(float));
+  const int64_t bytes = per_element * shards.largest_window() * s.ranks;
+  t.sent = arenas.exchange.take(DType::u8, {bytes});
+  t.heard = arenas.exchange.take(DType::u8, {bytes});
+}
+
 }  // namespace
+
+DType master_type_of(const ParamGroups& g, const TrainSettings& s, const ParamSpec& p) {
+  if (!p.is_matrix()) return s.stat == DType::f32 ? DType::f32 : s.master;
+  return master_type(g, s, p.slot, p.layer);
+}
 
 bool frozen_slot(const ParamGroups& g, ParamSlot slot, int64_t layer) {
   for (size_t i = 0; i < g.table.size(); ++i) {
@@ -69,6 +112,7 @@ std::string_view memory_mode_name(MemoryMode mode) {
     case MemoryMode::release: return "release";
     case MemoryMode::remake: return "remake";
     case MemoryMode::host: return "host";
+    case MemoryMode::sharded: return "sharded";
   }
   return "?";
 }
@@ -85,7 +129,7 @@ std::string_view recompute_name(Recompute recompute) {
 std::vector<Arena*> TrainArenas::all() {
   std::vector<Arena*> used = every();
   std::erase_if(used, [&](const Arena* a) {
-    return (a == &teacher || a == &teacher_embedding) && a->peak() == 0;
+    return (a == &teacher || a == &teacher_embedding || a == &exchange) && a->peak() == 0;
   });
   return used;
 }
@@ -143,23 +187,29 @@ TrainTensors make_train_tensors(TrainArenas& arenas, const Backend& be, const Co
     }
   }
   t.teacher = make_teacher(arenas, be, c, g, s, t);
+  const bool sharded = s.memory == MemoryMode::sharded;
   for (size_t i = 0; i < g.table.size(); ++i) {
     Moments m;
     m.format = format_of(g.table[i], s);
-    if (g.trained[i] && s.updates) {
-      const int64_t bytes = int64_t(moment_bytes(m.format, g.table[i].numel()));
-      m.m = arenas.moments.take(DType::u8, {bytes});
-      m.v = arenas.moments.take(DType::u8, {bytes});
+    if (g.trained[i] && s.updates && !sharded) {
+      m = make_moments(arenas.moments, m.format, g.table[i].numel());
     }
     t.moments.push_back(m);
   }
+  if (sharded) make_shares(arenas, c, g, s, t);
   GradLayout layout;
   layout.matrix = s.grad;
   layout.norm = s.stat;
   layout.released = s.memory != MemoryMode::resident;
   layout.alternate = away;  // an update goes on beside the backward of the next layer
+  if (sharded) layout.embed_rows = s.max_tokens;
+  const bool rows_apart = sharded && c.tied && !frozen_slot(g, ParamSlot::embed, -1);
+  if (rows_apart) t.embed_rows = arenas.gradients.take(s.grad, {s.max_tokens, c.C});
   t.grads = make_grads(arenas.gradients, c, g.table, g.trained, layout);
-  t.squares = packed.take(DType::f64, {int64_t(g.table.size())});
+  if (sharded && !rows_apart) t.embed_rows = t.grads.embed;
+  int64_t sums = int64_t(g.table.size());
+  for (const OwnedPart& own : t.owned) sums += own.of.count / kShardChunk + 1;
+  t.squares = packed.take(DType::f64, {sums});
   if (!layout.released) {
     int64_t runs = 0;
     for (const BlockGrads& b : t.grads.block) {
@@ -192,6 +242,7 @@ StepTensors make_step_tensors(Arena& a, const Config& c, const TrainSettings& s,
   t.batch.sequences = a.take(DType::i32, {shape.sequences, 4});
   t.batch.out_rows = a.take(DType::i32, {r});
   t.loss.targets = a.take(DType::i32, {r});
+  if (s.memory == MemoryMode::sharded) t.embed_rows_of = a.take(DType::i32, {n});
   if (shape.kept_tokens > 0) t.teacher = make_teacher_tensors(a, c, s, shape, t.batch);
   const Keep keep = s.recompute == Recompute::none  ? Keep::all
                     : s.recompute == Recompute::mlp ? Keep::attention

@@ -9,6 +9,7 @@
 #include "model/grads.h"
 #include "model/weights.h"
 #include "train/param_groups.h"
+#include "train/ranks/shards.h"
 #include "train/settings.h"
 
 namespace nibble {
@@ -16,6 +17,14 @@ namespace nibble {
 struct Moments {
   MomentFormat format = MomentFormat::f32;
   Tensor m, v;  // u8 [moment_bytes(format, numel)]; empty: frozen
+};
+
+// What a rank owns of a parameter: the only ones with a master and moments that are moved.
+struct OwnedPart {
+  ShardPiece of;
+  Tensor master;  // [count]; elements of the whole master where the forward reads that
+  Tensor sum;     // f32 [count]: of the gradients of a step
+  Moments moments;
 };
 
 // What lives for the whole run.
@@ -30,11 +39,16 @@ struct TrainTensors {
   LinearWeight head_piece;       // remake: rows of the head made on demand
   std::vector<Moments> moments;  // per parameter of the table
   Grads grads;
+  // Several ranks: by layer, L first. Then `moments` are empty, linear layers that are computed
+  // with as NVFP4 have no whole master, and the gradients are one layer's of one micro-batch.
+  std::vector<OwnedPart> owned;
+  Tensor embed_rows;  // see GradStream
   // What kept rows are compared with: another file's weights, or the forward's as they were at the
   // start, where what is frozen is the forward's own. No blocks: nothing is kept.
   Weights teacher;
   Tensor squares;       // f64 [parameters]: sums of squared gradients
   Tensor square_parts;  // see GradSquares; only where all gradients are resident
+  Tensor sent, heard;   // u8, of one exchange; several ranks only
 };
 
 // What one micro-batch needs.
@@ -61,6 +75,7 @@ struct StepTensors {
   BackActs back;
   LossTensors loss;
   TeacherTensors teacher;
+  Tensor embed_rows_of;  // see GradStream; several ranks only
 };
 
 struct StepShape {
@@ -74,10 +89,11 @@ struct TrainArenas {
       gradients{"gradients"}, step{"activations"};
   // The embedding apart: it is read like the master's, and lies where masters lie.
   Arena teacher{"teacher"}, teacher_embedding{"teacher embed"};
+  Arena exchange{"exchange"};  // what passes between ranks
   std::vector<Arena*> every() {
-    return {&master, &nvfp4, &moments, &gradients, &step, &teacher, &teacher_embedding};
+    return {&master, &nvfp4, &moments, &gradients, &step, &teacher, &teacher_embedding, &exchange};
   }
-  // Those of this run: a teacher's only where there is one.
+  // Those of this run: a teacher's only where there is one, and likewise the last.
   std::vector<Arena*> all();
   Place place_of(const Arena& arena, MemoryMode mode) const;
 };
@@ -88,6 +104,10 @@ TrainTensors make_train_tensors(TrainArenas& arenas, const Backend& backend, con
                                 bool global_scales);
 StepTensors make_step_tensors(Arena& arena, const Config& config, const TrainSettings& settings,
                               const StepShape& shape);
+
+// The type of a parameter's master, whole or in parts.
+DType master_type_of(const ParamGroups& groups, const TrainSettings& settings,
+                     const ParamSpec& param);
 
 // Whether nothing of a slot is trained: what its forward reads never changes then.
 bool frozen_slot(const ParamGroups& groups, ParamSlot slot, int64_t layer);

@@ -69,6 +69,11 @@ std::vector<LrScale> parse_lr_scales(std::string_view text) {
   return scales;
 }
 
+int64_t layer_of(const ParamSpec& p, const Config& c) {
+  if (p.layer >= 0) return p.layer;
+  return p.slot == ParamSlot::embed ? -1 : c.L;
+}
+
 ParamGroups make_param_groups(const Config& c, const TrainSettings& s) {
   ParamGroups g;
   g.table = parameter_table(c);

@@ -26,6 +26,9 @@ struct ParamGroups {
   std::string describe() const;  // "full-parameter: 310 tensors, 4.02 G elements"
 };
 
+// The layer a parameter belongs to in the sense of PassHooks (model/decoder.h): L .. -1.
+int64_t layer_of(const ParamSpec& param, const Config& config);
+
 // `config` says whether the head is tied. Throws UsageError for a pattern that matches nothing,
 // for the head of a tied model, and when nothing is left to train.
 ParamGroups make_param_groups(const Config& config, const TrainSettings& settings);

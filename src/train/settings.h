@@ -27,10 +27,16 @@ enum class MemoryMode {
   release,   // a layer is updated inside the backward, its gradients make room for the next one's
   remake,    // release, and the NVFP4 weights are made from the master each time they are read
   host,      // release, with masters and moments in the host's memory; NVFP4 forward only
+  sharded,   // several ranks: masters of NVFP4 layers, moments and sums of gradients shared out
 };
+// Those of a run alone.
 constexpr MemoryMode kMemoryModes[] = {MemoryMode::resident, MemoryMode::release,
                                        MemoryMode::remake, MemoryMode::host};
 std::string_view memory_mode_name(MemoryMode mode);
+// Whether an update happens inside the backward, and so by the norm of the step before.
+constexpr bool releases(MemoryMode mode) {
+  return mode != MemoryMode::resident && mode != MemoryMode::sharded;
+}
 
 // What the backward computes again instead of having kept it.
 enum class Recompute {
@@ -91,6 +97,8 @@ struct TrainSettings {
   std::vector<LrScale> lr_scale;
   int64_t train_last_layers = 0;  // only the projections of the last N blocks; 0: everything
   uint64_t seed = 0;
+  int ranks = 1, rank = 0;         // that train together, and which of them this is
+  int64_t shard_window = 1 << 22;  // see Shards
   KeepSettings keep;
   // The largest micro-batch, kept rows included.
   int64_t max_tokens = 1, max_outputs = 1, max_sequences = 1;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "train/state.h"
 
+#include <algorithm>
+
 #include "convert/tied_head.h"
 #include "core/log.h"
 #include "core/memory_info.h"
@@ -136,9 +138,11 @@ void TrainState::read(const TensorSource& source) {
         be_.upload(forward->row_scale.slice(p.row_offset, t.rows), g.data());
       }
       if (const LinearWeight* w = packed_of(p)) {
-        if (t.packed() || !master_of(p)) {
+        const bool in_parts = shared_out(StateBytes::master, p);
+        if (in_parts) read_shares(reader, size_t(&p - groups_.table.data()), t);
+        if (t.packed() || (!master_of(p) && !in_parts)) {
           reader.read_linear(*w, p, t);
-        } else {
+        } else if (!in_parts) {
           requantize(p);
         }
       }
@@ -146,6 +150,62 @@ void TrainState::read(const TensorSource& source) {
     progress.advance(t.payload_bytes());
   }
   be_.sync();
+}
+
+// A master that is here in parts only, some rows at a time; NVFP4 is made of it where the file has
+// none, as it is made of a whole one.
+void TrainState::read_shares(ParameterReader& reader, size_t param, const LogicalTensor& t) {
+  const ParamSpec& p = groups_.table[param];
+  const DType type = master_type_of(groups_, settings_, p);
+  const int64_t width = p.shape[1], size = int64_t(dtype_bytes(type));
+  const int64_t step = int64_t(tensors_.heard.bytes()) / (width * size);
+  if (step < 1) throw_internal("a row of {} does not fit into an exchange", p.name);
+  for (int64_t row = 0; row < p.shape[0]; row += step) {
+    const int64_t rows = std::min(step, p.shape[0] - row);
+    const Tensor some = make_tensor(tensors_.heard.data, type, {rows, width});
+    reader.read_rows(some, t, row);
+    const Tensor flat = some.view({rows * width});
+    const int64_t first = row * width, last = first + rows * width;
+    for (const OwnedPart* own : owned(param)) {
+      const int64_t begin = std::max(first, own->of.begin);
+      const int64_t end = std::min(last, own->of.begin + own->of.count);
+      if (begin >= end) continue;
+      be_.copy(own->master.slice(begin - own->of.begin, end - begin),
+               flat.slice(begin - first, end - begin));
+    }
+    if (!t.packed()) be_.quantize_rows(*packed_of(p), p.row_offset + row, some, settings_.rule);
+    be_.sync();  // the rows are written over
+  }
+}
+
+bool TrainState::shared_out(StateBytes what, const ParamSpec& p) const {
+  if (settings_.memory != MemoryMode::sharded) return false;
+  if (what != StateBytes::master) return true;
+  return p.is_linear() && !master_of(p) && !frozen_slot(groups_, p.slot, p.layer);
+}
+
+std::vector<const OwnedPart*> TrainState::owned(size_t param) const {
+  std::vector<const OwnedPart*> parts;
+  for (const OwnedPart& own : tensors_.owned) {
+    if (own.of.param == param) parts.push_back(&own);
+  }
+  return parts;
+}
+
+void TrainState::read_bytes(StateBytes what, size_t param, uint64_t at,
+                            std::span<std::byte> out) const {
+  const ParamSpec& p = groups_.table[param];
+  if (shared_out(what, p)) {
+    if (!fetch) throw_internal("nobody fetches what other ranks own of {}", p.name);
+    return fetch(what, param, at, out);
+  }
+  const Moments& m = tensors_.moments[param];
+  const Tensor whole = what == StateBytes::master ? master_of(p)
+                       : what == StateBytes::m    ? m.m
+                                                  : m.v;
+  const int64_t size = int64_t(dtype_bytes(whole.dtype));
+  be_.download(out.data(),
+               whole.view({whole.numel()}).slice(int64_t(at) / size, int64_t(out.size()) / size));
 }
 
 void TrainState::need_weights(int64_t layer) {

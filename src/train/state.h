@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT
 // A model being trained: masters, the NVFP4 weights the forward sees, moments, gradients.
 #pragma once
+#include <functional>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "formats/tensor_source.h"
 #include "train/loss.h"
 #include "train/memory.h"
+#include "train/ranks/owned_bytes.h"
 
 namespace nibble {
 
@@ -13,6 +17,9 @@ namespace nibble {
 // or --untie is given. Reads the head and the embedding of a tied model to tell, and says so in the
 // log when the two differ.
 Config training_config(const Config& config, const TensorSource& source, bool untie);
+
+class ParameterReader;
+struct LogicalTensor;
 
 class TrainState {
  public:
@@ -41,6 +48,14 @@ class TrainState {
   // The dense master of a parameter, in its shape; a tied head's is the embedding. Empty for one
   // that is frozen and lives as NVFP4 only.
   Tensor master_of(const ParamSpec& param) const;
+  // Bytes [at, at + out.size()) of a trained parameter's master or moment, whole elements. Of what
+  // other ranks own they come by `fetch`, which whoever leads them sets.
+  void read_bytes(StateBytes what, size_t param, uint64_t at, std::span<std::byte> out) const;
+  std::function<void(StateBytes, size_t param, uint64_t at, std::span<std::byte> out)> fetch;
+  // Whether its masters, or moments, are here only in parts.
+  bool shared_out(StateBytes what, const ParamSpec& param) const;
+  // What this rank owns of a parameter.
+  std::vector<const OwnedPart*> owned(size_t param) const;
   // The NVFP4 weight that holds a parameter and lives as long as the run, or null.
   const LinearWeight* packed_of(const ParamSpec& param) const;
 
@@ -59,6 +74,7 @@ class TrainState {
 
  private:
   void read(const TensorSource& source);
+  void read_shares(ParameterReader& reader, size_t param, const LogicalTensor& t);
 
   Backend& be_;
   Config config_;

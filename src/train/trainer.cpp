@@ -22,15 +22,13 @@ uint64_t stream_of(StreamUse use, int64_t counter, uint64_t tensor) {
 constexpr double kGrowth = 2, kBackoff = 0.5, kLargestScale = 1 << 24;
 constexpr int64_t kGrowthInterval = 2000;
 
-// The layer in the sense of PassHooks.
-int64_t layer_of(const ParamSpec& p, const Config& c) {
-  if (p.layer >= 0) return p.layer;
-  return p.slot == ParamSlot::embed ? -1 : c.L;
-}
-
 }  // namespace
 
-Trainer::Trainer(TrainState& state) : state_(state), be_(state.backend()) {
+Trainer::Trainer(TrainState& state, RankExchange* ranks)
+    : state_(state), be_(state.backend()), ranks_(ranks) {
+  if ((ranks != nullptr) != (state.settings().memory == MemoryMode::sharded)) {
+    throw_internal("a state that is shared out has other ranks, and no other state has");
+  }
   if (state.settings().compute != DType::f16) progress.loss_scale = 1;
 }
 
@@ -160,6 +158,52 @@ void Trainer::forward_loss(StepTensors& t, LossSums& sums, WantGradient gradient
   sums.taught += taught_sum, sums.kept += kept_sum;
 }
 
+// Losses of a round, in the order of its micro-batches. False: one is not finite, and the step is
+// lost; then those after it count no more, as if they had not been begun.
+bool Trainer::add_round(LossSums& sums, const LossSums& own) {
+  const std::vector<double> taught = ranks_->gather(own.taught), kept = ranks_->gather(own.kept);
+  for (size_t r = 0; r < taught.size(); ++r) {
+    ++progress.micro_batches;
+    sums.taught += taught[r], sums.kept += kept[r];
+    if (!sums.finite()) return false;
+  }
+  return true;
+}
+
+std::optional<Trainer::LossSums> Trainer::accumulate_over_ranks(
+    std::span<const PackedBatch> micro_batches) {
+  const auto ranks = size_t(ranks_->size());
+  if (micro_batches.size() % ranks != 0) {
+    throw_internal("{} micro-batches for {} ranks", micro_batches.size(), ranks);
+  }
+  LossSums sums = tokens_of(micro_batches);
+  for (size_t at = 0; at < micro_batches.size(); at += ranks) {
+    const bool first = at == 0;
+    if (!first && ranks_->agree(give_up && give_up())) return std::nullopt;
+    const std::span<const PackedBatch> round = micro_batches.subspan(at, ranks);
+    std::vector<BatchTokens> tokens;
+    for (const PackedBatch& b : round) tokens.push_back(tokens_of_batch(b));
+    const PackedBatch& b = round[size_t(ranks_->rank())];
+    const BatchTokens own = tokens[size_t(ranks_->rank())];
+    ranks_->begin_round(std::move(tokens), first);
+    GradStream stream;  // every gradient is written, none is added to: no random bits
+    StepTensors t = load(b);
+    if (const Tensor rows = state_.tensors().embed_rows) {
+      be_.upload(t.embed_rows_of, own.row.data());
+      stream.embed_rows = rows.slice(0, int64_t(own.ids.size()));
+      stream.embed_rows_of = t.embed_rows_of;
+    }
+    LossSums mine = sums;  // for the counts that scale it
+    mine.taught = mine.kept = 0;
+    forward_loss(t, mine, WantGradient::yes, stream);
+    if (!add_round(sums, mine)) break;
+    PassHooks hooks;
+    hooks.gradients_ready = [this](int64_t layer) { ranks_->add_gradients(layer); };
+    run_backward(t, stream, hooks);
+  }
+  return sums;
+}
+
 void Trainer::run_backward(StepTensors& t, const GradStream& stream, const PassHooks& more) {
   PassHooks hooks = more;
   hooks.weights_needed = [this](int64_t layer) { state_.need_weights(layer); };
@@ -233,7 +277,7 @@ std::vector<size_t> Trainer::trained_params(std::optional<int64_t> layer) const 
 }
 
 // All but the gradient's scale.
-void Trainer::add_update(std::vector<AdamwUpdate>& all, size_t i, double lr) const {
+AdamwStep Trainer::adamw_step_of(size_t i, double lr) const {
   const ParamGroups& g = state_.groups();
   const OptimizerSettings& o = state_.settings().optimizer;
   const ParamSpec& p = g.table[i];
@@ -248,17 +292,26 @@ void Trainer::add_update(std::vector<AdamwUpdate>& all, size_t i, double lr) con
   step.bias2 = float(1 - std::pow(o.beta2, double(t)));
   step.seed = state_.settings().seed;
   step.stream = stream_of(StreamUse::update, t, i);
-  // A tied head is the embedding's NVFP4 copy.
+  step.from = requantize_of(p).weight ? o.from : UpdateFrom::master;
+  step.rounding = o.rounding;
+  return step;
+}
+
+Requantize Trainer::requantize_of(const ParamSpec& p) const {
   Requantize rq;
   rq.rule = state_.settings().rule;
   rq.row_offset = p.row_offset;
-  if (p.slot == ParamSlot::embed && state_.config().tied) {
-    rq.weight = state_.packed_of(g.table.back());
-  } else {
-    rq.weight = state_.packed_of(p);
-  }
-  step.from = rq.weight ? o.from : UpdateFrom::master;
-  step.rounding = o.rounding;
+  // A tied head is the embedding's NVFP4 copy.
+  const bool tied = p.slot == ParamSlot::embed && state_.config().tied;
+  rq.weight = state_.packed_of(tied ? state_.groups().table.back() : p);
+  return rq;
+}
+
+void Trainer::add_update(std::vector<AdamwUpdate>& all, size_t i, double lr) const {
+  const OptimizerSettings& o = state_.settings().optimizer;
+  const ParamSpec& p = state_.groups().table[i];
+  const AdamwStep step = adamw_step_of(i, lr);
+  const Requantize rq = requantize_of(p);
   const Moments& m = state_.tensors().moments[i];
   const Tensor master = state_.master_of(p), grad = grad_of(state_.tensors().grads, p);
   const int64_t n = p.numel(), cols = p.is_matrix() ? p.shape[1] : n;
@@ -268,6 +321,17 @@ void Trainer::add_update(std::vector<AdamwUpdate>& all, size_t i, double lr) con
   }
   for (int64_t begin = 0; begin < n; begin += chunk) {
     all.push_back({master, grad, m.m, m.v, m.format, begin, std::min(chunk, n - begin), step, rq});
+  }
+}
+
+// What this rank owns.
+void Trainer::add_own_updates(std::vector<AdamwUpdate>& all, double lr) const {
+  for (const OwnedPart& own : state_.tensors().owned) {
+    AdamwStep step = adamw_step_of(own.of.param, lr);
+    step.first = own.of.begin;
+    const Requantize rq = requantize_of(state_.groups().table[own.of.param]);
+    const Moments& m = own.moments;
+    all.push_back({own.master, own.sum, m.m, m.v, m.format, 0, own.of.count, step, rq});
   }
 }
 
@@ -287,6 +351,25 @@ bool Trainer::update_resident(StepResult& r) {
   if (const Tensor parts = squares_.made()) {
     for (const double sum : take_squares(parts.view({parts.numel()}))) squares += sum;
   }
+  if (!set_norm(r, squares)) return false;
+  update(updates, r.clip);
+  return true;
+}
+
+// The same, where what is updated is what this rank owns.
+bool Trainer::update_over_ranks(StepResult& r) {
+  double squares = 0;
+  for (const double sum : ranks_->squares()) squares += sum;
+  if (!set_norm(r, squares)) return false;
+  std::vector<AdamwUpdate> updates;
+  add_own_updates(updates, r.lr);
+  update(updates, r.clip);
+  ranks_->share_weights();
+  return true;
+}
+
+// The norm and the clip that follows from it; false: it is not finite.
+bool Trainer::set_norm(StepResult& r, double squares) {
   r.grad_norm = std::sqrt(squares) / progress.loss_scale;
   if (!std::isfinite(squares)) {
     r.problem = "a gradient is not finite";
@@ -295,7 +378,6 @@ bool Trainer::update_resident(StepResult& r) {
   const double limit = state_.settings().optimizer.grad_clip;
   // The usual 1e-6 keeps the clipped norm just below the limit.
   if (limit > 0) r.clip = std::min(1.0, limit / (r.grad_norm + 1e-6));
-  update(updates, r.clip);
   return true;
 }
 
@@ -324,15 +406,17 @@ StepResult Trainer::step(std::span<const PackedBatch> micro_batches) {
   const TrainSettings& s = state_.settings();
   StepResult r;
   r.step = progress.step + 1;
+  if (ranks_) ranks_->begin_step(r.step);
   r.lr = learning_rate(s.schedule, r.step) * progress.lr_factor;
   r.loss_scale = progress.loss_scale;
   for (const PackedBatch& b : micro_batches) {
     r.tokens += b.tokens(), r.scored += b.taught(), r.kept += b.kept_tokens;
   }
   if (r.scored + r.kept == 0) throw_internal("a step without scored tokens");
-  if (s.memory == MemoryMode::resident) {
+  if (!releases(s.memory)) {
     const int64_t streams = progress.micro_batches;
-    const std::optional<LossSums> sums = accumulate(micro_batches);
+    const std::optional<LossSums> sums =
+        ranks_ ? accumulate_over_ranks(micro_batches) : accumulate(micro_batches);
     if (!sums) {
       progress.micro_batches = streams;
       r.given_up = true;
@@ -344,7 +428,7 @@ StepResult Trainer::step(std::span<const PackedBatch> micro_batches) {
       r.problem = "the loss is not finite";
       r.skipped = true;
     } else {
-      r.skipped = !update_resident(r);
+      r.skipped = !(ranks_ ? update_over_ranks(r) : update_resident(r));
     }
   } else {
     if (micro_batches.size() != 1) throw_internal("gradient release takes one batch a step");

@@ -10,6 +10,7 @@
 
 #include "model/decoder.h"
 #include "train/packing.h"
+#include "train/ranks/rank_exchange.h"
 #include "train/state.h"
 
 namespace nibble {
@@ -45,10 +46,12 @@ struct TrainerProgress {
 
 class Trainer {
  public:
-  explicit Trainer(TrainState& state);
+  // `ranks`: those that train together with this one, whose micro-batches are every so many-th of a
+  // step's; a step then is taken by all of them. Null: it is alone.
+  explicit Trainer(TrainState& state, RankExchange* ranks = nullptr);
 
-  // One update from the micro-batches (several are accumulated). Phases call `phase(name)`:
-  // batch_ready, zero_grad_done, backward_done, optimizer_step_done; for each
+  // One update from the micro-batches (several are accumulated): of all ranks, on each. Phases call
+  // `phase(name)`: batch_ready, zero_grad_done, backward_done, optimizer_step_done; for each
   // micro-batch, before its backward, `part(name)`: teacher_done (of kept rows), forward_done,
   // head_done.
   StepResult step(std::span<const PackedBatch> micro_batches);
@@ -80,14 +83,21 @@ class Trainer {
   void forward_loss(StepTensors& t, LossSums& sums, WantGradient gradient,
                     const GradStream& stream);
   std::optional<LossSums> accumulate(std::span<const PackedBatch> micro_batches);
+  std::optional<LossSums> accumulate_over_ranks(std::span<const PackedBatch> micro_batches);
+  bool add_round(LossSums& sums, const LossSums& own);
   void report(StepResult& r, const LossSums& sums) const;
   double objective(const LossSums& sums) const;
   void run_backward(StepTensors& t, const GradStream& stream, const PassHooks& hooks);
   GradStream grad_stream(bool first);
+  AdamwStep adamw_step_of(size_t param, double lr) const;
+  Requantize requantize_of(const ParamSpec& param) const;
   void add_update(std::vector<AdamwUpdate>& all, size_t param, double lr) const;
+  void add_own_updates(std::vector<AdamwUpdate>& all, double lr) const;
   void update(std::span<AdamwUpdate> updates, double clip);
   void finish_step(StepResult& r);
   bool update_resident(StepResult& r);
+  bool update_over_ranks(StepResult& r);
+  bool set_norm(StepResult& r, double squares);
   void release_layer(int64_t layer, StepResult& r, double clip, double& squares);
   Tensor begin_squares(std::span<const size_t> params);
   std::vector<double> take_squares(Tensor sums);
@@ -102,6 +112,7 @@ class Trainer {
 
   TrainState& state_;
   Backend& be_;
+  RankExchange* ranks_;
   uint64_t running_updates_ = 0;  // a mark of the backend; 0: none
   GradSquares squares_;           // of the step's gradients, where they are resident
   std::vector<Sequence> teacher_sequences_;

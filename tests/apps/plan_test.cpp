@@ -46,6 +46,43 @@ class Plan : public TrainingTest {
   }
 };
 
+// Several ranks: memory of one of them, and what it sends.
+TEST_F(Plan, OfSeveralRanks) {
+  const Options exact = {{"--grad-dtype", "fp32"}, {"--recompute", "none"}};
+  Options alone = exact, ranks = exact;
+  alone["--memory-mode"] = "resident";
+  ranks["--ranks"] = "4";
+  ranks["--accumulate"] = "8";
+  ranks["--link-gbit"] = "200";
+  const json a = only(alone), all = plan(ranks);
+  ASSERT_EQ(all["plans"].size(), 1u);
+  const json& e = all["plans"][0];
+  EXPECT_EQ(e["memory_mode"], "sharded");
+  for (const char* shared : {"master weights", "optimizer state"}) {
+    EXPECT_LT(e["arenas"][shared], a["arenas"][shared]) << shared;
+  }
+  const auto activations = [](const json& p) { return p["arenas"]["activations"].get<uint64_t>(); };
+  EXPECT_GE(activations(e), activations(a));
+  EXPECT_LE(activations(e), activations(a) + 64 * 4 + 256);  // a number for each of 64 rows
+  const json& w = all["wire"];
+  EXPECT_EQ(w["rounds"], 2);
+  const auto n = [&](const char* key) { return w[key].get<uint64_t>(); };
+  EXPECT_EQ(n("total_bytes"),
+            2 * (n("gradient_bytes") + n("most_embedding_row_bytes")) + n("weight_bytes"));
+  EXPECT_DOUBLE_EQ(w["seconds"], double(n("total_bytes")) * 8 / 200e9);
+  EXPECT_FALSE(plan(alone).contains("wire"));
+  const std::string text = cli_ok(plan_arguments(ranks));
+  EXPECT_TRUE(contains(text, "in each of 2 rounds")) << text;
+  EXPECT_TRUE(contains(text, "at 200 Gbit/s")) << text;
+  ranks["--accumulate"] = "6";
+  cli_fails(plan_arguments(ranks), 2, "cannot be shared equally by --ranks 4");
+  ranks["--accumulate"] = "1";
+  ranks["--memory-mode"] = "release";
+  cli_fails(plan_arguments(ranks), 2, "4 ranks train with --memory-mode sharded");
+  alone["--memory-mode"] = "sharded";
+  cli_fails(plan_arguments(alone), 2, "mpirun -n N");
+}
+
 // The largest batch of equal samples is known beforehand.
 TEST_F(Plan, TakesWhatTrainTakes) {
   const std::string data = write("equal.tsv", "ab\tcde\nfg\thij\nkl\tmno\n");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Which settings leave the fast kernels, and what is said then.
-#include "job/slow_paths.h"
+#include "job/setup/slow_paths.h"
 
 #include <gtest/gtest.h>
 

@@ -7,6 +7,7 @@
 
 #include "ops/linear_support.h"
 #include "optim/adamw_element.h"
+#include "optim/moment_part.h"
 #include "optim/moments.h"
 
 namespace nibble::test {
@@ -81,6 +82,42 @@ class Parameter {
   void step(const AdamwStep& s, int64_t begin, int64_t count) {
     const AdamwUpdate one = update(s, begin, count);
     backend_.adamw_steps({&one, 1});
+  }
+  // The same of tensors that hold nothing but these elements.
+  void step_apart(AdamwStep s, int64_t begin, int64_t count) {
+    s.first = begin;
+    const size_t w = dtype_bytes(case_.master), g = dtype_bytes(case_.grad);
+    const auto part = [&](std::vector<uint8_t>& all, size_t size) {
+      const auto from = all.begin() + begin * int64_t(size);
+      return std::vector<uint8_t>(from, from + count * int64_t(size));
+    };
+    std::vector<uint8_t> master_part = part(master_, w), grad_part = part(grad_, g);
+    std::vector<uint8_t> m(moment_bytes(case_.format, count)), v(m.size());
+    const auto ranges = moment_part(case_.format, n(), begin, count);
+    const auto copy = [](const uint8_t* from, uint8_t* to, size_t bytes) {
+      std::copy(from, from + bytes, to);
+    };
+    for (const MomentRange& r : ranges) {
+      copy(m_.data() + r.whole, m.data() + r.part, r.bytes);
+      copy(v_.data() + r.whole, v.data() + r.part, r.bytes);
+    }
+    Requantize rq;
+    if (case_.packed) rq = {&weight_.w, case_.packed->row_offset, case_.packed->rule};
+    const AdamwUpdate one{make_tensor(master_part.data(), case_.master, {count}),
+                          make_tensor(grad_part.data(), case_.grad, {count}),
+                          moment(m),
+                          moment(v),
+                          case_.format,
+                          0,
+                          count,
+                          s,
+                          rq};
+    backend_.adamw_steps({&one, 1});
+    copy(master_part.data(), master_.data() + begin * int64_t(w), master_part.size());
+    for (const MomentRange& r : ranges) {
+      copy(m.data() + r.part, m_.data() + r.whole, r.bytes);
+      copy(v.data() + r.part, v_.data() + r.whole, r.bytes);
+    }
   }
   AdamwUpdate update(const AdamwStep& s, int64_t begin, int64_t count) {
     Requantize rq;

@@ -27,8 +27,9 @@ std::string describe(const ParameterCase& c) {
 constexpr int kSteps = 3;
 
 // Three steps, in ranges of `chunk` elements (0: whole); the last from a state of any bytes.
+enum class Ranges { views, apart };  // of whole tensors, or of tensors that hold nothing else
 std::vector<uint8_t> run(Backend& backend, const ParameterCase& c, int64_t chunk, UpdateFrom from,
-                         MasterRounding rounding) {
+                         MasterRounding rounding, Ranges ranges = Ranges::views) {
   Parameter p(backend, c);
   p.set_master([](int64_t i) { return 0.05 * normal_at(1, 0, i); });
   if (c.packed) p.quantize_master();
@@ -46,7 +47,8 @@ std::vector<uint8_t> run(Backend& backend, const ParameterCase& c, int64_t chunk
     } else {
       // Not in order: ranges must not lean on one another.
       for (int64_t b = (p.n() - 1) / chunk * chunk; b >= 0; b -= chunk) {
-        p.step(s, b, std::min(chunk, p.n() - b));
+        const int64_t count = std::min(chunk, p.n() - b);
+        ranges == Ranges::views ? p.step(s, b, count) : p.step_apart(s, b, count);
       }
     }
     const auto state = p.state();
@@ -58,8 +60,11 @@ std::vector<uint8_t> run(Backend& backend, const ParameterCase& c, int64_t chunk
 struct Division {
   int threads;
   int64_t chunk;
+  Ranges ranges = Ranges::views;
 };
-constexpr Division kDivisions[] = {{1, 0}, {3, 0}, {2, 256}, {2, 1024}};
+// Apart: as ranks share parameters out. On GPUs that is not there.
+constexpr Division kDivisions[] = {
+    {1, 0}, {3, 0}, {2, 256}, {2, 1024}, {2, 256, Ranges::apart}, {1, 1024, Ranges::apart}};
 
 void expect_scalar_rules(const ParameterCase& c, UpdateFrom from = UpdateFrom::master,
                          MasterRounding rounding = MasterRounding::stochastic) {
@@ -74,8 +79,9 @@ void expect_scalar_rules(const ParameterCase& c, UpdateFrom from = UpdateFrom::m
   const auto want = run(own ? *device : static_cast<Backend&>(reference), c, 0, from, rounding);
   on_every_target([&] {
     for (const Division& d : kDivisions) {
+      if (d.ranges == Ranges::apart && testing_cuda()) continue;
       const auto backend = make_tested_backend(d.threads);
-      const auto got = run(*backend, c, d.chunk, from, rounding);
+      const auto got = run(*backend, c, d.chunk, from, rounding, d.ranges);
       ASSERT_EQ(got.size(), want.size());
       const size_t bad =
           size_t(std::mismatch(got.begin(), got.end(), want.begin()).first - got.begin());

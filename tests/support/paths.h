@@ -8,5 +8,6 @@ namespace nibble {
 extern const char* const kSourceDir;   // the repository
 extern const char* const kNibblePath;  // the program that was built with these tests
 extern const char* const kGuardChild;  // tests/guard/guard_child.cpp
+extern const char* const kRankChild;   // tests/comm/rank_child.cpp
 
 }  // namespace nibble

@@ -44,10 +44,11 @@ void adamw_block(M* master, Tensor grad, const MomentView& mv, const MomentView&
   decode_moment<Moment::first>(format, mv, block, count, m);
   decode_moment<Moment::second>(format, vv, block, count, v);
   for (int64_t i = 0; i < count; ++i) {
-    const int64_t e = begin + i;
+    const int64_t e = begin + i, of_parameter = step.first + e;
     R mi = R(m[i]), vi = R(v[i]), w;
     if (step.from == UpdateFrom::quantised) {
-      w = R(quantised_value(*rq.weight, rq.row_offset + e / rq.weight->in, e % rq.weight->in));
+      w = R(quantised_value(*rq.weight, rq.row_offset + of_parameter / rq.weight->in,
+                            of_parameter % rq.weight->in));
     } else if constexpr (std::is_same_v<M, bf16_t>) {
       w = to_float(master[e]);
     } else {
@@ -56,11 +57,12 @@ void adamw_block(M* master, Tensor grad, const MomentView& mv, const MomentView&
     adamw_element(terms, R(value<double>(grad, e)), mi, vi, w);
     m[i] = float(mi), v[i] = float(vi);
     if constexpr (std::is_same_v<M, bf16_t>) {
-      master[e] = round_master(step.rounding, w, random_bits(step.seed, step.stream, uint64_t(e)));
+      master[e] = round_master(step.rounding, w,
+                               random_bits(step.seed, step.stream, uint64_t(of_parameter)));
     } else {
       master[e] = w;
     }
-    words[i] = random_bits(step.seed, moment_stream(format, step.stream), uint64_t(e));
+    words[i] = random_bits(step.seed, moment_stream(format, step.stream), uint64_t(of_parameter));
   }
   encode_moment<Moment::first>(format, mv, block, count, m, words);
   encode_moment<Moment::second>(format, vv, block, count, v, words);
@@ -78,7 +80,8 @@ void adamw_block(M* master, Tensor grad, const MomentView& mv, const MomentView&
       }
     }
     const LinearWeight& w = *rq.weight;
-    const int64_t row = rq.row_offset + (begin + i) / w.in, col = (begin + i) % w.in;
+    const int64_t e = step.first + begin + i;
+    const int64_t row = rq.row_offset + e / w.in, col = e % w.in;
     quantize_block(x, rq.rule, row_scale_of(w, row), codes_of(w, row) + col / 2,
                    scales_of(w, row) + col / kNvfp4Block);
   }

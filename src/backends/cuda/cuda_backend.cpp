@@ -380,6 +380,10 @@ class CudaBackend final : public Backend {
     run("adamw_step", [&] {
       std::vector<AdamwUpdate> here;
       for (const AdamwUpdate& u : updates) {
+        const LinearWeight* const packed = u.requantize.weight;
+        if (u.step.first != 0 || (packed && u.master.numel() % packed->in != 0)) {
+          throw_usage("an optimizer step of a part of a parameter is not there on GPUs");
+        }
         if (c_.memory->is_pinned(u.master.data)) {
           host_updates_->step(u);
         } else {

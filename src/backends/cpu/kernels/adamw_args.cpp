@@ -13,21 +13,21 @@ float load_float(const Tensor& t, int64_t i) {
 }  // namespace
 
 void AdamwArgs::scalar_block(int64_t begin, int64_t count) const {
-  const int64_t b = begin / kMomentBlock;
+  const int64_t b = begin / kMomentBlock, of_parameter = step.first + begin;
   float mi[kMomentBlock] = {}, vi[kMomentBlock] = {}, w[kMomentBlock] = {};
   uint32_t words[kMomentBlock] = {};
   uint32_t changed = 0;
   decode_moment<Moment::first>(format, m, b, count, mi);
   decode_moment<Moment::second>(format, v, b, count, vi);
   for (int64_t i = 0; i < count; ++i) w[i] = load_float(master, begin + i);
-  if (step.from == UpdateFrom::quantised) load_quantised(begin, count, w);
+  if (step.from == UpdateFrom::quantised) load_quantised(of_parameter, count, w);
   for (int64_t i = 0; i < count; ++i) {
     const int64_t e = begin + i;
     adamw_element(terms, load_float(grad, e), mi[i], vi[i], w[i]);
     if (master.dtype == DType::bf16) {
       bf16_t& stored = master.as<bf16_t>()[e];
-      const bf16_t next =
-          round_master(step.rounding, w[i], random_bits(step.seed, step.stream, uint64_t(e)));
+      const bf16_t next = round_master(
+          step.rounding, w[i], random_bits(step.seed, step.stream, uint64_t(of_parameter + i)));
       changed |= uint32_t(next.bits != stored.bits) << (i / kNvfp4Block);
       stored = next;
       w[i] = to_float(next);
@@ -36,11 +36,12 @@ void AdamwArgs::scalar_block(int64_t begin, int64_t count) const {
       changed |= uint32_t(std::memcmp(&w[i], &stored, sizeof(float)) != 0) << (i / kNvfp4Block);
       stored = w[i];
     }
-    words[i] = random_bits(step.seed, moment_stream(format, step.stream), uint64_t(e));
+    words[i] =
+        random_bits(step.seed, moment_stream(format, step.stream), uint64_t(of_parameter + i));
   }
   encode_moment<Moment::first>(format, m, b, count, mi, words);
   encode_moment<Moment::second>(format, v, b, count, vi, words);
-  if (rq.weight) requantize_scalar(begin, changed, w);
+  if (rq.weight) requantize_scalar(of_parameter, changed, w);
 }
 
 void AdamwArgs::load_quantised(int64_t begin, int64_t count, float* w) const {

@@ -17,9 +17,9 @@ struct AdamwArgs {
   Requantize rq;
   AdamwTerms<float> terms;
 
-  // Elements [begin, begin + count), at most a moment block, by the scalar rules.
+  // Elements [begin, begin + count) of the tensors, at most a moment block, by the scalar rules.
   void scalar_block(int64_t begin, int64_t count) const;
-  // The packed copy's values.
+  // From here on elements are counted in the parameter. The packed copy's values.
   void load_quantised(int64_t begin, int64_t count, float* w) const;
   // NVFP4 blocks from `begin` on whose bit in `changed` is set, from the new master w.
   void requantize_scalar(int64_t begin, uint32_t changed, const float* w) const;

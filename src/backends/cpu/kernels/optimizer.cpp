@@ -96,7 +96,7 @@ HWY_NOINLINE Updated update_block(const AdamwArgs& a, const PhiloxLanes& shared,
   for (int64_t i = 0; i < kMomentBlock; i += 2 * kLanes) {
     VU low = hn::Zero(DU()), high = low;
     if constexpr (kInt8 || std::is_same_v<M, bf16_t>) {
-      philox.words(uint64_t(begin + i), &low, &high);
+      philox.words(uint64_t(a.step.first + begin + i), &low, &high);
     }
     hn::Store(low, DU(), x.words + i);
     hn::Store(high, DU(), x.words + i + kLanes);
@@ -115,6 +115,7 @@ HWY_NOINLINE void fill_words(const PhiloxLanes& philox, int64_t begin, uint32_t*
   }
 }
 
+// `begin`: of the parameter, like all that follows.
 void requantize(const AdamwArgs& a, int64_t begin, uint32_t changed, const float* w) {
 #if HWY_NATIVE_FMA
   if (a.rq.rule == ScaleRule::four_over_six) {
@@ -165,7 +166,8 @@ void adamw_blocks_as(const AdamwArgs& a, int64_t begin, int64_t end) {
   for (int64_t b = begin / kMomentBlock; b < end / kMomentBlock; ++b) {
     const int64_t at = b * kMomentBlock, ahead = at + 4 * kMomentBlock;
     if (ahead < end) prefetch_block<M, G>(a, ahead);
-    if (a.step.from == UpdateFrom::quantised) a.load_quantised(at, kMomentBlock, x.w);
+    const int64_t of_parameter = a.step.first + at;
+    if (a.step.from == UpdateFrom::quantised) a.load_quantised(of_parameter, kMomentBlock, x.w);
     Updated u;
     if (a.format == MomentFormat::int8) {
       u = update_block<M, G, true>(a, philox, at, x);
@@ -174,12 +176,12 @@ void adamw_blocks_as(const AdamwArgs& a, int64_t begin, int64_t end) {
       decode_block<Moment::second>(a.format, a.v, b, x.v);
       u = update_block<M, G, false>(a, philox, at, x);
       if (a.format == MomentFormat::bf16 || a.format == MomentFormat::nvfp4) {
-        fill_words(philox_moments, at, x.words);
+        fill_words(philox_moments, of_parameter, x.words);
       }
     }
     encode_block<Moment::first>(a.format, a.m, b, x.m, u.m_amax, x.words);
     encode_block<Moment::second>(a.format, a.v, b, x.v, u.v_amax, x.words);
-    if (a.rq.weight && u.changed != 0) requantize(a, at, u.changed, x.w);
+    if (a.rq.weight && u.changed != 0) requantize(a, of_parameter, u.changed, x.w);
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "job/slow_paths.h"
+#include "job/setup/slow_paths.h"
 
 #include <fmt/format.h>
 

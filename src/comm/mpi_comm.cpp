@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT
+#include <mpi.h>
+
+#include <algorithm>
+
+#include "comm/mpi.h"
+#include "comm/wait_limit.h"
+#include "core/error.h"
+
+namespace nibble {
+namespace {
+
+constexpr int kTag = 1;
+// A message of MPI has at most 2^31 - 1 elements.
+constexpr size_t kMessage = size_t(1) << 30;
+
+void require(int code, const char* what) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = {};
+  int n = 0;
+  MPI_Error_string(code, text, &n);
+  throw_device("MPI: {}: {}", what, text);
+}
+
+int rank_of_world() {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank;
+}
+int size_of_world() {
+  int size = 1;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  return size;
+}
+
+// What is under way, and with whom.
+class Requests {
+ public:
+  ~Requests() {
+    for (MPI_Request& r : requests_) {
+      if (r != MPI_REQUEST_NULL) MPI_Cancel(&r), MPI_Request_free(&r);
+    }
+  }
+  void receive(Bytes bytes, int from) {
+    for (size_t at = 0; at < bytes.size(); at += kMessage) {
+      const int n = int(std::min(kMessage, bytes.size() - at));
+      require(MPI_Irecv(bytes.data() + at, n, MPI_BYTE, from, kTag, MPI_COMM_WORLD, next(from)),
+              "receiving");
+    }
+  }
+  void send(ConstBytes bytes, int to) {
+    for (size_t at = 0; at < bytes.size(); at += kMessage) {
+      const int n = int(std::min(kMessage, bytes.size() - at));
+      require(MPI_Isend(bytes.data() + at, n, MPI_BYTE, to, kTag, MPI_COMM_WORLD, next(to)),
+              "sending");
+    }
+  }
+  bool done() {
+    int all = 0;
+    require(MPI_Testall(int(requests_.size()), requests_.data(), &all, MPI_STATUSES_IGNORE),
+            "waiting");
+    return all != 0;
+  }
+  // Whom it waits for.
+  std::vector<int> missing() {
+    std::vector<int> ranks;
+    for (size_t i = 0; i < requests_.size(); ++i) {
+      int finished = 0;
+      if (requests_[i] != MPI_REQUEST_NULL) {
+        MPI_Request_get_status(requests_[i], &finished, MPI_STATUS_IGNORE);
+      }
+      if (!finished && requests_[i] != MPI_REQUEST_NULL) ranks.push_back(with_[i]);
+    }
+    std::ranges::sort(ranks);
+    ranks.erase(std::ranges::unique(ranks).begin(), ranks.end());
+    return ranks;
+  }
+
+ private:
+  MPI_Request* next(int rank) {
+    with_.push_back(rank);
+    requests_.push_back(MPI_REQUEST_NULL);
+    return &requests_.back();
+  }
+  std::vector<MPI_Request> requests_;
+  std::vector<int> with_;
+};
+
+class MpiComm final : public Comm {
+ public:
+  explicit MpiComm(double limit) : Comm(rank_of_world(), size_of_world()), limit_(limit) {
+    char name[MPI_MAX_PROCESSOR_NAME] = {};
+    int n = 0;
+    MPI_Get_processor_name(name, &n);
+    hosts_.assign(size_t(size()), "?");  // should one not come before it has said where it is
+    at("joining the ranks");
+    hosts_ = gather_texts(std::string(name, size_t(n)));
+  }
+  std::string name() const override { return "MPI (" + mpi_library() + ")"; }
+  std::string host(int rank) const override { return hosts_[size_t(rank)]; }
+
+ private:
+  void do_exchange(std::span<const ConstBytes> to, std::span<const Bytes> from) override {
+    Requests under_way;
+    // The neighbour first: not everybody begins with rank 0.
+    for (int k = 1; k < size(); ++k) {
+      const int r = (rank() + size() - k) % size();
+      under_way.receive(from[size_t(r)], r);
+    }
+    for (int k = 1; k < size(); ++k) {
+      const int r = (rank() + k) % size();
+      under_way.send(to[size_t(r)], r);
+    }
+    Patience patience(limit_);
+    while (!under_way.done()) {
+      if (!patience.wait() && limited())
+        throw_missing(*this, under_way.missing(), patience.seconds());
+    }
+  }
+
+  double limit_;
+  std::vector<std::string> hosts_;
+};
+
+}  // namespace
+
+std::string mpi_library() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int n = 0;
+  MPI_Get_library_version(text, &n);  // "Open MPI v4.1.4, package: ..."
+  std::string name(text, size_t(n));
+  name = name.substr(0, name.find_first_of(",\n"));
+  if (const size_t v = name.find(" v"); v != std::string::npos) name.erase(v + 1, 1);
+  return name;
+}
+
+std::unique_ptr<Comm> make_mpi_comm(double limit_seconds) {
+  int there = 0;
+  MPI_Initialized(&there);
+  if (there) throw_internal("the ranks are joined twice");
+  int level = 0;
+  require(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level), "starting");
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  return std::make_unique<MpiComm>(limit_seconds);
+}
+
+void leave_mpi(bool in_order, int exit_code) {
+  int there = 0, gone = 0;
+  MPI_Initialized(&there);
+  MPI_Finalized(&gone);
+  if (!there || gone) return;
+  if (in_order) {
+    MPI_Finalize();
+  } else {
+    MPI_Abort(MPI_COMM_WORLD, exit_code);
+  }
+}
+
+}  // namespace nibble
