@@ -292,7 +292,7 @@ ExitCode run_convert(const ConvertOptions& o, Io& io) {
                  gguf ? "GGUF" : "model directory");
   }
   const bool with_companions = !gguf && (directory || place.fresh || o.copy_config);
-  if (with_companions) refuse_companions_from_elsewhere(input.directory);
+  if (with_companions || gguf) refuse_companions_from_elsewhere(input.directory);
   if (with_companions && !input.config_file.empty()) {
     refuse_other_model(input.config_file, place.directory, overwrite);
   }

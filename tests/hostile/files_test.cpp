@@ -21,12 +21,15 @@ TEST_F(HostileFiles, CompanionsThatLeadOutAreNotCopied) {
     const std::string m = copy_of_model(std::string("m-") + name);
     fs::remove(fs::path(m) / name);
     fs::create_symlink(secret, fs::path(m) / name);
-    const std::string out = file(std::string("out-") + name);
-    const Ended r = convert(m, out);
-    EXPECT_EQ(r.code, 3) << r.err;
-    EXPECT_TRUE(contains(r.err, name) && contains(r.err, "outside of the model's directory"))
-        << r.err;
-    EXPECT_FALSE(fs::exists(out)) << "refused before anything was written";
+    // Beside the weights, or inside of the file.
+    for (const char* ending : {"", ".gguf"}) {
+      const std::string out = file("out-" + fs::path(name).stem().string() + ending);
+      const Ended r = convert(m, out);
+      EXPECT_EQ(r.code, 3) << r.err;
+      EXPECT_TRUE(contains(r.err, name) && contains(r.err, "outside of the model's directory"))
+          << r.err;
+      EXPECT_FALSE(fs::exists(out)) << "refused before anything was written";
+    }
   }
 }
 

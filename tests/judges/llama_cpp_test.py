@@ -27,7 +27,7 @@ def log_softmax(x):
 
 
 class LlamaCpp(unittest.TestCase):
-    def judge(self, name, source, windows, prompt_ids, folder, forms=tuple(FORMS)):
+    def judge(self, name, source, windows, prompts, folder, forms=tuple(FORMS)):
         for form in forms:
             flags = FORMS[form]
             out = folder / f"{name}-{form}.gguf"
@@ -46,9 +46,10 @@ class LlamaCpp(unittest.TestCase):
                     p = log_softmax(llm.scores[:len(ids) - 1])
                     theirs.append(float(-p[np.arange(len(ids) - 1), ids[1:]].mean()))
                 worst = max(abs(a - b) / b for a, b in zip(mine, theirs))
-                steps, gap = self.greedy(llm, out, prompt_ids, SMALL_GAP[form])
+                replies = [self.greedy(llm, out, ids, SMALL_GAP[form]) for ids in prompts]
                 print(f"{name} {form}: loss of nibble {np.mean(mine):.5f}, of llama.cpp {np.mean(theirs):.5f}, "
-                      f"furthest apart {worst * 100:.3f} %; {steps} equal ids (gap there {gap:.3f}); "
+                      f"furthest apart {worst * 100:.3f} %; equal ids (and the gap there): "
+                      f"{', '.join(f'{steps} ({gap:.2f})' for steps, gap in replies)}; "
                       f"{[l for l in summary.splitlines() if l.startswith('note:')]}", flush=True)
                 self.assertLess(worst, 0.005)
                 self.assertEqual(llm.tokenize(TEXT.encode(), add_bos=False, special=True), self.tokens(out))
@@ -86,14 +87,15 @@ class LlamaCpp(unittest.TestCase):
         text = [int(i) for i in nibble("tokenize", "--model", MINI, "--text", "who are you? 我是誰 " * 60)
                 .strip().split(",")]
         windows = np.array(text[:256], dtype=np.int64).reshape(1, 256)
-        self.judge("mini-two-level", folder / "dense.safetensors", windows, ids, folder, forms=["nvfp4"])
+        self.judge("mini-two-level", folder / "dense.safetensors", windows, [ids], folder, forms=["nvfp4"])
 
     def test_mini(self):
         folder = scratch()
         text = "\n".join(["hello, who are you?", "我是誰", "what is 12 and 30?"] * 30)
         ids = [int(i) for i in nibble("tokenize", "--model", MINI, "--text", text).strip().split(",")]
         windows = np.array(ids[:512], dtype=np.int64).reshape(2, 256)
-        self.judge("mini", MINI / "mini.dat", windows, self.prompt(MINI, "hello"), folder)
+        prompts = [self.prompt(MINI, text) for text in ("hello", "我是誰", "who are you?")]
+        self.judge("mini", MINI / "mini.dat", windows, prompts, folder)
 
     def prompt(self, model, text):
         chat = f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n"
@@ -114,7 +116,8 @@ class LlamaCpp(unittest.TestCase):
         for name, source, golden in real_models():
             g = st.load_file(golden)
             windows = np.stack([g["text0"].reshape(-1)[:512], g["text1"].reshape(-1)[:512]]).astype(np.int64)
-            self.judge(name, source, windows, [int(i) for i in g["ids0"].reshape(-1)], folder)
+            prompts = [[int(i) for i in g[f"ids{n}"].reshape(-1)] for n in range(4)]
+            self.judge(name, source, windows, prompts, folder)
 
 
 if __name__ == "__main__":

@@ -133,12 +133,13 @@ void visit_fields(TrainJob& o, Fields& f) {
                        .needs = "--eval-data"});
   if (o.use == DataUse::fine_tune) visit_fields(o.keep, f);
   f.section("Output");
-  f.add(o.output, {.flag = "--output",
-                   .help = "The trained model: .dat, .safetensors or a directory; default: in the "
-                           "run's folder, of the input's kind",
-                   .value = "PATH",
-                   .aliases = {"--output-dat"},
-                   .common = true});
+  f.add(o.output,
+        {.flag = "--output",
+         .help = "The trained model: .dat, .safetensors, .gguf or a directory; default: in the "
+                 "run's folder, of the input's kind",
+         .value = "PATH",
+         .aliases = {"--output-dat"},
+         .common = true});
   f.add(o.force, {.flag = "--force",
                   .help = "Replace an --output or --vram-report that exists (never an input)"});
   f.add(o.write_output, {.flag = "--export", .help = "Write the trained model; false: only train"});
