@@ -447,6 +447,11 @@ std::vector<BadCall> bad_calls() {
       {"adamw_step", "ends inside a block", step_with([](StepCall& c) { c.count = 128; })},
       {"adamw_step", "past the end", step_with([](StepCall& c) { c.count = 512; })},
       {"adamw_step", "rows past the weight's", step_with([](StepCall& c) { c.row_offset = 2; })},
+      {"adamw_step", "a part inside a block", step_with([](StepCall& c) { c.step.first = 128; })},
+      {"adamw_step", "a part before the parameter",
+       step_with([](StepCall& c) { c.step.first = -256; })},
+      {"adamw_step", "a part past the weight's rows",
+       step_with([](StepCall& c) { c.step.first = 512; })},
       {"adamw_step", "negative row", step_with([](StepCall& c) { c.row_offset = -1; })},
       {"adamw_step", "nothing packed to update from", step_with([](StepCall& c) {
          c.packed = false;
