@@ -169,6 +169,8 @@ case ${1:-} in
     command=$1
     shift
     [ "$command" != demo ] || [ $# -eq 0 ] || fail "demo takes no arguments, got: $*"
+    [ "$command" != build ] || [ $# -eq 0 ] || [[ $1 == -* ]] ||
+      fail "build takes arguments for cmake, such as -DNIBBLE_CUDA=OFF, got: $*"
     "cmd_$command" "$@"
     ;;
   help | -h | --help) usage ;;

@@ -204,7 +204,7 @@ ModelOrigin origin_of(const ConvertOptions& o, const Input& input) {
     }
     return origin;
   }
-  origin.parent = model_name(input.config_file);
+  origin.parent = model_name(o.in, input.config_file);
   // A conversion changes the form, not the model: a GGUF that has a name keeps it.
   origin.name = looks_like_gguf(input.config_file) ? origin.parent : name_of_output(o.out);
   return origin;

@@ -135,12 +135,14 @@ ModelOrigin origin_of_run(const RunRecord& run, std::string name, std::string pa
   return origin;
 }
 
-ModelOrigin trained_origin(RunRecorder& recorder, std::string name, std::string parent) {
+ModelOrigin trained_origin(RunRecorder& recorder, std::string name, std::string parent,
+                           int64_t steps) {
   for (const RunFile& f : recorder.record().files) {
     if (f.role != "output") recorder.hash_of(f.role);  // fills it in
   }
   RunRecord run = recorder.record();
   run.gates = read_gates(recorder.directory());
+  run.status.last = {.step = steps, .loss = std::nan("")};
   return origin_of_run(run, std::move(name), std::move(parent));
 }
 

@@ -43,9 +43,12 @@ ExportSummary export_model(const TrainInputs& inputs, TrainState& state,
                            const Destination& destination, int32_t threads,
                            const ModelOrigin& origin);
 
-// What a run's record says of the model it made. Waits for the hashes of what the run has read.
-// `name`, `parent`: of the models.
-ModelOrigin trained_origin(RunRecorder& recorder, std::string name, std::string parent);
+// What a run says of the model it has made in `steps`; `name`, `parent`: of the models. Waits for
+// the hashes of what it has read. Nothing that a resumed run whose record was lost could not say:
+// it writes the same bytes.
+ModelOrigin trained_origin(RunRecorder& recorder, std::string name, std::string parent,
+                           int64_t steps);
+// What a run's record says of it.
 ModelOrigin origin_of_run(const RunRecord& run, std::string name, std::string parent);
 
 }  // namespace nibble

@@ -224,7 +224,8 @@ void TrainSession::export_trained(TrainRun& run, Trainer& trainer) {
     try {
       return export_model(
           in, trainer.state(), *target, job.train.threads,
-          trained_origin(recorder, name_of_output(target->path), model_name(in.paths.config)));
+          trained_origin(recorder, name_of_output(target->path),
+                         model_name(in.paths.weights, in.paths.config), trainer.progress.step));
     } catch (const Error& e) {
       throw failed(e.code(), e.what());
     } catch (const std::filesystem::filesystem_error& e) {

@@ -175,7 +175,7 @@ void LoadedModel::save(const fs::path& out) {
   if (!gguf) refuse_other_model(r.paths.config, place.directory, Overwrite::refuse);
   OutputTexts texts{r.paths.config, r.paths.tokenizer, {}};
   texts.origin.name = name_of_output(out);
-  texts.origin.parent = model_name(r.paths.config);
+  texts.origin.parent = model_name(r.paths.weights, r.paths.config);
   settings.metadata = output_metadata(settings.container, r.model.config, texts);
   const FileLock lock = lock_output(out);
   StagedOutput staged(out, settings.container, Overwrite::refuse);

@@ -30,7 +30,8 @@ std::string name_of_output(const fs::path& out) {
   return last.string();
 }
 
-std::string model_name(const fs::path& config) {
+std::string model_name(const fs::path& weights, const fs::path& config) {
+  if (weights.extension() == ".dat") return name_of_output(weights);
   if (looks_like_gguf(config)) {
     const auto source = open_gguf(config);
     const std::string* name = source->values().find_text("general.name");

@@ -23,8 +23,9 @@ struct ModelOrigin {
   std::vector<std::string> scores;
 };
 
-// What a model is called, by its own metadata, its config.json, or the place it lies in.
-std::string model_name(const std::filesystem::path& config);
+// What a model is called: by its own metadata, its config.json, or the place it lies in, whose
+// files are called alike in every directory; a .dat has a name of its own.
+std::string model_name(const std::filesystem::path& weights, const std::filesystem::path& config);
 // By the name of the output: the file's or the directory's.
 std::string name_of_output(const std::filesystem::path& out);
 
