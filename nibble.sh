@@ -13,6 +13,7 @@ build_packages=(g++ cmake ninja-build pkg-config ccache libfmt-dev nlohmann-json
   libjs-marked node-dompurify)
 test_packages=(libgtest-dev python3 clang-format)
 package_packages=(dpkg-dev file)
+mpi_packages=(libopenmpi-dev openmpi-bin)
 
 say() { printf '\n==> %s\n' "$*"; }
 fail() {
@@ -37,7 +38,8 @@ Usage: ./nibble.sh COMMAND
 Environment: NIBBLE_BUILD_DIR (build), NIBBLE_JOBS (all cores), NIBBLE_NO_INSTALL=1 (never call
 apt-get), NIBBLE_SHARED (where tests look for third-party data; ../shared by default), CUDAARCHS
 (what to compile CUDA code for: the GPUs of this machine by default, 121a-real, ..., or release),
-NIBBLE_WERROR=ON (a warning of the compiler is an error).
+NIBBLE_WERROR=ON (a warning of the compiler is an error), NIBBLE_MPI=ON|OFF (several processes train
+together: docs/scale.md; off by default).
 TEXT
 }
 
@@ -96,11 +98,13 @@ configure() {
     set -- -UNIBBLE_CUDA "$@"
   fi
   [ -z "${NIBBLE_WERROR:-}" ] || set -- -DNIBBLE_WERROR="$NIBBLE_WERROR" "$@"
+  [ -z "${NIBBLE_MPI:-}" ] || set -- -DNIBBLE_MPI="$NIBBLE_MPI" "$@"
   cmake -S "$root" -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release \
     -DNIBBLE_TESTS="$tests" "$@"
 }
 
 cmd_build() {
+  [ "${NIBBLE_MPI:-}" != ON ] || build_packages+=("${mpi_packages[@]}")
   install_missing "${build_packages[@]}"
   say "Building $build/nibble"
   configure OFF "$@"
@@ -109,6 +113,7 @@ cmd_build() {
 }
 
 cmd_test() {
+  [ "${NIBBLE_MPI:-}" != ON ] || build_packages+=("${mpi_packages[@]}")
   install_missing "${build_packages[@]}" "${test_packages[@]}"
   say "Building nibble and its tests"
   configure ON
