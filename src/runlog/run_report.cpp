@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/file.h"
 #include "core/memory_info.h"
 #include "core/utc_time.h"
 #include "runlog/html_page.h"
