@@ -27,8 +27,9 @@ std::string_view trimmed(std::string_view s) {
   return s.substr(begin, s.find_last_not_of(" \t\r") - begin + 1);
 }
 
+// A process or MiB: 31 bits are more than either has, and no sum of lines leaves 64.
 std::optional<int64_t> whole_number(std::string_view s) {
-  int64_t n = 0;
+  int32_t n = 0;
   const auto [end, ec] = std::from_chars(s.data(), s.data() + s.size(), n);
   if (ec != std::errc() || end != s.data() + s.size() || n < 0) return std::nullopt;
   return n;

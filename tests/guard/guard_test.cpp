@@ -537,6 +537,8 @@ TEST(GpuMemory, Queries) {
   EXPECT_FALSE(parse_memory_used("[N/A]\n"));
   EXPECT_FALSE(parse_memory_used(""));
   EXPECT_FALSE(parse_memory_used("-3\n"));
+  // Their sum would leave 64 bits.
+  EXPECT_FALSE(parse_memory_used("5311111311111311111\n5311121933387044981\n"));
 }
 
 TEST(ProcessTree, ReadsProcesses) {
