@@ -253,7 +253,11 @@ std::vector<double> linear_ticks(double low, double high, int wanted) {
   const double power = std::pow(10.0, std::floor(std::log10(rough)));
   const double fraction = rough / power;
   const double step = power * (fraction <= 1 ? 1 : fraction <= 2 ? 2 : fraction <= 5 ? 5 : 10);
-  for (double n = std::ceil(low / step); n * step <= high; ++n) ticks.push_back(n * step);
+  // Values that differ in their last digits alone: their multiples of a step cannot be counted.
+  constexpr double kCounted = 1e15;
+  const double first = std::ceil(low / step);
+  if (!(std::max(std::abs(first), std::abs(high / step)) < kCounted)) return ticks;
+  for (double n = first; n * step <= high; ++n) ticks.push_back(n * step);
   return ticks;
 }
 

@@ -177,6 +177,10 @@ TEST(SvgPlot, Ticks) {
   EXPECT_EQ(linear_ticks(0, 10, 5), (std::vector<double>{0, 2, 4, 6, 8, 10}));
   EXPECT_EQ(linear_ticks(-1, 1, 4), (std::vector<double>{-1, -0.5, 0, 0.5, 1}));
   EXPECT_EQ(linear_ticks(3, 3, 5).size(), 0u);
+  // One unit in the last place apart, and closer to zero than powers of ten go: these once had no
+  // end.
+  EXPECT_EQ(linear_ticks(14.463882684707642, std::nextafter(14.463882684707642, 15), 6).size(), 0u);
+  EXPECT_LE(linear_ticks(0, 5e-324, 6).size(), 8u);
   for (const double scale : {1e-9, 1e-3, 1.0, 1e6}) {
     const auto t = linear_ticks(0.13 * scale, 0.87 * scale, 6);
     EXPECT_GE(t.size(), 3u);
