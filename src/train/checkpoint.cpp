@@ -128,10 +128,7 @@ void read_state(TrainState& state, const Item& i, const TensorSource& file) {
     });
   };
   if (!state.shared_out(i.what, p)) {
-    const Moments& m = state.tensors().moments[i.index];
-    const Tensor whole = i.what == StateBytes::master ? state.master_of(p)
-                         : i.what == StateBytes::m    ? m.m
-                                                      : m.v;
+    const Tensor whole = state.tensor_of(i.what, i.index);
     return read(whole.view({whole.numel()}), 0);
   }
   for (const OwnedPart* own : state.owned(i.index)) {

@@ -184,6 +184,13 @@ bool TrainState::shared_out(StateBytes what, const ParamSpec& p) const {
   return p.is_linear() && !master_of(p) && !frozen_slot(groups_, p.slot, p.layer);
 }
 
+Tensor TrainState::tensor_of(StateBytes what, size_t param) const {
+  const Moments& m = tensors_.moments[param];
+  return what == StateBytes::master ? master_of(groups_.table[param])
+         : what == StateBytes::m    ? m.m
+                                    : m.v;
+}
+
 std::vector<const OwnedPart*> TrainState::owned(size_t param) const {
   std::vector<const OwnedPart*> parts;
   for (const OwnedPart& own : tensors_.owned) {
@@ -199,10 +206,7 @@ void TrainState::read_bytes(StateBytes what, size_t param, uint64_t at,
     if (!fetch) throw_internal("nobody fetches what other ranks own of {}", p.name);
     return fetch(what, param, at, out);
   }
-  const Moments& m = tensors_.moments[param];
-  const Tensor whole = what == StateBytes::master ? master_of(p)
-                       : what == StateBytes::m    ? m.m
-                                                  : m.v;
+  const Tensor whole = tensor_of(what, param);
   const int64_t size = int64_t(dtype_bytes(whole.dtype));
   be_.download(out.data(),
                whole.view({whole.numel()}).slice(int64_t(at) / size, int64_t(out.size()) / size));

@@ -54,6 +54,8 @@ class TrainState {
   std::function<void(StateBytes, size_t param, uint64_t at, std::span<std::byte> out)> fetch;
   // Whether its masters, or moments, are here only in parts.
   bool shared_out(StateBytes what, const ParamSpec& param) const;
+  // The tensor of a trained parameter that is not shared out.
+  Tensor tensor_of(StateBytes what, size_t param) const;
   // What this rank owns of a parameter.
   std::vector<const OwnedPart*> owned(size_t param) const;
   // The NVFP4 weight that holds a parameter and lives as long as the run, or null.

@@ -49,12 +49,7 @@ inline std::vector<std::byte> weight_bits(TrainState& state) {
       bits.resize(at + t.bytes());
       state.backend().download(bits.data() + at, t);
     }
-    if (const LinearWeight* w = state.packed_of(p)) {
-      std::vector<uint8_t> codes(size_t(p.numel() / 2)), scales(size_t(p.numel() / 16));
-      state.backend().unpack_rows(*w, p.row_offset, p.shape[0], codes, scales);
-      for (const uint8_t b : codes) bits.push_back(std::byte(b));
-      for (const uint8_t b : scales) bits.push_back(std::byte(b));
-    }
+    add_packed_bits(state, p, bits);
   }
   return bits;
 }

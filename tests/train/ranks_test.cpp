@@ -60,14 +60,7 @@ std::vector<std::byte> bits_over_ranks(TrainState& state, RankExchange* ranks) {
       bits.insert(bits.end(), some.begin(), some.end());
     }
   }
-  for (const ParamSpec& p : g.table) {
-    if (const LinearWeight* w = state.packed_of(p)) {
-      std::vector<uint8_t> codes(size_t(p.numel() / 2)), scales(size_t(p.numel() / 16));
-      state.backend().unpack_rows(*w, p.row_offset, p.shape[0], codes, scales);
-      for (const uint8_t b : codes) bits.push_back(std::byte(b));
-      for (const uint8_t b : scales) bits.push_back(std::byte(b));
-    }
-  }
+  for (const ParamSpec& p : g.table) add_packed_bits(state, p, bits);
   return bits;
 }
 

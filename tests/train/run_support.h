@@ -30,6 +30,16 @@ inline TrainSettings default_settings() {
   return s;
 }
 
+// Codes and scales of a parameter's NVFP4 copy, where it has one.
+inline void add_packed_bits(TrainState& state, const ParamSpec& p, std::vector<std::byte>& bits) {
+  const LinearWeight* const w = state.packed_of(p);
+  if (!w) return;
+  std::vector<uint8_t> codes(size_t(p.numel() / 2)), scales(size_t(p.numel() / 16));
+  state.backend().unpack_rows(*w, p.row_offset, p.shape[0], codes, scales);
+  for (const uint8_t b : codes) bits.push_back(std::byte(b));
+  for (const uint8_t b : scales) bits.push_back(std::byte(b));
+}
+
 // Every bit a run has: masters, moments, NVFP4 codes.
 inline std::vector<std::byte> all_bits(TrainState& state) {
   std::vector<std::byte> bits;
@@ -43,12 +53,7 @@ inline std::vector<std::byte> all_bits(TrainState& state) {
     if (state.master_of(p)) add(state.master_of(p));
     const Moments& m = state.tensors().moments[i];
     if (m.m) add(m.m), add(m.v);
-    if (const LinearWeight* w = state.packed_of(p)) {
-      std::vector<uint8_t> codes(size_t(p.numel() / 2)), scales(size_t(p.numel() / 16));
-      state.backend().unpack_rows(*w, p.row_offset, p.shape[0], codes, scales);
-      for (const uint8_t b : codes) bits.push_back(std::byte(b));
-      for (const uint8_t b : scales) bits.push_back(std::byte(b));
-    }
+    add_packed_bits(state, p, bits);
   }
   return bits;
 }
