@@ -4,11 +4,13 @@
 
     tools/real_experiments.py run NIBBLE OUT --sets SETS --model NAME=FILE [--seeds 1,2,3]
                               [--columns NAMES] [--trial "NAME=COLUMN OPTIONS OF TRAIN"]...
-                              [--distil TOKENS] [--jobs N] [--device D] [--quick] [--no-choices]
+                              [--common "OPTIONS"] [--kept "OPTIONS"]
+                              [--distil "NAME=TOKENS OPTIONS"]... [--jobs N] [--device D] [--quick] [--no-choices]
     tools/real_experiments.py tables OUT             results.json and tables/*.md in OUT
     tools/real_experiments.py docs OUT FOLDER        puts the tables into FOLDER/real.md
 
-FILE is a GGUF or a Hugging Face directory. SETS is what tools/eval_sets.py made. What OUT already
+--common are options of train for every column, --kept for those that keep rows; both come after the
+ones below and before a trial's own. FILE is a GGUF or a Hugging Face directory. SETS is what tools/eval_sets.py made. What OUT already
 holds is not run again, so a call that was interrupted can be repeated. --jobs trains and measures
 so many models at a time. --quick takes a few steps and questions: it shows that every command
 works, its numbers mean nothing.
@@ -39,7 +41,7 @@ COLUMNS = {
     "predecessor": ("predecessor's rule", "whoami", [], [
         "--batch-size", "20", "--lr", "1e-4", "--lr-schedule", "constant", "--warmup-steps", "0",
         "--final-lr-share", "0", "--update-from", "quantised", "--master-rounding", "nearest",
-        "--optimizer-state-mode", "int8-linear", "--template", "predecessor",
+        "--optimizer-state-mode", "int8-linear", "--master-dtype", "bf16", "--template", "predecessor",
         "--end-token", "false"]),
     "taught": ("taught rows alone", "taught", [], ["--batch-size", "20"]),
     "own-words": ("and own replies by cross entropy", "own", [], ["--batch-size", "32"]),
@@ -88,7 +90,8 @@ class Bench:
         return ["--device", self.args.device, "--quiet"]
 
     def judge(self, folder, model, base):
-        quick = ["--probe-max", "1", "--max-tokens", "8", "--text-window", "64", "--choice-max", "4"]
+        quick = ["--probe-max", "1", "--max-tokens", "8", "--text-window", "64",
+                 *(["--choice-max", "4"] if self.choices else [])]
         self.run(folder / "check.log", "check", "--model", model, "--against", base,
                  "--probes", QWEN / "probes.json", "--probe-report", folder / "probes.json",
                  "--min-score", "0", "--show", "none", "--activations", "bf16",
@@ -141,6 +144,7 @@ class Bench:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         _, rows, kept, own_options = COLUMNS[column]
+        searched = shlex.split(self.args.kept) if kept else []
         data = self.folder / "data"
         sources = {"own": [data / "own.jsonl"], "text": sorted(self.args.sets.glob("*-training.txt")),
                    "self": [f"self:{'200' if self.args.quick else SELF_TOKENS}"]}
@@ -150,7 +154,8 @@ class Bench:
                  data / f"{rows}-{seed}.{'tsv' if rows == 'whoami' else 'jsonl'}",
                  "--output", tuned, "--runs-dir", folder, "--run-name", "run", "--seed", seed,
                  "--log-every", "10", "--self-test", "false", "--memory-mode", "resident",
-                 *last_of_each(["--model", str(self.base), *COMMON, *own_options, *options,
+                 *last_of_each(["--model", str(self.base), *COMMON, *shlex.split(self.args.common),
+                                *own_options, *searched, *options,
                                 *(["--steps", "2"] if self.args.quick else [])]),
                  *[w for k in kept for f in sources[k] for w in ("--keep", f)], *self.device())
         trained = time.monotonic()
@@ -162,21 +167,22 @@ class Bench:
              "options": options}))
         return f"{name}-s{seed}: {trained - begun:.0f} + {time.monotonic() - trained:.0f} s"
 
-    def distil(self, tokens, options):
-        """Wins back what four bits cost: KL to the dense file over text, nothing taught."""
-        folder = self.folder / "distilled-s1"
+    def distil(self, name, tokens, options):
+        """Wins back what four bits cost: KL to the dense file over text, nothing taught. DENSE among
+        the options is that file: masters that begin with it, not with its four-bit form."""
+        folder = self.folder / f"{name}-s1"
         if (folder / "result.json").exists():
-            return "distilled: is there"
+            return f"{name}: is there"
+        options = [str(self.source) if o == "DENSE" else o for o in options]
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         tuned = folder / "tuned.dat"
         begun = time.monotonic()
         batch, window = 16, 512
         steps = 2 if self.args.quick else max(1, int(tokens) // (batch * window))
-        self.run(folder / "train.log", "train", "--model", self.base, "--teacher", self.source,
-                 "--output", tuned, "--runs-dir", folder, "--run-name", "run", "--seed", "1",
+        self.run(folder / "train.log", "train", "--teacher", self.source, "--output-dat", tuned, "--runs-dir", folder, "--run-name", "run", "--seed", "1",
                  "--log-every", "10", "--self-test", "false", "--memory-mode", "resident",
-                 *last_of_each([*COMMON, "--lr", "1e-5", "--seq-len", str(window), "--batch-size",
+                 *last_of_each(["--model", str(self.base), *COMMON, *shlex.split(self.args.common), "--lr", "1e-5", "--seq-len", str(window), "--batch-size",
                                 "2" if self.args.quick else str(batch), "--steps", str(steps),
                                 "--final-lr-share", "0", *options]),
                  *[w for f in sorted(self.args.sets.glob("*-training.txt")) for w in ("--keep", f)],
@@ -187,9 +193,9 @@ class Bench:
         if not self.args.keep_models:
             tuned.unlink()
         (folder / "times.json").write_text(json.dumps(
-            {"train": trained - begun, "judge": time.monotonic() - trained, "column": "distilled",
+            {"train": trained - begun, "judge": time.monotonic() - trained, "column": name,
              "tokens": steps * batch * window, "options": options}))
-        return f"distilled: {trained - begun:.0f} + {time.monotonic() - trained:.0f} s"
+        return f"{name}: {trained - begun:.0f} + {time.monotonic() - trained:.0f} s"
 
 
 def last_of_each(options):
@@ -212,13 +218,15 @@ def run(args):
         for trial in args.trial:
             called, _, rest = trial.partition("=")
             column, *options = shlex.split(rest)
+            options = [str(bench.source) if o == "DENSE" else o for o in options]
             jobs.append((bench.train, called, column, seed, options))
         for column in args.columns:
             jobs.append((bench.train, column, column, seed, []))
     jobs.insert(min(args.jobs - 1, len(jobs)), (bench.measure_base,))
-    if args.distil:
-        tokens, *options = shlex.split(args.distil)
-        jobs.append((bench.distil, tokens, options))
+    for text in args.distil:
+        called, _, rest = text.partition("=")
+        tokens, *options = shlex.split(rest)
+        jobs.append((bench.distil, called, tokens, options))
     started, bad = time.monotonic(), 0
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         futures = [pool.submit(*job) for job in jobs]
@@ -368,8 +376,9 @@ def tables(out):
         mine = [r for r in rows if r["model"] == model]
         known = [("base", "base, NVFP4; damage against dense"), *((k, v[0]) for k, v in COLUMNS.items())]
         known += [(n, f"`{n}`") for n in dict.fromkeys(r["name"] for r in mine)
-                  if n not in dict(known) and n != "distilled"]
-        known.append(("distilled", "distilled; damage against dense"))
+                  if n not in dict(known) and not n.startswith("distil")]
+        known += [(n, f"`{n}`; damage against dense") for n in dict.fromkeys(r["name"] for r in mine)
+                  if n.startswith("distil")]
         text = {"scores": scores_table(mine, known), "damage": damage_table(mine, known)}
         base = [r for r in mine if r["name"] == "base"]
         for name in ("kept-text", "kept-self"):
@@ -403,7 +412,9 @@ def main():
     r.add_argument("--seeds", type=lambda t: [int(s) for s in t.split(",")], default=[1])
     r.add_argument("--columns", type=lambda t: [c for c in t.split(",") if c], default=list(COLUMNS))
     r.add_argument("--trial", action="append", default=[])
-    r.add_argument("--distil")
+    r.add_argument("--common", default="")
+    r.add_argument("--kept", default="")
+    r.add_argument("--distil", action="append", default=[])
     r.add_argument("--jobs", type=int, default=1)
     r.add_argument("--device", default="auto")
     r.add_argument("--quick", action="store_true")
