@@ -131,7 +131,7 @@ TEST_F(Api, LogprobsOfAChat) {
     ASSERT_EQ(t["top_logprobs"].size(), 2u);
     EXPECT_EQ(t["top_logprobs"][0]["token"], t["token"]);  // greedy
   }
-  EXPECT_EQ(text, j["choices"][0]["message"]["content"]);
+  EXPECT_EQ(j["choices"][0]["message"]["content"], text);
 }
 
 // What lm-evaluation-harness asks: token ids, echo, logprobs, one token.
