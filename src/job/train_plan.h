@@ -9,7 +9,7 @@
 #include "job/keep/keep_choices.h"
 #include "job/memory_choice.h"
 #include "job/train_choices.h"
-#include "train/ranks/rank_exchange.h"
+#include "train/ranks/wire_bytes.h"
 
 namespace nibble {
 

@@ -170,6 +170,7 @@ void read_item(TrainState& state, const Item& i, const TensorSource& file, Progr
 }
 
 void read_items(const TensorSource& source, TrainState& state) {
+  state.settle();
   Progress progress("reading checkpoint", source.payload_bytes());
   for (const Item& i : items_of(state)) read_item(state, i, source, progress);
   state.backend().sync();

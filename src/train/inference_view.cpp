@@ -33,6 +33,7 @@ InferenceView::InferenceView(TrainState& state) : state_(state) {
 }
 
 void InferenceView::refresh() {
+  state_.settle();
   if (!head_is_remade(state_.tensors().forward.head)) return;
   state_.backend().quantize_rows(model_.weights.head, 0, state_.tensors().master.head.dense,
                                  state_.settings().rule);

@@ -201,7 +201,8 @@ TrainTensors make_train_tensors(TrainArenas& arenas, const Backend& be, const Co
   layout.matrix = s.grad;
   layout.norm = s.stat;
   layout.released = s.memory != MemoryMode::resident;
-  layout.alternate = away;  // an update goes on beside the backward of the next layer
+  // Beside the backward of the next layer: an update, or what passes between ranks.
+  layout.alternate = away || sharded;
   if (sharded) layout.embed_rows = s.max_tokens;
   const bool rows_apart = sharded && c.tied && !frozen_slot(g, ParamSlot::embed, -1);
   if (rows_apart) t.embed_rows = arenas.gradients.take(s.grad, {s.max_tokens, c.C});

@@ -201,6 +201,7 @@ std::vector<const OwnedPart*> TrainState::owned(size_t param) const {
 
 void TrainState::read_bytes(StateBytes what, size_t param, uint64_t at,
                             std::span<std::byte> out) const {
+  settle();
   const ParamSpec& p = groups_.table[param];
   if (shared_out(what, p)) {
     if (!fetch) throw_internal("nobody fetches what other ranks own of {}", p.name);
@@ -213,6 +214,8 @@ void TrainState::read_bytes(StateBytes what, size_t param, uint64_t at,
 }
 
 void TrainState::need_weights(int64_t layer) {
+  if (arrive) arrive(layer);
+  if (layer < 0 || layer == config_.L) return;
   if (settings_.memory != MemoryMode::remake || settings_.recipe != Recipe::nvfp4) return;
   const BlockWeights& from = tensors_.master.block[size_t(layer)];
   const BlockWeights& to = tensors_.forward.block[size_t(layer)];

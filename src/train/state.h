@@ -52,6 +52,12 @@ class TrainState {
   // other ranks own they come by `fetch`, which whoever leads them sets.
   void read_bytes(StateBytes what, size_t param, uint64_t at, std::span<std::byte> out) const;
   std::function<void(StateBytes, size_t param, uint64_t at, std::span<std::byte> out)> fetch;
+  // Of several ranks: waits for what others send of a layer's weights (-1 and L: embedding, head),
+  // or for all of it. Whoever exchanges it sets this.
+  std::function<void(std::optional<int64_t> layer)> arrive;
+  void settle() const {
+    if (arrive) arrive({});
+  }
   // Whether its masters, or moments, are here only in parts.
   bool shared_out(StateBytes what, const ParamSpec& param) const;
   // The tensor of a trained parameter that is not shared out.
@@ -61,7 +67,8 @@ class TrainState {
   // The NVFP4 weight that holds a parameter and lives as long as the run, or null.
   const LinearWeight* packed_of(const ParamSpec& param) const;
 
-  // MemoryMode::remake: makes the NVFP4 weights of one block; nothing to do otherwise.
+  // Before a layer's weights are read: waits for what others send of them, and with
+  // MemoryMode::remake makes the NVFP4 weights of a block.
   void need_weights(int64_t layer);
   LinearWeight head_rows(int64_t begin, int64_t count);
   // What kept rows are compared with is this model's.

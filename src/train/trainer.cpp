@@ -100,6 +100,16 @@ void Trainer::report(StepResult& r, const LossSums& sums) const {
   if (sums.kept_tokens > 0) r.kept_loss = sums.kept / double(sums.kept_tokens);
 }
 
+// The final norm and the head are read right after the last block.
+PassHooks Trainer::pass_hooks() {
+  PassHooks hooks;
+  hooks.weights_needed = [this](int64_t layer) {
+    state_.need_weights(layer);
+    if (layer + 1 == state_.config().L) state_.need_weights(layer + 1);
+  };
+  return hooks;
+}
+
 // The teacher's forward over the kept rows, before the slots it works in are the forward's.
 void Trainer::teach(StepTensors& t) {
   const Config& c = state_.teacher_config();
@@ -124,10 +134,9 @@ void Trainer::forward_loss(StepTensors& t, LossSums& sums, WantGradient gradient
     kept.n_out = t.teacher.acts.n_out;
     kept.scale = keep.weight * mean(sums.kept_tokens);
   }
-  PassHooks hooks;
-  hooks.weights_needed = [this](int64_t layer) { state_.need_weights(layer); };
+  state_.need_weights(-1);
   forward_hidden(be_, c, w.forward, t.batch, t.acts, kv_of_acts(t.acts, c), Activations::none,
-                 hooks);
+                 pass_hooks());
   say_part("forward_done");
   LossInputs in{.config = c,
                 .head = [this](int64_t b, int64_t n) { return state_.head_rows(b, n); },
@@ -205,8 +214,8 @@ std::optional<Trainer::LossSums> Trainer::accumulate_over_ranks(
 }
 
 void Trainer::run_backward(StepTensors& t, const GradStream& stream, const PassHooks& more) {
-  PassHooks hooks = more;
-  hooks.weights_needed = [this](int64_t layer) { state_.need_weights(layer); };
+  PassHooks hooks = pass_hooks();
+  hooks.gradients_ready = more.gradients_ready;
   backward(be_, state_.config(), state_.tensors().forward, t.batch, t.acts, t.back, t.loss.d_out,
            state_.tensors().grads, stream, hooks);
 }

@@ -79,6 +79,7 @@ class Trainer {
   static LossSums tokens_of(std::span<const PackedBatch> micro_batches);
   StepTensors load(const PackedBatch& batch);
   void teach(StepTensors& t);
+  PassHooks pass_hooks();
   // Adds to `sums`; the step's counts are known in it.
   void forward_loss(StepTensors& t, LossSums& sums, WantGradient gradient,
                     const GradStream& stream);

@@ -3,6 +3,7 @@
 // so that this holds where there is no MPI; tests/ranks starts processes.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 
 #include "optim/moment_part.h"
@@ -10,6 +11,7 @@
 #include "support/thread_ranks.h"
 #include "train/checkpoint.h"
 #include "train/ranks/rank_exchange.h"
+#include "train/ranks/wire_bytes.h"
 #include "train/run_support.h"
 
 namespace nibble::test {
@@ -241,6 +243,43 @@ TEST_F(Ranks, OneThatGivesUpGivesUpForAll) {
   });
 }
 
+// A step does not wait for the weights it updated, a forward waits for them layer by layer, and
+// whoever reads the state waits for all.
+TEST_F(Ranks, TheWireIsBesideTheWork) {
+  const Config c = config_of_chunks(false, ToyFamily::qwen3);
+  TemporaryDirectory directory("ranks");
+  const auto file = directory.path() / "model.safetensors";
+  write_toy_weights(c, file);
+  std::atomic<bool> open = true;
+  ThreadRanks ranks(2);
+  ranks.before_beside = [&](int) { open.wait(false); };
+  ranks.run([&](Comm& comm) {
+    TrainSettings s = exact_settings();
+    s.memory = MemoryMode::sharded;
+    s.ranks = 2, s.rank = comm.rank();
+    const auto be = make_cpu_backend(1);
+    const auto source = open_tensor_source(file);
+    TrainState state(*be, c, *source, s);
+    RankExchange exchange(comm, state);
+    Trainer trainer(state, &exchange);
+    // The wire is cut when the gradients are through.
+    trainer.phase = [&](const char* name) {
+      if (std::string(name) != "backward_done") return;
+      exchange.settle();
+      comm.barrier();
+      open = false;
+      comm.barrier();
+    };
+    trainer.step(batches_of_step(c, 0));  // returns all the same
+    comm.barrier();
+    open = true;
+    open.notify_all();
+    trainer.phase = nullptr;
+    trainer.step(batches_of_step(c, 1));
+    EXPECT_EQ(trainer.progress.updates, 2);
+  });
+}
+
 // What a rank sends is what the plan says, to the byte.
 TEST_F(Ranks, SendWhatThePlanSays) {
   for (const bool tied : {true, false}) {
@@ -261,8 +300,9 @@ TEST_F(Ranks, SendWhatThePlanSays) {
         RankExchange exchange(comm, state);
         Trainer trainer(state, &exchange);
         const std::vector<PackedBatch> batches = batches_of_step(c, 0);
-        const uint64_t before = comm.bytes_sent();
+        const uint64_t before = exchange.bytes_sent();
         trainer.step(batches);
+        exchange.settle();
         const WireBytes plan = wire_bytes(state.groups(), c, s, comm.rank());
         // Rows of the embedding that this rank does not own, and numbers: two losses and the
         // squares of its chunks, to three others.
@@ -282,7 +322,7 @@ TEST_F(Ranks, SendWhatThePlanSays) {
           }
         }
         const uint64_t numbers = 3 * 8 * (2 + chunks);
-        EXPECT_EQ(comm.bytes_sent() - before, plan.gradients + rows + plan.weights + numbers);
+        EXPECT_EQ(exchange.bytes_sent() - before, plan.gradients + rows + plan.weights + numbers);
         const uint64_t unique = tokens_of_batch(batches[size_t(comm.rank())]).ids.size();
         EXPECT_LE(rows, unique * plan.embed_row);
         sent[size_t(comm.rank())] = plan.weights;
