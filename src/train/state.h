@@ -66,6 +66,19 @@ class TrainState {
   std::vector<const OwnedPart*> owned(size_t param) const;
   // The NVFP4 weight that holds a parameter and lives as long as the run, or null.
   const LinearWeight* packed_of(const ParamSpec& param) const;
+  // The one that an update writes: packed_of, or with MemoryMode::gathered what a forward reads
+  // when the block has come; null.
+  const LinearWeight* updated_packed_of(const ParamSpec& param) const;
+  // Whether its NVFP4 rows live as long as the run, here or shared out; they, in canonical bytes.
+  bool has_packed(const ParamSpec& param) const { return updated_packed_of(param) != nullptr; }
+  void read_packed(const ParamSpec& param, int64_t row, int64_t rows, std::span<uint8_t> codes,
+                   std::span<uint8_t> scales) const;
+  void write_packed(const ParamSpec& param, int64_t row, int64_t rows,
+                    std::span<const uint8_t> codes, std::span<const uint8_t> scales);
+  // MemoryMode::gathered: what this rank owns of a parameter's NVFP4 weights, to where a forward
+  // reads them and from there.
+  void lay_out_own(const ParamSpec& param);
+  void take_back_own(const ParamSpec& param);
 
   // Before a layer's weights are read: waits for what others send of them, and with
   // MemoryMode::remake makes the NVFP4 weights of a block.
@@ -84,6 +97,8 @@ class TrainState {
  private:
   void read(const TensorSource& source);
   void read_shares(ParameterReader& reader, size_t param, const LogicalTensor& t);
+  void read_own_teacher(const ParamSpec& param);
+  size_t index_of(const ParamSpec& param) const { return size_t(&param - groups_.table.data()); }
 
   Backend& be_;
   Config config_;

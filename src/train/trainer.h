@@ -79,7 +79,6 @@ class Trainer {
   static LossSums tokens_of(std::span<const PackedBatch> micro_batches);
   StepTensors load(const PackedBatch& batch);
   void teach(StepTensors& t);
-  PassHooks pass_hooks();
   // Adds to `sums`; the step's counts are known in it.
   void forward_loss(StepTensors& t, LossSums& sums, WantGradient gradient,
                     const GradStream& stream);
@@ -93,11 +92,12 @@ class Trainer {
   AdamwStep adamw_step_of(size_t param, double lr) const;
   Requantize requantize_of(const ParamSpec& param) const;
   void add_update(std::vector<AdamwUpdate>& all, size_t param, double lr) const;
-  void add_own_updates(std::vector<AdamwUpdate>& all, double lr) const;
+  std::vector<AdamwUpdate> own_updates(std::optional<int64_t> layer, double lr) const;
   void update(std::span<AdamwUpdate> updates, double clip);
   void finish_step(StepResult& r);
   bool update_resident(StepResult& r);
   bool update_over_ranks(StepResult& r);
+  void update_gathered(const StepResult& r);
   bool set_norm(StepResult& r, double squares);
   void release_layer(int64_t layer, StepResult& r, double clip, double& squares);
   Tensor begin_squares(std::span<const size_t> params);

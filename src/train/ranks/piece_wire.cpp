@@ -7,6 +7,7 @@
 #include "comm/comm.h"
 #include "core/error.h"
 #include "core/half.h"
+#include "train/ranks/packed_blocks.h"
 #include "train/ranks/wire_bytes.h"
 
 namespace nibble {
@@ -28,21 +29,6 @@ void add_or_copy(Tensor sum, const std::byte* from, DType type, bool copy) {
   const auto* const values = reinterpret_cast<const bf16_t*>(from);
   for (int64_t i = 0; i < n; ++i) to[i] = to_float(values[i]);
 }
-
-// The canonical bytes of the rows a range of elements touches.
-struct TouchedRows {
-  int64_t row, rows, first_block, blocks;  // blocks of the range, counted from the first row's
-  std::vector<uint8_t> codes, scales;
-  TouchedRows(const LinearWeight& w, int64_t begin, int64_t count)
-      : row(begin / w.in),
-        rows((begin + count - 1) / w.in + 1 - row),
-        first_block((begin - row * w.in) / kNvfp4Block),
-        blocks(count / kNvfp4Block),
-        codes(size_t(rows * w.in / 2)),
-        scales(size_t(rows * w.in / kNvfp4Block)) {}
-  uint8_t* range_codes() { return codes.data() + first_block * kNvfp4Block / 2; }
-  uint8_t* range_scales() { return scales.data() + first_block; }
-};
 
 }  // namespace
 
@@ -151,7 +137,7 @@ size_t PieceWire::weight_bytes(const ShardPiece& piece) const {
   int64_t row_offset = 0;
   const Tensor master = state_.master_of(spec(piece));
   size_t n = master ? size_t(piece.count) * dtype_bytes(master.dtype) : 0;
-  if (packed_rows(piece, row_offset)) n += size_t(piece.count / kNvfp4Block * kNvfp4BlockBytes);
+  if (packed_rows(piece, row_offset)) n += size_t(packed_block_bytes(piece.count));
   return n;
 }
 
@@ -164,12 +150,7 @@ void PieceWire::write_weights(const ShardPiece& piece, std::byte* to) const {
   }
   int64_t offset = 0;
   const LinearWeight* const w = packed_rows(piece, offset);
-  if (!w) return;
-  TouchedRows t(*w, piece.begin, piece.count);
-  be.unpack_rows(*w, offset + t.row, t.rows, t.codes, t.scales);
-  const size_t code_bytes = size_t(t.blocks * kNvfp4Block / 2);
-  std::memcpy(to, t.range_codes(), code_bytes);
-  std::memcpy(to + code_bytes, t.range_scales(), size_t(t.blocks));
+  if (w) read_blocks(be, *w, offset, piece.begin, piece.count, to);
 }
 
 void PieceWire::read_weights(const ShardPiece& piece, const std::byte* from) {
@@ -181,15 +162,7 @@ void PieceWire::read_weights(const ShardPiece& piece, const std::byte* from) {
   }
   int64_t offset = 0;
   const LinearWeight* const w = packed_rows(piece, offset);
-  if (!w) return;
-  TouchedRows t(*w, piece.begin, piece.count);
-  // Rows that have other owners, too, keep those parts.
-  const bool cut = piece.begin % w->in != 0 || (piece.begin + piece.count) % w->in != 0;
-  if (cut) be.unpack_rows(*w, offset + t.row, t.rows, t.codes, t.scales);
-  const size_t code_bytes = size_t(t.blocks * kNvfp4Block / 2);
-  std::memcpy(t.range_codes(), from, code_bytes);
-  std::memcpy(t.range_scales(), from + code_bytes, size_t(t.blocks));
-  be.pack_rows(*w, offset + t.row, t.rows, t.codes, t.scales);
+  if (w) write_blocks(be, *w, offset, piece.begin, piece.count, from);
 }
 
 }  // namespace nibble

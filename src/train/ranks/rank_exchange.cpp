@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "train/ranks/packed_blocks.h"
 
 namespace nibble {
 
@@ -16,7 +17,7 @@ RankExchange::RankExchange(Comm& comm, TrainState& state)
       wire_(state),
       shards_(state.groups(), state.config(), comm.size(), state.settings().shard_window) {
   const TrainSettings& s = state.settings();
-  if (s.ranks != comm.size() || s.rank != comm.rank() || s.memory != MemoryMode::sharded) {
+  if (s.ranks != comm.size() || s.rank != comm.rank() || !over_ranks(s.memory)) {
     throw_internal("a state of rank {} of {} on rank {} of {}", s.rank, s.ranks, comm.rank(),
                    comm.size());
   }
@@ -24,14 +25,23 @@ RankExchange::RankExchange(Comm& comm, TrainState& state)
   if (!state.backend().memory_is_host()) {
     throw_usage("several ranks train on CPUs so far: use --device cpu");
   }
+  gathers_ = s.memory == MemoryMode::gathered;
   arrived_.resize(size_t(shards_.last_layer()) + 2);
   state.arrive = [this](std::optional<int64_t> layer) { layer ? await_weights(*layer) : settle(); };
 }
 
 RankExchange::~RankExchange() { state_.arrive = nullptr; }
 
+// What was laid out is of the weights before the last update, or came for rank 0 alone.
+void RankExchange::begin_step(int64_t step) {
+  step_ = step;
+  in_step_ = true;
+  laid_out_[0] = laid_out_[1] = -1;
+}
+
 void RankExchange::begin_round(std::vector<BatchTokens> tokens, bool first) {
-  queue_.wait_for_all();
+  if (!first) settle();  // the first round's forward waits for weights layer by layer
+  asked_ = -1;
   wire_.begin_round(std::move(tokens), first);
 }
 
@@ -158,7 +168,91 @@ void RankExchange::share_weights() {
   }
 }
 
-void RankExchange::await_weights(int64_t layer) { queue_.wait(arrived_[size_t(layer + 1)]); }
+// And those of the layer after it: where a block ends the next one's norm, or the last, is read.
+void RankExchange::await_weights(int64_t layer) {
+  queue_.wait(arrived_[size_t(std::min(layer + 1, shards_.last_layer()) + 1)]);
+  if (gathers_ && layer >= 0 && layer < shards_.last_layer()) await_block(layer);
+}
+
+void RankExchange::await_block(int64_t layer) {
+  if (!in_step_ && call_others) return call_others(layer);
+  begin_block(layer);
+  // The next one comes to where the one before was, which is done with. The backward begins where
+  // the forward ended.
+  const int64_t next = layer > asked_ ? layer + 1 : layer - 1;
+  asked_ = layer;
+  if (in_step_ && next >= 0 && next < shards_.last_layer()) begin_block(next);
+  queue_.wait(come_[layer % 2]);
+}
+
+void RankExchange::begin_block(int64_t layer) {
+  if (laid_out_[layer % 2] == layer) return;
+  state_.backend().sync();  // nothing reads what was there
+  laid_out_[layer % 2] = layer;
+  come_[layer % 2] = queue_.add([this, layer, step = step_] {
+    beside_.at(fmt::format("step {}, the weights of layer {}", step, layer));
+    exchange_block(layer, true);
+  });
+}
+
+void RankExchange::lend_block(int64_t layer) {
+  laid_out_[layer % 2] = -1;
+  queue_.wait(queue_.add([this, layer] {
+    beside_.at(fmt::format("the weights of layer {} for rank 0", layer));
+    exchange_block(layer, false);
+  }));
+}
+
+void RankExchange::exchange_block(int64_t layer, bool for_all) {
+  TrainTensors& t = state_.tensors();
+  Backend& be = state_.backend();
+  const ParamGroups& g = state_.groups();
+  const auto ranks = size_t(size());
+  const auto gathered = [&](const ShardPiece& p) {
+    return state_.shared_out(StateBytes::nvfp4, g.table[p.param]);
+  };
+  for (int64_t k = 0; k < shards_.windows(layer); ++k) {
+    std::vector<Bytes> parts(ranks);
+    std::byte* at = t.heard.data;
+    for (size_t r = 0; r < ranks; ++r) {
+      std::byte* const begin = at;
+      for (const ShardPiece& p : shards_.window(int(r), layer, k)) {
+        if (!gathered(p)) continue;
+        if (int(r) == rank()) be.download(at, own_blocks(p));
+        at += packed_block_bytes(p.count);
+      }
+      parts[r] = {begin, size_t(at - begin)};
+    }
+    std::vector<ConstBytes> to(ranks);
+    std::vector<Bytes> from(ranks);
+    for (size_t r = 0; r < ranks; ++r) {
+      if (int(r) == rank()) continue;
+      if (for_all || r == 0) to[r] = parts[size_t(rank())];
+      if (for_all || rank() == 0) from[r] = parts[r];
+    }
+    beside_.exchange(to, from);
+    if (!for_all && rank() != 0) continue;
+    for (size_t r = 0; r < ranks; ++r) {
+      const std::byte* bytes = parts[r].data();
+      for (const ShardPiece& p : shards_.window(int(r), layer, k)) {
+        if (!gathered(p)) continue;
+        const ParamSpec& spec = g.table[p.param];
+        write_blocks(be, *state_.updated_packed_of(spec), spec.row_offset, p.begin, p.count, bytes);
+        bytes += packed_block_bytes(p.count);
+      }
+    }
+  }
+}
+
+// Of a piece that this rank owns.
+Tensor RankExchange::own_blocks(const ShardPiece& piece) const {
+  for (const OwnedPart* own : state_.owned(piece.param)) {
+    if (piece.begin < own->of.begin || piece.begin >= own->of.begin + own->of.count) continue;
+    return own->nvfp4.slice(packed_block_bytes(piece.begin - own->of.begin),
+                            packed_block_bytes(piece.count));
+  }
+  throw_internal("rank {} does not own {} of parameter {}", rank(), piece.begin, piece.param);
+}
 
 void RankExchange::settle() { queue_.wait_for_all(); }
 

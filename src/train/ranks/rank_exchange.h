@@ -3,6 +3,7 @@
 // everybody, squares and losses. All ranks call the same in the same order.
 // docs/adr/0023-ranks.md
 #pragma once
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -24,7 +25,8 @@ class RankExchange {
   int size() const { return comm_.size(); }
 
   // Of which messages speak.
-  void begin_step(int64_t step) { step_ = step; }
+  void begin_step(int64_t step);
+  void end_step() { in_step_ = false; }
   // See PieceWire; waits for what the round before sent.
   void begin_round(std::vector<BatchTokens> tokens, bool first);
   // A layer's gradients (in the sense of PassHooks) are complete here: adds those of all ranks, in
@@ -40,20 +42,29 @@ class RankExchange {
   // Owners have updated what they own: everybody gets the weights that a forward reads, beside what
   // comes next.
   void share_weights();
-  // Until those of a layer have come, and until nothing is under way.
+  // Until those of a layer have come, and until nothing is under way. With MemoryMode::gathered a
+  // block's come from their owners when they are awaited, those of the next one beside it.
   void await_weights(int64_t layer);
   void settle();
+  // MemoryMode::gathered, between two steps: a block's weights for rank 0 alone, which asks probes.
+  // All ranks call it; there `call_others` sees to that.
+  void lend_block(int64_t layer);
+  std::function<void(int64_t layer)> call_others;
   // Payload that this rank has sent, both ways; when nothing is under way.
   uint64_t bytes_sent() const { return comm_.bytes_sent() + beside_.bytes_sent(); }
   // Seconds in which there was nothing to do but wait for the other way.
   double waited_seconds() const { return queue_.waited_seconds(); }
-  // Bytes [at, at + n) of a master or a moment as it is when whole, to rank 0, which has them in
-  // `out` afterwards; others give none.
+  // Bytes [at, at + n) of a master, a moment or NVFP4 blocks as they are when whole, to rank 0,
+  // which has them in `out` afterwards; others give none.
   void fetch(StateBytes what, size_t param, uint64_t at, uint64_t n, std::span<std::byte> out);
 
  private:
   void exchange_gradients(int64_t layer);
   void exchange_weights(int64_t layer);
+  void await_block(int64_t layer);
+  void begin_block(int64_t layer);
+  void exchange_block(int64_t layer, bool for_all);
+  Tensor own_blocks(const ShardPiece& piece) const;
   std::string name_of(int64_t layer) const;
   void at(const std::string& what) { comm_.at(fmt::format("step {}, {}", step_, what)); }
 
@@ -63,9 +74,14 @@ class RankExchange {
   PieceWire wire_;
   Shards shards_;
   int64_t step_ = 0;
-  uint64_t last_gradients_ = 0;    // numbers of the queue
-  std::vector<uint64_t> arrived_;  // of a layer's weights, -1 first
-  WorkQueue queue_;                // gone before all that it works with
+  bool in_step_ = false;
+  bool gathers_;                    // blocks come when they are needed, into one of two places:
+  int64_t asked_ = -1;              // the last one that was awaited in this round
+  int64_t laid_out_[2] = {-1, -1};  // whose are there, or on their way
+  uint64_t come_[2] = {};           // numbers of the queue
+  uint64_t last_gradients_ = 0;     // numbers of the queue
+  std::vector<uint64_t> arrived_;   // of a layer's weights, -1 first
+  WorkQueue queue_;                 // gone before all that it works with
 };
 
 }  // namespace nibble

@@ -2,6 +2,7 @@
 #include "train/ranks/wire_bytes.h"
 
 #include "train/memory.h"
+#include "train/ranks/packed_blocks.h"
 
 namespace nibble {
 namespace {
@@ -42,8 +43,17 @@ WireBytes wire_bytes(const ParamGroups& g, const Config& c, const TrainSettings&
       if (master_is_read(p, c, s)) {
         w.weights += others * n * dtype_bytes(master_type_of(g, s, p));
       }
-      if (read_as_nvfp4(p, c, s))
-        w.weights += others * (n / kNvfp4Block * uint64_t(kNvfp4BlockBytes));
+      if (!read_as_nvfp4(p, c, s)) continue;
+      const uint64_t bytes = others * uint64_t(packed_block_bytes(piece.count));
+      if (!is_gathered(g, s, p)) {
+        w.weights += bytes;
+        continue;
+      }
+      // Once in the forward and once in the backward, but the last two blocks are still there when
+      // the backward begins, and the first two when the next forward does.
+      const int64_t back = p.layer < c.L - 2, forward_again = p.layer >= 2;
+      w.blocks += bytes * uint64_t(1 + back);
+      w.blocks_again += bytes * uint64_t(forward_again + back);
     }
   }
   w.embed_row = uint64_t(c.C) * dtype_bytes(s.grad);

@@ -8,8 +8,6 @@
 
 namespace nibble {
 
-constexpr int64_t kNvfp4BlockBytes = kNvfp4Block / 2 + 1;  // codes and scale
-
 // Whether a rank's gradients of a parameter come whole: those of an embedding are rows of tokens,
 // to which a tied head adds a matrix.
 bool gradient_is_whole(const ParamSpec& param, const Config& config, const TrainSettings& settings);
@@ -19,6 +17,9 @@ DType gradient_type(const ParamSpec& param, const TrainSettings& settings);
 struct WireBytes {
   uint64_t gradients = 0;  // of one round, without rows of the embedding
   uint64_t weights = 0;    // after an update
+  // MemoryMode::gathered: blocks that come together, in the first round of a step and in each
+  // other.
+  uint64_t blocks = 0, blocks_again = 0;
   uint64_t embed_row = 0;  // for each row of the embedding and rank it has elements for, at most
 };
 WireBytes wire_bytes(const ParamGroups& groups, const Config& config, const TrainSettings& settings,
