@@ -94,8 +94,7 @@ TEST_F(RanksEvents, ProbesAndHeldOutLossesAreThoseOfOneProcess) {
 TEST_F(RanksEvents, ACollapseRollsBackAsOnOneProcess) {
   NIBBLE_NEEDS_MPI();
   const std::string how =
-      "--steps 80 --accumulate 2 --lr 1 --warmup-steps 80 --on-collapse rollback --max-restarts 1"
-      " --save-every-steps 5";
+      "--steps 80 --accumulate 2 --lr 1 --warmup-steps 80 --on-collapse rollback --max-restarts 1";
   const MpiRun alone = run(0, "alone", named("alone", how));
   ASSERT_EQ(alone.code, 1) << alone.text;
   ASSERT_NE(alone.text.find("back to step "), std::string::npos) << alone.text;

@@ -38,11 +38,11 @@ class RanksTrain : public testing::Test {
     const fs::path folder = dir_.path() / name;
     return std::string(kNibblePath) + " train --model " + (dir_.path() / "m").string() +
            " --train-data " + (dir_.path() / "pairs.tsv").string() +
-           " --device cpu --threads 1 --seq-len 48 --lr 1e-3 --grad-dtype fp32 --self-test false"
+           " --device cpu --threads 1 --seq-len 48 --grad-dtype fp32 --self-test false"
            " --checkpoint-dir " +
            (folder / "saved").string() + " --save-every-steps 1" +
            " --keep-checkpoints 0 --runs-dir " + (dir_.path() / "runs").string() + " --output " +
-           (folder / "model").string() + " " + more;
+           (folder / "model").string() + (contains(more, "--lr ") ? " " : " --lr 1e-3 ") + more;
   }
   // By so many ranks; 0: without mpirun.
   MpiRun run(int ranks, const std::string& name, const std::string& more) const {
