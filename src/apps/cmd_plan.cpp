@@ -47,11 +47,12 @@ struct PlanOptions {
 
 void print_wire(const WirePlan& w, double link_gbit, std::ostream& out) {
   out << fmt::format(
-      "each rank sends {} a step: {} of gradients and at most {} of rows of the embedding in each "
-      "of "
-      "{} round{}, {} of weights\n",
-      format_bytes(w.total()), format_bytes(w.bytes.gradients), format_bytes(w.embed_rows),
-      w.rounds, w.rounds == 1 ? "" : "s", format_bytes(w.bytes.weights));
+      "{}: each rank sends {} a step: {} of gradients and at most {} of rows of the embedding in "
+      "each of {} round{}, {} of weights{}\n",
+      memory_mode_name(w.mode), format_bytes(w.total()), format_bytes(w.bytes.gradients),
+      format_bytes(w.embed_rows), w.rounds, w.rounds == 1 ? "" : "s", format_bytes(w.bytes.weights),
+      w.blocks() > 0 ? fmt::format(", {} of blocks where they are read", format_bytes(w.blocks()))
+                     : "");
   if (link_gbit > 0) {
     out << fmt::format("at {:g} Gbit/s that takes {:.3g} s\n", link_gbit, w.seconds(link_gbit));
   }
@@ -71,13 +72,15 @@ void print_json(const TrainPlan& plan, double link_gbit, std::ostream& out) {
                           {"host_bytes", r.on_host},
                           {"fits", r.fits}});
   }
-  if (plan.wire) {
-    j["wire"] = {{"rounds", plan.wire->rounds},
-                 {"gradient_bytes", plan.wire->bytes.gradients},
-                 {"most_embedding_row_bytes", plan.wire->embed_rows},
-                 {"weight_bytes", plan.wire->bytes.weights},
-                 {"total_bytes", plan.wire->total()}};
-    if (link_gbit > 0) j["wire"]["seconds"] = plan.wire->seconds(link_gbit);
+  for (const WirePlan& w : plan.wires) {
+    nlohmann::ordered_json wire = {{"rounds", w.rounds},
+                                   {"gradient_bytes", w.bytes.gradients},
+                                   {"most_embedding_row_bytes", w.embed_rows},
+                                   {"weight_bytes", w.bytes.weights},
+                                   {"block_bytes", w.blocks()},
+                                   {"total_bytes", w.total()}};
+    if (link_gbit > 0) wire["seconds"] = w.seconds(link_gbit);
+    j["wire"][memory_mode_name(w.mode)] = wire;
   }
   out << j.dump(1) << "\n";
 }
@@ -103,7 +106,7 @@ ExitCode run_plan(const PlanOptions& o, Io& io) {
   } else {
     io.out << fmt::format("{} parameters on {}\n", plan.parameters, plan.backend);
     print_table(plan, io.out);
-    if (plan.wire) print_wire(*plan.wire, o.request.link_gbit, io.out);
+    for (const WirePlan& w : plan.wires) print_wire(w, o.request.link_gbit, io.out);
   }
   return plan.fits() ? ExitCode::ok : ExitCode::check_failed;
 }

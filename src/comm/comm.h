@@ -31,6 +31,10 @@ class Comm {
   // The machine a rank is on, for messages.
   virtual std::string host(int rank) const = 0;
 
+  // Another way to the same ranks, for another thread: what is said there neither waits for what is
+  // said here nor gets in its way. The first call is one that all ranks make.
+  Comm& beside();
+
   // Where the program is, for the message when a rank does not come: "step 12, gradients of layer
   // 3".
   void at(std::string_view where) { where_ = where; }
@@ -62,7 +66,7 @@ class Comm {
   // mine [n] = this rank's part of the sum of all [size * n], f32 or f64; `all` stays as it is.
   void reduce_scatter(Tensor mine, Tensor all);
 
-  // Payload that this rank has sent to others.
+  // Payload that this rank has sent to others; not what it sent beside.
   uint64_t bytes_sent() const { return bytes_sent_; }
 
   // For what is said between ranks beside tensors; host memory in every body.
@@ -76,6 +80,7 @@ class Comm {
   void count(uint64_t bytes) { bytes_sent_ += bytes; }
 
  private:
+  virtual std::unique_ptr<Comm> make_beside() = 0;
   // Never with itself: parts of the own rank are left out. One may be empty.
   virtual void do_exchange(std::span<const ConstBytes> to, std::span<const Bytes> from) = 0;
   // The same in host memory, where that is another thing.
@@ -94,6 +99,7 @@ class Comm {
   std::string where_ = "the start";
   uint64_t bytes_sent_ = 0;
   int long_waits_ = 0;
+  std::unique_ptr<Comm> beside_;
 };
 
 // sum = sum + x, element by element in the type of `sum` (f32 or f64); x of that type, or bf16

@@ -36,6 +36,7 @@ int size_of_world() {
 // What is under way, and with whom.
 class Requests {
  public:
+  explicit Requests(MPI_Comm comm) : comm_(comm) {}
   ~Requests() {
     for (MPI_Request& r : requests_) {
       if (r != MPI_REQUEST_NULL) MPI_Cancel(&r), MPI_Request_free(&r);
@@ -44,15 +45,14 @@ class Requests {
   void receive(Bytes bytes, int from) {
     for (size_t at = 0; at < bytes.size(); at += kMessage) {
       const int n = int(std::min(kMessage, bytes.size() - at));
-      require(MPI_Irecv(bytes.data() + at, n, MPI_BYTE, from, kTag, MPI_COMM_WORLD, next(from)),
+      require(MPI_Irecv(bytes.data() + at, n, MPI_BYTE, from, kTag, comm_, next(from)),
               "receiving");
     }
   }
   void send(ConstBytes bytes, int to) {
     for (size_t at = 0; at < bytes.size(); at += kMessage) {
       const int n = int(std::min(kMessage, bytes.size() - at));
-      require(MPI_Isend(bytes.data() + at, n, MPI_BYTE, to, kTag, MPI_COMM_WORLD, next(to)),
-              "sending");
+      require(MPI_Isend(bytes.data() + at, n, MPI_BYTE, to, kTag, comm_, next(to)), "sending");
     }
   }
   bool done() {
@@ -82,13 +82,15 @@ class Requests {
     requests_.push_back(MPI_REQUEST_NULL);
     return &requests_.back();
   }
+  MPI_Comm comm_;
   std::vector<MPI_Request> requests_;
   std::vector<int> with_;
 };
 
 class MpiComm final : public Comm {
  public:
-  explicit MpiComm(double limit) : Comm(rank_of_world(), size_of_world()), limit_(limit) {
+  MpiComm(double limit, MPI_Comm comm)
+      : Comm(rank_of_world(), size_of_world()), comm_(comm), limit_(limit) {
     char name[MPI_MAX_PROCESSOR_NAME] = {};
     int n = 0;
     MPI_Get_processor_name(name, &n);
@@ -100,8 +102,14 @@ class MpiComm final : public Comm {
   std::string host(int rank) const override { return hosts_[size_t(rank)]; }
 
  private:
+  std::unique_ptr<Comm> make_beside() override {
+    MPI_Comm other = MPI_COMM_NULL;  // as long as the process: freeing it would wait for others
+    require(MPI_Comm_dup(comm_, &other), "a second way to the ranks");
+    MPI_Comm_set_errhandler(other, MPI_ERRORS_RETURN);
+    return std::make_unique<MpiComm>(limit_, other);
+  }
   void do_exchange(std::span<const ConstBytes> to, std::span<const Bytes> from) override {
-    Requests under_way;
+    Requests under_way(comm_);
     // The neighbour first: not everybody begins with rank 0.
     for (int k = 1; k < size(); ++k) {
       const int r = (rank() + size() - k) % size();
@@ -118,6 +126,7 @@ class MpiComm final : public Comm {
     }
   }
 
+  MPI_Comm comm_;
   double limit_;
   std::vector<std::string> hosts_;
 };
@@ -139,9 +148,15 @@ std::unique_ptr<Comm> make_mpi_comm(double limit_seconds) {
   MPI_Initialized(&there);
   if (there) throw_internal("the ranks are joined twice");
   int level = 0;
-  require(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level), "starting");
+  // One thread talks while another computes and talks, too.
+  require(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level), "starting");
+  if (level < MPI_THREAD_MULTIPLE) {
+    throw_device(
+        "{} was built for one thread a process; nibble needs an MPI that lets several talk",
+        mpi_library());
+  }
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-  return std::make_unique<MpiComm>(limit_seconds);
+  return std::make_unique<MpiComm>(limit_seconds, MPI_COMM_WORLD);
 }
 
 void leave_mpi(bool in_order, int exit_code) {

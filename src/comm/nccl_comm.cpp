@@ -47,6 +47,12 @@ class NcclComm final : public Comm {
   std::string host(int rank) const override { return host_.host(rank); }
 
  private:
+  // On a stream of its own; both live as long as the process does.
+  std::unique_ptr<Comm> make_beside() override {
+    cudaStream_t other = nullptr;
+    require(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), "a second stream");
+    return std::make_unique<NcclComm>(host_.beside(), other, limit_);
+  }
   // Until NCCL has taken the calls.
   void ready() {
     Patience patience(limit_);

@@ -76,6 +76,7 @@ void ThreadPool::work(int thread) {
 }
 
 void ThreadPool::dispatch(int64_t n, int64_t grain, void* body, Invoke invoke) {
+  const std::lock_guard turn(turn_);
   job_ = {invoke, body, n, grain};
   next_.store(0, std::memory_order_relaxed);
   joined_.store(kOpen, std::memory_order_release);

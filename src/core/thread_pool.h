@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <mutex>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -24,8 +25,8 @@ class ThreadPool {
 
   // Calls body(begin, end, thread) on disjoint ranges that cover [0, n); returns when all are
   // done. Ranges hold `grain` indices (the last one fewer) and go to whichever thread is free, so
-  // a body must give the same result however the ranges fall. Not reentrant. `body` may throw:
-  // the first exception is rethrown here.
+  // a body must give the same result however the ranges fall. Not reentrant; regions that
+  // several threads begin take turns. `body` may throw: the first exception is rethrown here.
   template <class Body>
   void parallel_for(int64_t n, int64_t grain, Body&& body) {
     if (n <= 0) return;
@@ -56,6 +57,7 @@ class ThreadPool {
   void worker_loop(int thread);
 
   std::vector<std::thread> workers_;
+  std::mutex turn_;  // of who begins a region
   Job job_;
   std::atomic<int64_t> next_{0};
   alignas(64) std::atomic<uint32_t> epoch_{0};  // counts jobs; idle workers wait for the next

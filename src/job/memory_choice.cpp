@@ -41,6 +41,7 @@ bool asked_for(MemoryChoice choice, MemoryMode mode) {
     case MemoryChoice::remake: return mode == MemoryMode::remake;
     case MemoryChoice::host: return mode == MemoryMode::host;
     case MemoryChoice::sharded: return mode == MemoryMode::sharded;
+    case MemoryChoice::gathered: return mode == MemoryMode::gathered;
   }
   return false;
 }
@@ -56,7 +57,8 @@ bool asked_for(RecomputeChoice choice, Recompute recompute) {
 
 // Whether a mode can do what the settings ask for.
 bool possible(MemoryMode mode, const TrainSettings& s, int64_t accumulate) {
-  if ((mode == MemoryMode::sharded) != (s.ranks > 1)) return false;
+  if (over_ranks(mode) != (s.ranks > 1)) return false;
+  if (mode == MemoryMode::gathered && s.recipe != Recipe::nvfp4) return false;  // nothing to gather
   if (releases(mode) && accumulate > 1) return false;
   // Where NVFP4 weights are made on demand no 4-bit copy lives that could be updated.
   if (mode == MemoryMode::remake && s.optimizer.from != UpdateFrom::master) return false;
@@ -67,13 +69,16 @@ bool possible(MemoryMode mode, const TrainSettings& s, int64_t accumulate) {
 // (docs/benchmarks/h200-training.md); the order is what matters. Recomputing is work per token.
 // Masters and moments over the bus take the time of some 4,600 tokens, less what is computed
 // meanwhile. NVFP4 weights made twice a step take that of 450; because that may requantise a file
-// which another rule made, the mode comes after those that release or keep gradients.
+// which another rule made, the mode comes after those that release or keep gradients. What ranks
+// gather is NVFP4 twice a round, as much again as the weights and half of the gradients; how long
+// it takes nobody knows here, so that it comes last.
 double cost_of(MemoryMode mode, Recompute recompute, int64_t tokens) {
   const double n = double(tokens);
   const double again = recompute == Recompute::none ? 0 : recompute == Recompute::mlp ? 0.1 : 0.2;
-  const double fixed = mode == MemoryMode::remake ? 450 + 0.2 * n
-                       : mode == MemoryMode::host ? std::max(600 + 0.2 * n, 4600 - 0.35 * n)
-                                                  : 0;
+  const double fixed = mode == MemoryMode::remake     ? 450 + 0.2 * n
+                       : mode == MemoryMode::gathered ? 5000
+                       : mode == MemoryMode::host     ? std::max(600 + 0.2 * n, 4600 - 0.35 * n)
+                                                      : 0;
   return n * (1 + again) + fixed;
 }
 
@@ -101,7 +106,7 @@ std::vector<MemoryPlan> plans_for(const TrainSettings& s, const TrainChoices& ch
                                   int64_t accumulate) {
   std::vector<MemoryPlan> plans;
   std::vector<MemoryMode> modes(std::begin(kMemoryModes), std::end(kMemoryModes));
-  modes.push_back(MemoryMode::sharded);
+  modes.insert(modes.end(), std::begin(kMemoryModesOfRanks), std::end(kMemoryModesOfRanks));
   for (const MemoryMode mode : modes) {
     if (!asked_for(choices.memory, mode) || !possible(mode, s, accumulate)) continue;
     // Where there is one memory, "elsewhere" is no place to go.
@@ -167,15 +172,21 @@ std::string memory_flags(const MemoryPlan& p) {
 std::vector<MemoryPlan> memory_plans(TrainSettings s, const TrainChoices& choices,
                                      const Backend& be, const Config& c, bool global_scales,
                                      int64_t accumulate) {
-  const bool shares = choices.memory == MemoryChoice::sharded;
+  const bool shares =
+      choices.memory == MemoryChoice::sharded || choices.memory == MemoryChoice::gathered;
   if (shares && s.ranks == 1) {
     throw_usage(
-        "--memory-mode sharded shares memory out over ranks: start several, mpirun -n N nibble ... "
-        "(nibble plan: --ranks N)");
+        "--memory-mode sharded and gathered share memory out over ranks: start several, mpirun -n "
+        "N nibble ... (nibble plan: --ranks N)");
   }
   if (!shares && s.ranks > 1 && choices.memory != MemoryChoice::automatic) {
-    throw_usage("{} ranks train with --memory-mode sharded (auto takes it); the others are for one",
-                s.ranks);
+    throw_usage(
+        "{} ranks train with --memory-mode sharded or gathered (auto takes one of them); the "
+        "others are for one",
+        s.ranks);
+  }
+  if (choices.memory == MemoryChoice::gathered && s.recipe != Recipe::nvfp4) {
+    throw_usage("--memory-mode gathered shares out NVFP4 weights: use --recipe nvfp4, or sharded");
   }
   std::vector<MemoryPlan> plans = plans_for(s, choices, be, c, global_scales, accumulate);
   if (!plans.empty()) return plans;

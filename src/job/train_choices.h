@@ -13,7 +13,7 @@
 
 namespace nibble {
 
-enum class MemoryChoice { automatic, resident, release, remake, host, sharded };
+enum class MemoryChoice { automatic, resident, release, remake, host, sharded, gathered };
 enum class RecomputeChoice { automatic, none, mlp, block };
 
 // How it computes and learns, with what is left to the program (`automatic`).

@@ -46,12 +46,14 @@ TrainPlan plan_training(const PlanRequest& r) {
   s.ranks = int(r.ranks);
   TrainPlan plan;
   plan.plans = memory_plans(s, r.train, *backend, config, global_scales, r.batch.accumulate);
-  if (r.ranks > 1) {
+  for (const MemoryPlan& p : plan.plans) {
+    if (!over_ranks(p.mode) || (!plan.wires.empty() && plan.wires.back().mode == p.mode)) continue;
     WirePlan wire;
+    wire.mode = s.memory = p.mode;
     wire.rounds = std::max<int64_t>(1, r.batch.accumulate / r.ranks);
     wire.bytes = wire_bytes(make_param_groups(config, s), config, s, 0);
     wire.embed_rows = wire.bytes.embed_row * uint64_t(std::min(s.max_tokens, config.V));
-    plan.wire = wire;
+    plan.wires.push_back(wire);
   }
   plan.available = memory_budget(*backend);
   plan.backend = backend->name();

@@ -9,7 +9,7 @@
 #include "job/keep/keep_choices.h"
 #include "job/memory_choice.h"
 #include "job/train_choices.h"
-#include "train/ranks/rank_exchange.h"
+#include "train/ranks/wire_bytes.h"
 
 namespace nibble {
 
@@ -26,12 +26,15 @@ struct PlanRequest {
 
 // What a rank sends in a step, beside a few numbers.
 struct WirePlan {
+  MemoryMode mode = MemoryMode::sharded;
   int64_t rounds = 1;  // micro-batches of each rank
   WireBytes bytes;
   uint64_t embed_rows = 0;  // of a round, at most: those of the embedding
   uint64_t total() const {
-    return uint64_t(rounds) * (bytes.gradients + embed_rows) + bytes.weights;
+    return uint64_t(rounds) * (bytes.gradients + embed_rows) + bytes.weights + blocks();
   }
+  // NVFP4 weights that come where they are read.
+  uint64_t blocks() const { return bytes.blocks + uint64_t(rounds - 1) * bytes.blocks_again; }
   double seconds(double link_gbit) const { return double(total()) * 8e-9 / link_gbit; }
 };
 
@@ -40,7 +43,7 @@ struct TrainPlan {
   int64_t parameters = 0;
   uint64_t available = 0;         // of the backend's memory, in bytes
   std::vector<MemoryPlan> plans;  // the fastest first
-  std::optional<WirePlan> wire;   // of several ranks; `plans` then are of rank 0
+  std::vector<WirePlan> wires;    // of several ranks, by mode; `plans` then are of rank 0
   bool fits() const;              // one of them does
 };
 

@@ -31,7 +31,7 @@ double optimizer_bytes(const TrainState& state) {
     bytes += 4 * double(moment_bytes(m.format, g.table[i].numel()));
     // The embedding of a tied model is the head's NVFP4, too.
     const bool packed =
-        state.packed_of(g.table[i]) != nullptr ||
+        state.has_packed(g.table[i]) ||
         (g.table[i].slot == ParamSlot::embed && state.config().tied && s.head() == Recipe::nvfp4);
     if (packed) bytes += n * 0.5625;
   }
@@ -52,7 +52,7 @@ WeightBytes weight_bytes(const TrainState& state, bool of_head) {
         p.slot == ParamSlot::head || (p.slot == ParamSlot::embed && state.config().tied);
     if (head != of_head || !(head || p.is_linear())) continue;
     const double n = double(p.numel());
-    const bool packed = head ? s.head() == Recipe::nvfp4 : state.packed_of(p) != nullptr;
+    const bool packed = head ? s.head() == Recipe::nvfp4 : state.has_packed(p);
     sum.weights += n * (packed ? 0.5625 : double(dtype_bytes(s.compute)));
     if (g.trained[i]) sum.gradients += n * double(dtype_bytes(s.grad));
   }

@@ -27,26 +27,25 @@ struct Item {
   TensorInfo info;
   StateBytes what = StateBytes::master;  // of a parameter of the table ...
   size_t index = 0;
-  const LinearWeight* packed = nullptr;  // ... or, where this is set, rows of it ...
-  const ParamSpec* param = nullptr;      // ... that hold this parameter
+  const ParamSpec* packed = nullptr;  // ... or, where this is set, its NVFP4 rows
 };
 
-int64_t packed_row_bytes(const Item& i) { return i.packed->in / 2 + i.packed->in / kNvfp4Block; }
+int64_t packed_row_bytes(const ParamSpec& p) { return p.shape[1] / 2 + p.shape[1] / kNvfp4Block; }
 
 std::vector<Item> items_of(const TrainState& state) {
   const ParamGroups& g = state.groups();
   std::vector<Item> items;
   const auto add_packed = [&](const ParamSpec& p) {
-    if (const LinearWeight* w = state.packed_of(p)) {
-      Item item{kPackedPrefix + p.name, {}, {}, 0, w, &p};
+    if (state.has_packed(p)) {
+      Item item{kPackedPrefix + p.name, {}, {}, 0, &p};
       item.info.dtype = DType::u8;
-      item.info.shape = {p.shape[0], packed_row_bytes(item)};
+      item.info.shape = {p.shape[0], packed_row_bytes(p)};
       items.push_back(std::move(item));
     }
   };
   const auto add = [&](const char* prefix, StateBytes what, size_t i, DType type,
                        std::vector<int64_t> shape) {
-    Item item{prefix + g.table[i].name, {}, what, i, nullptr, nullptr};
+    Item item{prefix + g.table[i].name, {}, what, i, nullptr};
     item.info.dtype = type;
     item.info.shape = std::move(shape);
     items.push_back(std::move(item));
@@ -80,7 +79,6 @@ void for_pieces(int64_t rows, int64_t row_bytes, Body&& body) {
 
 void write_item(const TrainState& state, const Item& i, SafetensorsWriter& writer,
                 Progress& progress) {
-  Backend& be = state.backend();
   std::vector<std::byte> bytes;
   const auto append = [&] {
     writer.append(bytes);
@@ -95,12 +93,12 @@ void write_item(const TrainState& state, const Item& i, SafetensorsWriter& write
     });
     return;
   }
-  const int64_t row_bytes = packed_row_bytes(i), code_bytes = i.packed->in / 2;
+  const int64_t row_bytes = packed_row_bytes(*i.packed), code_bytes = i.packed->shape[1] / 2;
   std::vector<uint8_t> codes, scales;
-  for_pieces(i.param->shape[0], row_bytes, [&](int64_t row, int64_t rows) {
+  for_pieces(i.packed->shape[0], row_bytes, [&](int64_t row, int64_t rows) {
     codes.resize(size_t(rows * code_bytes));
     scales.resize(size_t(rows * (row_bytes - code_bytes)));
-    be.unpack_rows(*i.packed, i.param->row_offset + row, rows, codes, scales);
+    state.read_packed(*i.packed, row, rows, codes, scales);
     bytes.resize(size_t(rows * row_bytes));
     for (int64_t r = 0; r < rows; ++r) {  // a row's codes, then its scales
       std::copy_n(std::as_bytes(std::span(codes)).begin() + r * code_bytes, code_bytes,
@@ -141,7 +139,6 @@ void read_state(TrainState& state, const Item& i, const TensorSource& file) {
 }
 
 void read_item(TrainState& state, const Item& i, const TensorSource& file, Progress& progress) {
-  Backend& be = state.backend();
   const TensorInfo& want = i.info;
   const TensorInfo& have = file.at(i.name);
   if (have.dtype != want.dtype || have.shape != want.shape) {
@@ -152,9 +149,9 @@ void read_item(TrainState& state, const Item& i, const TensorSource& file, Progr
   if (!i.packed) {
     read_state(state, i, file);
   } else {
-    const int64_t row_bytes = packed_row_bytes(i), code_bytes = i.packed->in / 2;
+    const int64_t row_bytes = packed_row_bytes(*i.packed), code_bytes = i.packed->shape[1] / 2;
     std::vector<uint8_t> codes, scales;
-    for_pieces(i.param->shape[0], row_bytes, [&](int64_t row, int64_t rows) {
+    for_pieces(i.packed->shape[0], row_bytes, [&](int64_t row, int64_t rows) {
       bytes.resize(size_t(rows * row_bytes));
       file.read(have, uint64_t(row * row_bytes), bytes);
       codes.clear(), scales.clear();
@@ -163,13 +160,14 @@ void read_item(TrainState& state, const Item& i, const TensorSource& file, Progr
         codes.insert(codes.end(), b, b + code_bytes);
         scales.insert(scales.end(), b + code_bytes, b + row_bytes);
       }
-      be.pack_rows(*i.packed, i.param->row_offset + row, rows, codes, scales);
+      state.write_packed(*i.packed, row, rows, codes, scales);
     });
   }
   progress.advance(have.n_bytes);
 }
 
 void read_items(const TensorSource& source, TrainState& state) {
+  state.settle();
   Progress progress("reading checkpoint", source.payload_bytes());
   for (const Item& i : items_of(state)) read_item(state, i, source, progress);
   state.backend().sync();

@@ -47,9 +47,10 @@ std::vector<float> StateValues::master(const ParamSpec& p, int64_t begin, int64_
 
 bool StateValues::packed(const ParamSpec& p, int64_t row, int64_t rows, std::span<uint8_t> codes,
                          std::span<uint8_t> scales) const {
-  const LinearWeight* w = state_.packed_of(p);
-  if (w) state_.backend().unpack_rows(*w, p.row_offset + row, rows, codes, scales);
-  return w != nullptr;
+  if (!state_.has_packed(p)) return false;
+  const auto& table = state_.groups().table;
+  state_.read_packed(*std::ranges::find(table, p.name, &ParamSpec::name), row, rows, codes, scales);
+  return true;
 }
 
 bool keeps_form(const TensorSource& base, Container container) {

@@ -20,7 +20,8 @@ InferenceView::InferenceView(TrainState& state) : state_(state) {
   Backend& be = state.backend();
   model_.config = state.config();
   model_.weights = state.tensors().forward;
-  if (state.settings().memory == MemoryMode::remake) {
+  const MemoryMode mode = state.settings().memory;
+  if (mode == MemoryMode::remake || mode == MemoryMode::gathered) {
     model_.weights_needed = [&state](int64_t layer) { state.need_weights(layer); };
   }
   LinearWeight& head = model_.weights.head;
@@ -33,6 +34,7 @@ InferenceView::InferenceView(TrainState& state) : state_(state) {
 }
 
 void InferenceView::refresh() {
+  state_.settle();
   if (!head_is_remade(state_.tensors().forward.head)) return;
   state_.backend().quantize_rows(model_.weights.head, 0, state_.tensors().master.head.dense,
                                  state_.settings().rule);

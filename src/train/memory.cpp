@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "train/ranks/packed_blocks.h"
 #include "train/teacher.h"
 
 namespace nibble {
@@ -28,7 +29,7 @@ WeightLayout master_layout(const Config& c, const ParamGroups& g, const TrainSet
   layout.norm = s.stat == DType::f32 ? DType::f32 : s.master;
   // What is frozen and read as NVFP4 needs no master; what is shared out has parts of one.
   const auto linear = [&](ParamSlot slot, int64_t layer, Recipe recipe) {
-    const bool whole = recipe != Recipe::nvfp4 || s.memory != MemoryMode::sharded;
+    const bool whole = recipe != Recipe::nvfp4 || !over_ranks(s.memory);
     const bool kept = recipe != Recipe::nvfp4 || (whole && !frozen_slot(g, slot, layer));
     return LinearLayout{master_type(g, s, slot, layer), false, kept};
   };
@@ -75,6 +76,9 @@ void make_shares(TrainArenas& arenas, const Config& c, const ParamGroups& g, con
     }
     own.sum = arenas.gradients.take(DType::f32, {piece.count});
     own.moments = make_moments(arenas.moments, format_of(p, s), piece.count);
+    if (is_gathered(g, s, p)) {
+      own.nvfp4 = arenas.nvfp4.take(DType::u8, {packed_block_bytes(piece.count)});
+    }
     t.owned.push_back(own);
   }
   // A window of everybody: of a tied embedding the head's gradient and rows of tokens, at most.
@@ -98,6 +102,14 @@ bool frozen_slot(const ParamGroups& g, ParamSlot slot, int64_t layer) {
   return true;
 }
 
+bool is_gathered(const ParamGroups& g, const TrainSettings& s, ParamSlot slot, int64_t layer) {
+  if (s.memory != MemoryMode::gathered || s.recipe != Recipe::nvfp4 || layer < 0) return false;
+  for (size_t i = 0; i < g.table.size(); ++i) {
+    if (g.table[i].slot == slot && g.table[i].layer == layer && !g.trained[i]) return false;
+  }
+  return true;
+}
+
 LinearWeight packed_like(Arena& a, const Backend& be, const LinearWeight& like, int64_t rows) {
   LinearWeight w;
   w.out = rows;
@@ -113,6 +125,7 @@ std::string_view memory_mode_name(MemoryMode mode) {
     case MemoryMode::remake: return "remake";
     case MemoryMode::host: return "host";
     case MemoryMode::sharded: return "sharded";
+    case MemoryMode::gathered: return "gathered";
   }
   return "?";
 }
@@ -160,12 +173,15 @@ TrainTensors make_train_tensors(TrainArenas& arenas, const Backend& be, const Co
     if (global_scales) w.row_scale = packed.take(DType::f32, {rows});
   };
   if (s.recipe == Recipe::nvfp4) {
-    BlockWeights shared;  // linear layers only
-    for (BlockWeights& block : t.forward.block) {
+    // Linear layers only. What is gathered comes while the block before is computed with.
+    BlockWeights shared[2];
+    const bool gathers = s.memory == MemoryMode::gathered;
+    for (int64_t l = 0; l < c.L; ++l) {
+      BlockWeights& block = t.forward.block[size_t(l)];
       for (const auto& m : block.linears()) {
-        LinearWeight &to = block.*m.at, &common = shared.*m.at;
+        LinearWeight &to = block.*m.at, &common = shared[gathers ? l % 2 : 0].*m.at;
         // Made on demand only where there is a master to make it from.
-        const bool shares = remake && to.dense;
+        const bool shares = (remake && to.dense) || is_gathered(g, s, m.slot, l);
         to = shares && common.is_packed() ? common : packed_like(packed, be, to, to.out);
         if (shares) common = to;
         row_scale(to, to.out);
@@ -187,7 +203,7 @@ TrainTensors make_train_tensors(TrainArenas& arenas, const Backend& be, const Co
     }
   }
   t.teacher = make_teacher(arenas, be, c, g, s, t);
-  const bool sharded = s.memory == MemoryMode::sharded;
+  const bool sharded = over_ranks(s.memory);
   for (size_t i = 0; i < g.table.size(); ++i) {
     Moments m;
     m.format = format_of(g.table[i], s);
@@ -201,7 +217,8 @@ TrainTensors make_train_tensors(TrainArenas& arenas, const Backend& be, const Co
   layout.matrix = s.grad;
   layout.norm = s.stat;
   layout.released = s.memory != MemoryMode::resident;
-  layout.alternate = away;  // an update goes on beside the backward of the next layer
+  // Beside the backward of the next layer: an update, or what passes between ranks.
+  layout.alternate = away || sharded;
   if (sharded) layout.embed_rows = s.max_tokens;
   const bool rows_apart = sharded && c.tied && !frozen_slot(g, ParamSlot::embed, -1);
   if (rows_apart) t.embed_rows = arenas.gradients.take(s.grad, {s.max_tokens, c.C});
@@ -242,7 +259,7 @@ StepTensors make_step_tensors(Arena& a, const Config& c, const TrainSettings& s,
   t.batch.sequences = a.take(DType::i32, {shape.sequences, 4});
   t.batch.out_rows = a.take(DType::i32, {r});
   t.loss.targets = a.take(DType::i32, {r});
-  if (s.memory == MemoryMode::sharded) t.embed_rows_of = a.take(DType::i32, {n});
+  if (over_ranks(s.memory)) t.embed_rows_of = a.take(DType::i32, {n});
   if (shape.kept_tokens > 0) t.teacher = make_teacher_tensors(a, c, s, shape, t.batch);
   const Keep keep = s.recompute == Recompute::none  ? Keep::all
                     : s.recompute == Recompute::mlp ? Keep::attention

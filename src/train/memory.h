@@ -25,6 +25,7 @@ struct OwnedPart {
   Tensor master;  // [count]; elements of the whole master where the forward reads that
   Tensor sum;     // f32 [count]: of the gradients of a step
   Moments moments;
+  Tensor nvfp4;  // MemoryMode::gathered: its blocks (ranks/packed_blocks.h); empty otherwise
 };
 
 // What lives for the whole run.
@@ -34,7 +35,8 @@ struct TrainTensors {
   Weights master;
   // What the passes read: the master's norms and embedding; linear layers packed, or the master's
   // own where their recipe is dense. With MemoryMode::remake all blocks that have a master share
-  // one packed set; with MemoryMode::host the norms, too, lie with the NVFP4 weights.
+  // one packed set, with MemoryMode::gathered every other one; with MemoryMode::host the norms,
+  // too, lie with the NVFP4 weights.
   Weights forward;
   LinearWeight head_piece;       // remake: rows of the head made on demand
   std::vector<Moments> moments;  // per parameter of the table
@@ -111,6 +113,14 @@ DType master_type_of(const ParamGroups& groups, const TrainSettings& settings,
 
 // Whether nothing of a slot is trained: what its forward reads never changes then.
 bool frozen_slot(const ParamGroups& groups, ParamSlot slot, int64_t layer);
+// MemoryMode::gathered: whether the NVFP4 weights of a slot are shared out, too: those of a block
+// whose parameters are all trained, and so have owners.
+bool is_gathered(const ParamGroups& groups, const TrainSettings& settings, ParamSlot slot,
+                 int64_t layer);
+inline bool is_gathered(const ParamGroups& groups, const TrainSettings& settings,
+                        const ParamSpec& param) {
+  return param.is_linear() && is_gathered(groups, settings, param.slot, param.layer);
+}
 // A packed weight of `rows` rows as wide as `like`.
 LinearWeight packed_like(Arena& arena, const Backend& backend, const LinearWeight& like,
                          int64_t rows);

@@ -28,14 +28,19 @@ enum class MemoryMode {
   remake,    // release, and the NVFP4 weights are made from the master each time they are read
   host,      // release, with masters and moments in the host's memory; NVFP4 forward only
   sharded,   // several ranks: masters of NVFP4 layers, moments and sums of gradients shared out
+  gathered,  // sharded, and the NVFP4 weights of blocks, which come together where they are read
 };
 // Those of a run alone.
 constexpr MemoryMode kMemoryModes[] = {MemoryMode::resident, MemoryMode::release,
                                        MemoryMode::remake, MemoryMode::host};
 std::string_view memory_mode_name(MemoryMode mode);
+constexpr MemoryMode kMemoryModesOfRanks[] = {MemoryMode::sharded, MemoryMode::gathered};
+constexpr bool over_ranks(MemoryMode mode) {
+  return mode == MemoryMode::sharded || mode == MemoryMode::gathered;
+}
 // Whether an update happens inside the backward, and so by the norm of the step before.
 constexpr bool releases(MemoryMode mode) {
-  return mode != MemoryMode::resident && mode != MemoryMode::sharded;
+  return mode != MemoryMode::resident && !over_ranks(mode);
 }
 
 // What the backward computes again instead of having kept it.

@@ -9,6 +9,7 @@
 #include "core/progress.h"
 #include "model/load.h"
 #include "model/param_reader.h"
+#include "train/ranks/packed_blocks.h"
 #include "train/teacher.h"
 
 namespace nibble {
@@ -91,7 +92,7 @@ TrainState::TrainState(Backend& backend, const Config& config, const TensorSourc
     how.scale_rule = settings_.rule;
     read_weights(be_, tensors_.teacher, t.config, *teacher, t.layout, how);
   } else {
-    fill_own_teacher(be_, tensors_, settings_);
+    fill_own_teacher(be_, tensors_, groups_, settings_);
   }
 }
 
@@ -105,8 +106,71 @@ Tensor TrainState::master_of(const ParamSpec& p) const {
 const LinearWeight* TrainState::packed_of(const ParamSpec& p) const {
   if (!p.is_linear()) return nullptr;
   if (settings_.memory == MemoryMode::remake && master_of(p)) return nullptr;
+  if (is_gathered(groups_, settings_, p)) return nullptr;
   const LinearWeight* w = slot_of(tensors_.forward, p).linear;
   return w->is_packed() ? w : nullptr;
+}
+
+const LinearWeight* TrainState::updated_packed_of(const ParamSpec& p) const {
+  if (is_gathered(groups_, settings_, p)) return slot_of(tensors_.forward, p).linear;
+  return packed_of(p);
+}
+
+void TrainState::read_packed(const ParamSpec& p, int64_t row, int64_t rows,
+                             std::span<uint8_t> codes, std::span<uint8_t> scales) const {
+  settle();
+  if (const LinearWeight* w = packed_of(p)) {
+    return be_.unpack_rows(*w, p.row_offset + row, rows, codes, scales);
+  }
+  const int64_t width = p.shape[1];
+  std::vector<std::byte> blocks(size_t(packed_block_bytes(rows * width)));
+  read_bytes(StateBytes::nvfp4, index_of(p), uint64_t(packed_block_bytes(row * width)), blocks);
+  blocks_to(blocks.data(), codes, scales);
+}
+
+void TrainState::write_packed(const ParamSpec& p, int64_t row, int64_t rows,
+                              std::span<const uint8_t> codes, std::span<const uint8_t> scales) {
+  if (const LinearWeight* w = packed_of(p)) {
+    return be_.pack_rows(*w, p.row_offset + row, rows, codes, scales);
+  }
+  const int64_t first = row * p.shape[1], last = first + rows * p.shape[1];
+  std::vector<std::byte> blocks(size_t(packed_block_bytes(last - first)));
+  blocks_from(codes, scales, blocks.data());
+  for (const OwnedPart* own : owned(index_of(p))) {
+    const int64_t begin = std::max(first, own->of.begin);
+    const int64_t end = std::min(last, own->of.begin + own->of.count);
+    if (begin >= end) continue;
+    be_.upload(own->nvfp4.slice(packed_block_bytes(begin - own->of.begin),
+                                packed_block_bytes(end - begin)),
+               blocks.data() + packed_block_bytes(begin - first));
+  }
+}
+
+void TrainState::lay_out_own(const ParamSpec& p) {
+  for (const OwnedPart* own : owned(index_of(p))) {
+    std::vector<std::byte> blocks(own->nvfp4.bytes());
+    be_.download(blocks.data(), own->nvfp4);
+    write_blocks(be_, *updated_packed_of(p), p.row_offset, own->of.begin, own->of.count,
+                 blocks.data());
+  }
+}
+
+void TrainState::take_back_own(const ParamSpec& p) {
+  be_.sync();
+  for (const OwnedPart* own : owned(index_of(p))) {
+    std::vector<std::byte> blocks(own->nvfp4.bytes());
+    read_blocks(be_, *updated_packed_of(p), p.row_offset, own->of.begin, own->of.count,
+                blocks.data());
+    be_.upload(own->nvfp4, blocks.data());
+  }
+}
+
+// The run's own start, while it is where the forward will read it.
+void TrainState::read_own_teacher(const ParamSpec& p) {
+  const LinearWeight* const to = slot_of(tensors_.teacher, p).linear;
+  std::vector<uint8_t> codes(size_t(p.numel() / 2)), scales(size_t(p.numel() / kNvfp4Block));
+  be_.unpack_rows(*updated_packed_of(p), p.row_offset, p.shape[0], codes, scales);
+  be_.pack_rows(*to, p.row_offset, p.shape[0], codes, scales);
 }
 
 void TrainState::requantize(const ParamSpec& p) {
@@ -137,13 +201,17 @@ void TrainState::read(const TensorSource& source) {
                                    t.packed() ? read_global_scale(source, t) : 1.0f);
         be_.upload(forward->row_scale.slice(p.row_offset, t.rows), g.data());
       }
-      if (const LinearWeight* w = packed_of(p)) {
+      if (const LinearWeight* w = updated_packed_of(p)) {
         const bool in_parts = shared_out(StateBytes::master, p);
-        if (in_parts) read_shares(reader, size_t(&p - groups_.table.data()), t);
+        if (in_parts) read_shares(reader, index_of(p), t);
         if (t.packed() || (!master_of(p) && !in_parts)) {
           reader.read_linear(*w, p, t);
         } else if (!in_parts) {
           requantize(p);
+        }
+        if (is_gathered(groups_, settings_, p)) {
+          if (settings_.keep.used() && !settings_.keep.teacher) read_own_teacher(p);
+          take_back_own(p);
         }
       }
     }
@@ -173,13 +241,15 @@ void TrainState::read_shares(ParameterReader& reader, size_t param, const Logica
       be_.copy(own->master.slice(begin - own->of.begin, end - begin),
                flat.slice(begin - first, end - begin));
     }
-    if (!t.packed()) be_.quantize_rows(*packed_of(p), p.row_offset + row, some, settings_.rule);
+    if (!t.packed())
+      be_.quantize_rows(*updated_packed_of(p), p.row_offset + row, some, settings_.rule);
     be_.sync();  // the rows are written over
   }
 }
 
 bool TrainState::shared_out(StateBytes what, const ParamSpec& p) const {
-  if (settings_.memory != MemoryMode::sharded) return false;
+  if (!over_ranks(settings_.memory)) return false;
+  if (what == StateBytes::nvfp4) return is_gathered(groups_, settings_, p);
   if (what != StateBytes::master) return true;
   return p.is_linear() && !master_of(p) && !frozen_slot(groups_, p.slot, p.layer);
 }
@@ -201,6 +271,7 @@ std::vector<const OwnedPart*> TrainState::owned(size_t param) const {
 
 void TrainState::read_bytes(StateBytes what, size_t param, uint64_t at,
                             std::span<std::byte> out) const {
+  settle();
   const ParamSpec& p = groups_.table[param];
   if (shared_out(what, p)) {
     if (!fetch) throw_internal("nobody fetches what other ranks own of {}", p.name);
@@ -213,6 +284,8 @@ void TrainState::read_bytes(StateBytes what, size_t param, uint64_t at,
 }
 
 void TrainState::need_weights(int64_t layer) {
+  if (arrive) arrive(layer);
+  if (layer < 0 || layer == config_.L) return;
   if (settings_.memory != MemoryMode::remake || settings_.recipe != Recipe::nvfp4) return;
   const BlockWeights& from = tensors_.master.block[size_t(layer)];
   const BlockWeights& to = tensors_.forward.block[size_t(layer)];

@@ -52,6 +52,12 @@ class TrainState {
   // other ranks own they come by `fetch`, which whoever leads them sets.
   void read_bytes(StateBytes what, size_t param, uint64_t at, std::span<std::byte> out) const;
   std::function<void(StateBytes, size_t param, uint64_t at, std::span<std::byte> out)> fetch;
+  // Of several ranks: waits for what others send of a layer's weights (-1 and L: embedding, head),
+  // or for all of it. Whoever exchanges it sets this.
+  std::function<void(std::optional<int64_t> layer)> arrive;
+  void settle() const {
+    if (arrive) arrive({});
+  }
   // Whether its masters, or moments, are here only in parts.
   bool shared_out(StateBytes what, const ParamSpec& param) const;
   // The tensor of a trained parameter that is not shared out.
@@ -60,8 +66,22 @@ class TrainState {
   std::vector<const OwnedPart*> owned(size_t param) const;
   // The NVFP4 weight that holds a parameter and lives as long as the run, or null.
   const LinearWeight* packed_of(const ParamSpec& param) const;
+  // The one that an update writes: packed_of, or with MemoryMode::gathered what a forward reads
+  // when the block has come; null.
+  const LinearWeight* updated_packed_of(const ParamSpec& param) const;
+  // Whether its NVFP4 rows live as long as the run, here or shared out; they, in canonical bytes.
+  bool has_packed(const ParamSpec& param) const { return updated_packed_of(param) != nullptr; }
+  void read_packed(const ParamSpec& param, int64_t row, int64_t rows, std::span<uint8_t> codes,
+                   std::span<uint8_t> scales) const;
+  void write_packed(const ParamSpec& param, int64_t row, int64_t rows,
+                    std::span<const uint8_t> codes, std::span<const uint8_t> scales);
+  // MemoryMode::gathered: what this rank owns of a parameter's NVFP4 weights, to where a forward
+  // reads them and from there.
+  void lay_out_own(const ParamSpec& param);
+  void take_back_own(const ParamSpec& param);
 
-  // MemoryMode::remake: makes the NVFP4 weights of one block; nothing to do otherwise.
+  // Before a layer's weights are read: waits for what others send of them, and with
+  // MemoryMode::remake makes the NVFP4 weights of a block.
   void need_weights(int64_t layer);
   LinearWeight head_rows(int64_t begin, int64_t count);
   // What kept rows are compared with is this model's.
@@ -77,6 +97,8 @@ class TrainState {
  private:
   void read(const TensorSource& source);
   void read_shares(ParameterReader& reader, size_t param, const LogicalTensor& t);
+  void read_own_teacher(const ParamSpec& param);
+  size_t index_of(const ParamSpec& param) const { return size_t(&param - groups_.table.data()); }
 
   Backend& be_;
   Config config_;

@@ -58,7 +58,8 @@ Weights make_teacher(TrainArenas& arenas, const Backend& be, const Config& c, co
   return start_of(arenas, be, c, g, t.forward);
 }
 
-void fill_own_teacher(Backend& be, const TrainTensors& t, const TrainSettings& s) {
+void fill_own_teacher(Backend& be, const TrainTensors& t, const ParamGroups& g,
+                      const TrainSettings& s) {
   const auto copy = [&](Tensor to, Tensor from) {
     if (to && to.data != from.data) be.copy(to, from);
   };
@@ -75,7 +76,10 @@ void fill_own_teacher(Backend& be, const TrainTensors& t, const TrainSettings& s
   for (size_t l = 0; l < t.teacher.block.size(); ++l) {
     const BlockWeights &to = t.teacher.block[l], &from = t.forward.block[l];
     for (const auto& m : to.vectors()) copy(to.*m.at, from.*m.at);
-    for (const auto& m : to.linears()) linear(to.*m.at, from.*m.at, t.master.block[l].*m.at);
+    for (const auto& m : to.linears()) {
+      if (is_gathered(g, s, m.slot, int64_t(l))) continue;  // read with the weights
+      linear(to.*m.at, from.*m.at, t.master.block[l].*m.at);
+    }
   }
   copy(t.teacher.final_norm, t.forward.final_norm);
   // A dense head that is the embedding has been copied with it.

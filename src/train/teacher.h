@@ -13,7 +13,8 @@ Weights make_teacher(TrainArenas& arenas, const Backend& backend, const Config& 
                      const TrainTensors& so_far);
 // Copies what the forward reads before the first step, so that both see the same bits. Weights that
 // are made from the master on demand are made once.
-void fill_own_teacher(Backend& backend, const TrainTensors& tensors, const TrainSettings& settings);
+void fill_own_teacher(Backend& backend, const TrainTensors& tensors, const ParamGroups& groups,
+                      const TrainSettings& settings);
 
 // The slots of its pass; those that only the pass needs are given back to the arena.
 TeacherTensors make_teacher_tensors(Arena& arena, const Config& config,

@@ -26,7 +26,7 @@ constexpr int64_t kGrowthInterval = 2000;
 
 Trainer::Trainer(TrainState& state, RankExchange* ranks)
     : state_(state), be_(state.backend()), ranks_(ranks) {
-  if ((ranks != nullptr) != (state.settings().memory == MemoryMode::sharded)) {
+  if ((ranks != nullptr) != over_ranks(state.settings().memory)) {
     throw_internal("a state that is shared out has other ranks, and no other state has");
   }
   if (state.settings().compute != DType::f16) progress.loss_scale = 1;
@@ -126,6 +126,7 @@ void Trainer::forward_loss(StepTensors& t, LossSums& sums, WantGradient gradient
   }
   PassHooks hooks;
   hooks.weights_needed = [this](int64_t layer) { state_.need_weights(layer); };
+  state_.need_weights(-1);
   forward_hidden(be_, c, w.forward, t.batch, t.acts, kv_of_acts(t.acts, c), Activations::none,
                  hooks);
   say_part("forward_done");
@@ -303,7 +304,7 @@ Requantize Trainer::requantize_of(const ParamSpec& p) const {
   rq.row_offset = p.row_offset;
   // A tied head is the embedding's NVFP4 copy.
   const bool tied = p.slot == ParamSlot::embed && state_.config().tied;
-  rq.weight = state_.packed_of(tied ? state_.groups().table.back() : p);
+  rq.weight = state_.updated_packed_of(tied ? state_.groups().table.back() : p);
   return rq;
 }
 
@@ -324,15 +325,19 @@ void Trainer::add_update(std::vector<AdamwUpdate>& all, size_t i, double lr) con
   }
 }
 
-// What this rank owns.
-void Trainer::add_own_updates(std::vector<AdamwUpdate>& all, double lr) const {
+// What this rank owns; a layer's alone, or all.
+std::vector<AdamwUpdate> Trainer::own_updates(std::optional<int64_t> layer, double lr) const {
+  std::vector<AdamwUpdate> all;
   for (const OwnedPart& own : state_.tensors().owned) {
+    const ParamSpec& p = state_.groups().table[own.of.param];
+    if (layer && layer_of(p, state_.config()) != *layer) continue;
     AdamwStep step = adamw_step_of(own.of.param, lr);
     step.first = own.of.begin;
-    const Requantize rq = requantize_of(state_.groups().table[own.of.param]);
+    const Requantize rq = requantize_of(p);
     const Moments& m = own.moments;
     all.push_back({own.master, own.sum, m.m, m.v, m.format, 0, own.of.count, step, rq});
   }
+  return all;
 }
 
 void Trainer::update(std::span<AdamwUpdate> updates, double clip) {
@@ -361,11 +366,30 @@ bool Trainer::update_over_ranks(StepResult& r) {
   double squares = 0;
   for (const double sum : ranks_->squares()) squares += sum;
   if (!set_norm(r, squares)) return false;
-  std::vector<AdamwUpdate> updates;
-  add_own_updates(updates, r.lr);
-  update(updates, r.clip);
+  if (state_.settings().memory == MemoryMode::gathered) {
+    update_gathered(r);
+  } else {
+    std::vector<AdamwUpdate> updates = own_updates({}, r.lr);
+    update(updates, r.clip);
+  }
   ranks_->share_weights();
   return true;
+}
+
+// Blocks lie where others come afterwards: one at a time.
+void Trainer::update_gathered(const StepResult& r) {
+  const ParamGroups& g = state_.groups();
+  for (int64_t layer = -1; layer <= state_.config().L; ++layer) {
+    std::vector<AdamwUpdate> updates = own_updates(layer, r.lr);
+    const auto for_blocks = [&](void (TrainState::*what)(const ParamSpec&)) {
+      for (const size_t i : trained_params(layer)) {
+        if (state_.shared_out(StateBytes::nvfp4, g.table[i])) (state_.*what)(g.table[i]);
+      }
+    };
+    for_blocks(&TrainState::lay_out_own);
+    update(updates, r.clip);
+    for_blocks(&TrainState::take_back_own);
+  }
 }
 
 // The norm and the clip that follows from it; false: it is not finite.
@@ -406,7 +430,15 @@ StepResult Trainer::step(std::span<const PackedBatch> micro_batches) {
   const TrainSettings& s = state_.settings();
   StepResult r;
   r.step = progress.step + 1;
-  if (ranks_) ranks_->begin_step(r.step);
+  struct RanksStep {
+    RankExchange* ranks;
+    RanksStep(RankExchange* all, int64_t step) : ranks(all) {
+      if (ranks) ranks->begin_step(step);
+    }
+    ~RanksStep() {
+      if (ranks) ranks->end_step();
+    }
+  } const together(ranks_, r.step);
   r.lr = learning_rate(s.schedule, r.step) * progress.lr_factor;
   r.loss_scale = progress.loss_scale;
   for (const PackedBatch& b : micro_batches) {

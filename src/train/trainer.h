@@ -92,11 +92,12 @@ class Trainer {
   AdamwStep adamw_step_of(size_t param, double lr) const;
   Requantize requantize_of(const ParamSpec& param) const;
   void add_update(std::vector<AdamwUpdate>& all, size_t param, double lr) const;
-  void add_own_updates(std::vector<AdamwUpdate>& all, double lr) const;
+  std::vector<AdamwUpdate> own_updates(std::optional<int64_t> layer, double lr) const;
   void update(std::span<AdamwUpdate> updates, double clip);
   void finish_step(StepResult& r);
   bool update_resident(StepResult& r);
   bool update_over_ranks(StepResult& r);
+  void update_gathered(const StepResult& r);
   bool set_norm(StepResult& r, double squares);
   void release_layer(int64_t layer, StepResult& r, double clip, double& squares);
   Tensor begin_squares(std::span<const size_t> params);

@@ -55,20 +55,27 @@ TEST_F(Plan, OfSeveralRanks) {
   ranks["--accumulate"] = "8";
   ranks["--link-gbit"] = "200";
   const json a = only(alone), all = plan(ranks);
-  ASSERT_EQ(all["plans"].size(), 1u);
-  const json& e = all["plans"][0];
+  ASSERT_EQ(all["plans"].size(), 2u);
+  const json &e = all["plans"][0], &f = all["plans"][1];
   EXPECT_EQ(e["memory_mode"], "sharded");
+  EXPECT_EQ(f["memory_mode"], "gathered");
   for (const char* shared : {"master weights", "optimizer state"}) {
     EXPECT_LT(e["arenas"][shared], a["arenas"][shared]) << shared;
   }
   const auto activations = [](const json& p) { return p["arenas"]["activations"].get<uint64_t>(); };
   EXPECT_GE(activations(e), activations(a));
   EXPECT_LE(activations(e), activations(a) + 64 * 4 + 256);  // a number for each of 64 rows
-  const json& w = all["wire"];
+  const json& w = all["wire"]["sharded"];
   EXPECT_EQ(w["rounds"], 2);
   const auto n = [&](const char* key) { return w[key].get<uint64_t>(); };
   EXPECT_EQ(n("total_bytes"),
             2 * (n("gradient_bytes") + n("most_embedding_row_bytes")) + n("weight_bytes"));
+  // Blocks come together instead of staying, and no weights of theirs pass after the update.
+  const json& of_f = all["wire"]["gathered"];
+  EXPECT_LT(of_f["weight_bytes"], w["weight_bytes"]);
+  EXPECT_EQ(of_f["gradient_bytes"], w["gradient_bytes"]);
+  EXPECT_GT(of_f["block_bytes"], 0);
+  EXPECT_EQ(w["block_bytes"], 0);
   EXPECT_DOUBLE_EQ(w["seconds"], double(n("total_bytes")) * 8 / 200e9);
   EXPECT_FALSE(plan(alone).contains("wire"));
   const std::string text = cli_ok(plan_arguments(ranks));
@@ -78,7 +85,7 @@ TEST_F(Plan, OfSeveralRanks) {
   cli_fails(plan_arguments(ranks), 2, "cannot be shared equally by --ranks 4");
   ranks["--accumulate"] = "1";
   ranks["--memory-mode"] = "release";
-  cli_fails(plan_arguments(ranks), 2, "4 ranks train with --memory-mode sharded");
+  cli_fails(plan_arguments(ranks), 2, "4 ranks train with --memory-mode sharded or gathered");
   alone["--memory-mode"] = "sharded";
   cli_fails(plan_arguments(alone), 2, "mpirun -n N");
 }

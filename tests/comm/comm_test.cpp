@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
 
 #include "comm/comm_checks.h"
 #include "comm/process_ranks.h"
+#include "comm/work_queue.h"
 #include "core/error.h"
 #include "support/mpi_run.h"
 #include "support/paths.h"
@@ -73,6 +75,65 @@ TEST(Comm, WhoDoesNotComeIsNamedWithThePlace) {
     const std::string text = e.what();
     EXPECT_NE(text.find("at step 7, gradients of layer 2 for rank 1 on here"), text.npos) << text;
   }
+}
+
+TEST(Comm, WhatIsSaidBesideStaysApart) {
+  for (const int n : {1, 2, 4}) {
+    ThreadRanks(n).run([](Comm& c) {
+      Comm& beside = c.beside();
+      EXPECT_EQ(&beside, &c.beside());
+      EXPECT_EQ(beside.rank(), c.rank());
+      std::string there;
+      {
+        WorkQueue queue;
+        queue.add([&] { there = check_comm(beside); });
+        EXPECT_EQ(check_comm(c), "");
+      }
+      EXPECT_EQ(there, "");
+    });
+  }
+}
+
+TEST(WorkQueue, DoesOneThingAfterTheOther) {
+  WorkQueue queue;
+  std::vector<int> done;
+  uint64_t last = 0;
+  for (int i = 0; i < 100; ++i) last = queue.add([&done, i] { done.push_back(i); });
+  EXPECT_EQ(last, 100u);
+  queue.wait(0);
+  queue.wait(last);
+  ASSERT_EQ(done.size(), 100u);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(done[size_t(i)], i);
+}
+
+TEST(WorkQueue, WaitsForWhatIsAskedForAndNoMore) {
+  std::atomic<bool> go = false;
+  WorkQueue queue;
+  const uint64_t first = queue.add([] {});
+  queue.add([&] { go.wait(false); });
+  queue.wait(first);  // would hang if it waited for both
+  go = true;
+  go.notify_all();
+  queue.wait_for_all();
+}
+
+TEST(WorkQueue, AnErrorEndsItAndComesFromEveryWait) {
+  WorkQueue queue;
+  bool after = false;
+  const uint64_t bad = queue.add([] { throw_device("the cable"); });
+  queue.add([&] { after = true; });
+  EXPECT_THROW(queue.wait(bad), DeviceError);
+  EXPECT_THROW(queue.wait_for_all(), DeviceError);
+  EXPECT_FALSE(after);
+}
+
+TEST(WorkQueue, EverythingIsDoneBeforeItGoes) {
+  int done = 0;
+  {
+    WorkQueue queue;
+    for (int i = 0; i < 10; ++i) queue.add([&] { ++done; });
+  }
+  EXPECT_EQ(done, 10);
 }
 
 // Variables of the environment while it lives.

@@ -13,6 +13,7 @@
 
 #include "comm/comm_checks.h"
 #include "comm/process_ranks.h"
+#include "comm/work_queue.h"
 #include "core/error.h"
 
 using namespace nibble;
@@ -24,7 +25,15 @@ int main(int argc, char** argv) {
   try {
     const auto comm = join_ranks();
     if (what == "check") {
-      const std::string problem = test::check_comm(*comm);
+      // Both ways at once.
+      std::string problem, problem_beside;
+      Comm& beside = comm->beside();
+      {
+        WorkQueue queue;
+        queue.add([&] { problem_beside = test::check_comm(beside); });
+        problem = test::check_comm(*comm);
+      }
+      problem += problem_beside;
       if (!problem.empty()) throw Error(ExitCode::check_failed, problem);
       comm->barrier();
       ranks_are_done(true);

@@ -1,72 +1,9 @@
 // SPDX-License-Identifier: MIT
-// nibble train under mpirun: processes that train one model together, against one process.
-#include <gtest/gtest.h>
-
-#include <filesystem>
-#include <fstream>
-
-#include "support/mpi_run.h"
-#include "support/paths.h"
-#include "support/text.h"
-#include "support/toy_dir.h"
+// The bits of several ranks, who is refused, who dies and who hangs.
+#include "ranks/ranks_train.h"
 
 namespace nibble::test {
 namespace {
-
-namespace fs = std::filesystem;
-
-// With parameters of several chunks, whose rows do not end where chunks do.
-Config toy_of_chunks() {
-  Config c = toy_chat_config();
-  c.C = 224, c.D = 32, c.Hq = 7, c.Hkv = 1, c.F = 320;
-  return c;
-}
-
-class RanksTrain : public testing::Test {
- protected:
-  void SetUp() override {
-    write_toy_directory(dir_.path() / "m", toy_of_chunks());
-    std::string pairs;
-    for (int i = 0; i < 7; ++i) {
-      pairs += "question " + std::to_string(i) + "\tanswer " + std::to_string(i * i) + "\n";
-    }
-    replace_file(dir_.path() / "pairs.tsv", pairs);
-  }
-
-  // Arguments of a training; `name` is that of its folder, which has its checkpoints and its model.
-  std::string train(const std::string& name, const std::string& more) const {
-    const fs::path folder = dir_.path() / name;
-    return std::string(kNibblePath) + " train --model " + (dir_.path() / "m").string() +
-           " --train-data " + (dir_.path() / "pairs.tsv").string() +
-           " --device cpu --threads 1 --seq-len 48 --lr 1e-3 --grad-dtype fp32 --self-test false"
-           " --checkpoint-dir " +
-           (folder / "saved").string() + " --save-every-steps 1" +
-           " --keep-checkpoints 0 --runs-dir " + (dir_.path() / "runs").string() + " --output " +
-           (folder / "model").string() + " " + more;
-  }
-  // By so many ranks; 0: without mpirun.
-  MpiRun run(int ranks, const std::string& name, const std::string& more) const {
-    fs::create_directories(dir_.path() / name);
-    if (ranks > 0) return mpi_run(ranks, train(name, more), "NIBBLE_RANK_LIMIT=60");
-    return shell_run(train(name, more) + " 2>&1 </dev/null");
-  }
-  std::string model_of(const std::string& name) const {
-    return read_text_file(dir_.path() / name / "model" / "model.safetensors");
-  }
-  std::string checkpoint_of(const std::string& name, int step) const {
-    return read_text_file(dir_.path() / name / "saved" /
-                          ("checkpoint-0000000" + std::to_string(step) + ".safetensors"));
-  }
-  void expect_equal(const std::string& a, const std::string& b, int steps) const {
-    EXPECT_TRUE(model_of(a) == model_of(b)) << a << " and " << b << " exported other bytes";
-    for (int s = 1; s <= steps; ++s) {
-      EXPECT_TRUE(checkpoint_of(a, s) == checkpoint_of(b, s))
-          << a << " and " << b << ", step " << s;
-    }
-  }
-
-  TemporaryDirectory dir_{"ranks-train"};
-};
 
 TEST_F(RanksTrain, CheckpointsAndModelHaveTheBytesOfOneProcess) {
   NIBBLE_NEEDS_MPI();
@@ -74,9 +11,10 @@ TEST_F(RanksTrain, CheckpointsAndModelHaveTheBytesOfOneProcess) {
     const std::string how = "--steps 3 --accumulate 4 --loss " + loss;
     const MpiRun alone = run(0, "alone-" + loss, how);
     ASSERT_EQ(alone.code, 0) << alone.text;
-    for (const int n : {1, 2, 4}) {
-      const std::string name = std::to_string(n) + "-" + loss;
-      const MpiRun together = run(n, name, how);
+    const std::string gathered = " --memory-mode gathered";
+    for (const auto& [n, mode] : {std::pair(1, std::string()), {2, ""}, {4, ""}, {2, gathered}}) {
+      const std::string name = std::to_string(n) + "-" + loss + (mode.empty() ? "" : "-gathered");
+      const MpiRun together = run(n, name, how + mode);
       ASSERT_EQ(together.code, 0) << together.text;
       expect_equal(name, "alone-" + loss, 3);
       if (n == 1) continue;
@@ -96,7 +34,8 @@ TEST_F(RanksTrain, AnotherNumberOfRanksGoesOnFromACheckpoint) {
   ASSERT_EQ(alone.code, 0) << alone.text;
   const MpiRun first = run(4, "moved", "--steps 2");  // 4 micro-batches: one each
   ASSERT_EQ(first.code, 0) << first.text;
-  const MpiRun second = run(2, "moved", "--steps 4 --accumulate 4 --resume --force");
+  const MpiRun second =
+      run(2, "moved", "--steps 4 --accumulate 4 --memory-mode gathered --resume --force");
   ASSERT_EQ(second.code, 0) << second.text;
   EXPECT_NE(second.text.find("at step 2"), std::string::npos) << second.text;
   const MpiRun third = run(0, "moved", "--steps 5 --accumulate 4 --resume --force");

@@ -17,17 +17,19 @@ namespace nibble::test {
 class ThreadRanks {
  public:
   explicit ThreadRanks(int size, double limit_seconds = 120)
-      : limit_(limit_seconds), posts_(size_t(size)) {}
+      : limit_(limit_seconds), size_(size), channels_(2, std::vector<Post>(size_t(size))) {}
+
+  // Called by each rank before each exchange beside (Comm::beside); may wait.
+  std::function<void(int rank)> before_beside;
 
   // `body` as every rank at once; what the first of them throws comes from here. One that throws
   // ends the waiting of the others.
   void run(const std::function<void(Comm&)>& body) {
     std::vector<std::thread> threads;
-    std::vector<std::exception_ptr> thrown(posts_.size());
     std::exception_ptr first;
-    for (int r = 0; r < int(posts_.size()); ++r) {
+    for (int r = 0; r < size_; ++r) {
       threads.emplace_back([&, r] {
-        One one(*this, r);
+        One one(*this, r, 0);
         try {
           body(one);
         } catch (...) {
@@ -49,30 +51,36 @@ class ThreadRanks {
   };
   class One final : public Comm {
    public:
-    One(ThreadRanks& all, int rank) : Comm(rank, int(all.posts_.size())), all_(all) {}
+    One(ThreadRanks& all, int rank, size_t channel)
+        : Comm(rank, all.size_), all_(all), channel_(channel) {}
     std::string name() const override { return "threads"; }
     std::string host(int) const override { return "here"; }
 
    private:
+    std::unique_ptr<Comm> make_beside() override {
+      return std::make_unique<One>(all_, rank(), channel_ + 1);
+    }
     void do_exchange(std::span<const ConstBytes> to, std::span<const Bytes> from) override {
-      all_.exchange(*this, limited(), to, from);
+      if (channel_ > 0 && all_.before_beside) all_.before_beside(rank());
+      all_.exchange(*this, all_.channels_.at(channel_), limited(), to, from);
     }
     ThreadRanks& all_;
+    size_t channel_;
   };
 
-  void exchange(const Comm& me, bool limited, std::span<const ConstBytes> to,
-                std::span<const Bytes> from) {
-    Post& own = posts_[size_t(me.rank())];
+  void exchange(const Comm& me, std::vector<Post>& posts, bool limited,
+                std::span<const ConstBytes> to, std::span<const Bytes> from) {
+    Post& own = posts[size_t(me.rank())];
     {
       const std::lock_guard lock(mutex_);
       own.to = to;
       ++own.arrived;
       changed_.notify_all();
     }
-    wait(me, limited, [&](const Post& p) { return p.arrived >= own.arrived; });
-    for (size_t r = 0; r < posts_.size(); ++r) {
+    wait(me, posts, limited, [&](const Post& p) { return p.arrived >= own.arrived; });
+    for (size_t r = 0; r < posts.size(); ++r) {
       if (int(r) == me.rank()) continue;
-      const ConstBytes sent = posts_[r].to[size_t(me.rank())];
+      const ConstBytes sent = posts[r].to[size_t(me.rank())];
       if (sent.size() != from[r].size()) {
         throw_internal("rank {} sends {} bytes where {} expects {}, at {}", r, sent.size(),
                        me.rank(), from[r].size(), me.where());
@@ -84,16 +92,17 @@ class ThreadRanks {
       ++own.left;
       changed_.notify_all();
     }
-    wait(me, limited, [&](const Post& p) { return p.left >= own.left; });
+    wait(me, posts, limited, [&](const Post& p) { return p.left >= own.left; });
   }
 
-  void wait(const Comm& me, bool me_is_limited, const std::function<bool(const Post&)>& come) {
+  void wait(const Comm& me, const std::vector<Post>& posts, bool me_is_limited,
+            const std::function<bool(const Post&)>& come) {
     std::unique_lock lock(mutex_);
     std::vector<int> missing;
     const auto all_came = [&] {
       missing.clear();
-      for (size_t r = 0; r < posts_.size(); ++r) {
-        if (!come(posts_[r])) missing.push_back(int(r));
+      for (size_t r = 0; r < posts.size(); ++r) {
+        if (!come(posts[r])) missing.push_back(int(r));
       }
       return missing.empty() || ended_;
     };
@@ -107,9 +116,10 @@ class ThreadRanks {
   }
 
   double limit_;
+  int size_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Post> posts_;
+  std::vector<std::vector<Post>> channels_;  // what is said, and what is said beside
   bool ended_ = false;
 };
 

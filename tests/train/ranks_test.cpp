@@ -3,13 +3,16 @@
 // so that this holds where there is no MPI; tests/ranks starts processes.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
+#include <numeric>
 
 #include "optim/moment_part.h"
 #include "support/backends.h"
 #include "support/thread_ranks.h"
 #include "train/checkpoint.h"
 #include "train/ranks/rank_exchange.h"
+#include "train/ranks/wire_bytes.h"
 #include "train/run_support.h"
 
 namespace nibble::test {
@@ -19,7 +22,7 @@ namespace {
 // not whole.
 Config config_of_chunks(bool tied, ToyFamily family) {
   Config c = train_config(tied, family);
-  c.C = 224, c.D = 32, c.Hq = 7, c.Hkv = 1, c.F = 320, c.V = 401;
+  c.C = 224, c.D = 32, c.Hq = 7, c.Hkv = 1, c.F = 320, c.V = 401, c.L = 4;
   return c;
 }
 
@@ -92,7 +95,8 @@ void expect_same(const Told& got, const Told& want) {
 class Ranks : public testing::Test {
  protected:
   // So many steps by so many ranks; 0: alone.
-  Told train(int ranks, const Config& c, TrainSettings s, int64_t steps = 3) {
+  Told train(int ranks, const Config& c, TrainSettings s, int64_t steps = 3,
+             MemoryMode mode = MemoryMode::sharded) {
     TemporaryDirectory directory("ranks");
     const auto file = directory.path() / "model.safetensors";
     write_toy_weights(c, file);
@@ -114,7 +118,7 @@ class Ranks : public testing::Test {
     }
     ThreadRanks(ranks).run([&](Comm& comm) {
       TrainSettings own = s;
-      own.memory = MemoryMode::sharded;
+      own.memory = mode;
       own.ranks = comm.size(), own.rank = comm.rank();
       const auto be = make_cpu_backend(1);
       const auto source = open_tensor_source(file);
@@ -136,7 +140,10 @@ class Ranks : public testing::Test {
     for (const StepResult& r : alone.steps) EXPECT_FALSE(r.skipped) << r.problem;
     for (const int n : {1, 2, 4}) {
       SCOPED_TRACE(n);
-      expect_same(train(n, c, s), alone);
+      for (const MemoryMode mode : kMemoryModesOfRanks) {
+        SCOPED_TRACE(memory_mode_name(mode));
+        expect_same(train(n, c, s, 3, mode), alone);
+      }
     }
   }
 };
@@ -241,18 +248,136 @@ TEST_F(Ranks, OneThatGivesUpGivesUpForAll) {
   });
 }
 
+// Rounds after the first find the first two blocks where the round before left them.
+TEST_F(Ranks, GatherWhatIsNotThere) {
+  Config c = config_of_chunks(true, ToyFamily::qwen3);
+  c.L = 5;
+  TemporaryDirectory directory("ranks");
+  const auto file = directory.path() / "model.safetensors";
+  write_toy_weights(c, file);
+  ThreadRanks(2).run([&](Comm& comm) {
+    TrainSettings s = exact_settings();
+    s.memory = MemoryMode::gathered;
+    s.ranks = 2, s.rank = comm.rank();
+    const auto be = make_cpu_backend(1);
+    const auto source = open_tensor_source(file);
+    TrainState state(*be, c, *source, s);
+    RankExchange exchange(comm, state);
+    Trainer trainer(state, &exchange);
+    const auto sent_by_step = [&](int64_t rounds) {
+      std::vector<PackedBatch> batches;
+      for (int64_t k = 0; k < 2 * rounds; ++k) batches.push_back(batch_of_step(c, 0, 0));
+      const uint64_t before = exchange.bytes_sent();
+      trainer.step(batches);
+      exchange.settle();
+      return exchange.bytes_sent() - before;
+    };
+    const WireBytes plan = wire_bytes(state.groups(), c, s, comm.rank());
+    EXPECT_LT(plan.blocks_again, plan.blocks);
+    const uint64_t one = sent_by_step(1), two = sent_by_step(2), three = sent_by_step(3);
+    EXPECT_EQ(three - two, two - one);
+    // Beside rows of the embedding, which are the same in every round, and two losses; and whether
+    // rank 0 gives up.
+    const uint64_t rows = one - plan.gradients - plan.weights - plan.blocks;
+    EXPECT_GT(three - two, plan.gradients + plan.blocks_again);
+    EXPECT_LT(three - two, plan.gradients + plan.blocks_again + rows);
+    EXPECT_EQ(trainer.progress.updates, 3);
+  });
+}
+
+// Between two steps all can ask, too: what is there is of the weights before.
+TEST_F(Ranks, ABlockIsLentToRank0) {
+  const Config c = config_of_chunks(true, ToyFamily::qwen3);
+  TemporaryDirectory directory("ranks");
+  const auto file = directory.path() / "model.safetensors";
+  write_toy_weights(c, file);
+  const TrainSettings exact = exact_settings();
+  double alone = 0;
+  {
+    const auto be = make_cpu_backend(1);
+    const auto source = open_tensor_source(file);
+    TrainState state(*be, c, *source, exact);
+    Trainer trainer(state);
+    trainer.step(batches_of_step(c, 0));
+    alone = trainer.evaluate(batch_of_step(c, 7));
+  }
+  ThreadRanks(2).run([&](Comm& comm) {
+    TrainSettings s = exact;
+    s.memory = MemoryMode::gathered;
+    s.ranks = 2, s.rank = comm.rank();
+    const auto be = make_cpu_backend(1);
+    const auto source = open_tensor_source(file);
+    TrainState state(*be, c, *source, s);
+    RankExchange exchange(comm, state);
+    Trainer trainer(state, &exchange);
+    trainer.step(batches_of_step(c, 0));
+    int64_t lent = 0;
+    if (comm.leads()) {
+      exchange.call_others = [&](int64_t layer) {
+        EXPECT_EQ(layer, lent++);
+        exchange.lend_block(layer);
+      };
+      EXPECT_EQ(trainer.evaluate(batch_of_step(c, 7)), alone);
+      EXPECT_EQ(lent, c.L);
+    } else {
+      for (int64_t layer = 0; layer < c.L; ++layer) exchange.lend_block(layer);
+    }
+    exchange.call_others = nullptr;
+    EXPECT_FALSE(trainer.step(batches_of_step(c, 1)).skipped);
+  });
+}
+
+// A step does not wait for the weights it updated, a forward waits for them layer by layer, and
+// whoever reads the state waits for all.
+TEST_F(Ranks, TheWireIsBesideTheWork) {
+  const Config c = config_of_chunks(false, ToyFamily::qwen3);
+  TemporaryDirectory directory("ranks");
+  const auto file = directory.path() / "model.safetensors";
+  write_toy_weights(c, file);
+  std::atomic<bool> open = true;
+  ThreadRanks ranks(2);
+  ranks.before_beside = [&](int) { open.wait(false); };
+  ranks.run([&](Comm& comm) {
+    TrainSettings s = exact_settings();
+    s.memory = MemoryMode::sharded;
+    s.ranks = 2, s.rank = comm.rank();
+    const auto be = make_cpu_backend(1);
+    const auto source = open_tensor_source(file);
+    TrainState state(*be, c, *source, s);
+    RankExchange exchange(comm, state);
+    Trainer trainer(state, &exchange);
+    // The wire is cut when the gradients are through.
+    trainer.phase = [&](const char* name) {
+      if (std::string(name) != "backward_done") return;
+      exchange.settle();
+      comm.barrier();
+      open = false;
+      comm.barrier();
+    };
+    trainer.step(batches_of_step(c, 0));  // returns all the same
+    comm.barrier();
+    open = true;
+    open.notify_all();
+    trainer.phase = nullptr;
+    trainer.step(batches_of_step(c, 1));
+    EXPECT_EQ(trainer.progress.updates, 2);
+  });
+}
+
 // What a rank sends is what the plan says, to the byte.
 TEST_F(Ranks, SendWhatThePlanSays) {
   for (const bool tied : {true, false}) {
-    for (const DType grad : {DType::f32, DType::bf16}) {
+    for (const auto& [mode, grad] : {std::pair(MemoryMode::sharded, DType::f32),
+                                     {MemoryMode::sharded, DType::bf16},
+                                     {MemoryMode::gathered, DType::bf16}}) {
       const Config c = config_of_chunks(tied, ToyFamily::qwen3);
       TemporaryDirectory directory("ranks");
       const auto file = directory.path() / "model.safetensors";
       write_toy_weights(c, file);
-      std::vector<uint64_t> sent(4);
+      std::vector<uint64_t> sent(4), blocks(4);
       ThreadRanks(4).run([&](Comm& comm) {
         TrainSettings s = exact_settings();
-        s.memory = MemoryMode::sharded;
+        s.memory = mode;
         s.grad = grad;
         s.ranks = 4, s.rank = comm.rank();
         const auto be = make_cpu_backend(1);
@@ -261,8 +386,9 @@ TEST_F(Ranks, SendWhatThePlanSays) {
         RankExchange exchange(comm, state);
         Trainer trainer(state, &exchange);
         const std::vector<PackedBatch> batches = batches_of_step(c, 0);
-        const uint64_t before = comm.bytes_sent();
+        const uint64_t before = exchange.bytes_sent();
         trainer.step(batches);
+        exchange.settle();
         const WireBytes plan = wire_bytes(state.groups(), c, s, comm.rank());
         // Rows of the embedding that this rank does not own, and numbers: two losses and the
         // squares of its chunks, to three others.
@@ -282,17 +408,26 @@ TEST_F(Ranks, SendWhatThePlanSays) {
           }
         }
         const uint64_t numbers = 3 * 8 * (2 + chunks);
-        EXPECT_EQ(comm.bytes_sent() - before, plan.gradients + rows + plan.weights + numbers);
+        EXPECT_EQ(exchange.bytes_sent() - before,
+                  plan.gradients + rows + plan.weights + plan.blocks + numbers);
+        // The next step begins with other weights, and so with all blocks again.
+        EXPECT_EQ(plan.blocks > 0, s.memory == MemoryMode::gathered);
         const uint64_t unique = tokens_of_batch(batches[size_t(comm.rank())]).ids.size();
         EXPECT_LE(rows, unique * plan.embed_row);
         sent[size_t(comm.rank())] = plan.weights;
+        blocks[size_t(comm.rank())] = plan.blocks;
       });
       // 9 bytes for 16 weights of NVFP4, 2 for those of an embedding, 4 for norms: three quarters
       // of all are sent by somebody to each.
       const TrainSettings s = exact_settings();
-      uint64_t all = 0;
+      uint64_t all = 0, gathered = 0;
       for (const ParamSpec& p : parameter_table(c)) {
         const auto n = uint64_t(p.numel());
+        // Forward and backward, but for the last two, which are still there.
+        if (mode == MemoryMode::gathered && p.is_linear() && p.layer >= 0) {
+          gathered += n / 16 * 9 * (p.layer < 2 ? 2 : 1);
+          continue;
+        }
         if (p.slot == ParamSlot::embed) all += n * 2;
         if (!p.is_matrix()) all += n * 4;
         if (p.is_linear()) all += n / 16 * 9;
@@ -300,6 +435,7 @@ TEST_F(Ranks, SendWhatThePlanSays) {
       uint64_t total = 0;
       for (const uint64_t n : sent) total += n;
       EXPECT_EQ(total, 3 * all);
+      EXPECT_EQ(std::accumulate(blocks.begin(), blocks.end(), uint64_t(0)), 3 * gathered);
     }
   }
 }

@@ -32,10 +32,9 @@ inline TrainSettings default_settings() {
 
 // Codes and scales of a parameter's NVFP4 copy, where it has one.
 inline void add_packed_bits(TrainState& state, const ParamSpec& p, std::vector<std::byte>& bits) {
-  const LinearWeight* const w = state.packed_of(p);
-  if (!w) return;
+  if (!state.has_packed(p)) return;
   std::vector<uint8_t> codes(size_t(p.numel() / 2)), scales(size_t(p.numel() / 16));
-  state.backend().unpack_rows(*w, p.row_offset, p.shape[0], codes, scales);
+  state.read_packed(p, 0, p.shape[0], codes, scales);
   for (const uint8_t b : codes) bits.push_back(std::byte(b));
   for (const uint8_t b : scales) bits.push_back(std::byte(b));
 }

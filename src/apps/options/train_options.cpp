@@ -108,19 +108,21 @@ void visit_fields(TrainChoices& o, Fields& f) {
                {.flag = "--memory-mode",
                 .help = "Gradients kept (A), released layer by layer (B), released with NVFP4 "
                         "weights made on demand (C), released with masters and moments in the "
-                        "host's memory (D), or shared out over ranks (E, under mpirun); auto takes "
-                        "the fastest that fits"},
+                        "host's memory (D); under mpirun shared out over ranks (E), or NVFP4 "
+                        "weights, too (F); auto takes the fastest that fits"},
                {{"auto", MemoryChoice::automatic},
                 {"resident", MemoryChoice::resident},
                 {"release", MemoryChoice::release},
                 {"remake", MemoryChoice::remake},
                 {"host", MemoryChoice::host},
                 {"sharded", MemoryChoice::sharded},
+                {"gathered", MemoryChoice::gathered},
                 {"A", MemoryChoice::resident},
                 {"B", MemoryChoice::release},
                 {"C", MemoryChoice::remake},
                 {"D", MemoryChoice::host},
-                {"E", MemoryChoice::sharded}});
+                {"E", MemoryChoice::sharded},
+                {"F", MemoryChoice::gathered}});
   f.add_choice(o.recompute,
                {.flag = "--recompute",
                 .help = "Activations computed again in the backward instead of kept: those of the "

@@ -67,6 +67,7 @@ void follow(const TrainJob& job, const TrainInputs& in, const TrainSetup& setup,
       case RankWord::Kind::fetch:
         attempt->exchange.fetch(word.what, size_t(word.param), word.at, word.bytes, {});
         break;
+      case RankWord::Kind::lend: attempt->exchange.lend_block(int64_t(word.at)); break;
       case RankWord::Kind::load:
         load_checkpoint_tensors(comm.broadcast_text({}), attempt->state);
         break;

@@ -48,6 +48,12 @@ void RankLeader::attach(TrainState& state) {
     word.param = param, word.at = at, word.bytes = out.size();
     together(word, [&] { exchange_->fetch(what, param, at, out.size(), out); });
   };
+  exchange_->call_others = [this](int64_t layer) {
+    RankWord word;
+    word.kind = RankWord::Kind::lend;
+    word.at = uint64_t(layer);
+    together(word, [&] { exchange_->lend_block(layer); });
+  };
 }
 
 void RankLeader::detach() { exchange_.reset(); }

@@ -17,6 +17,7 @@ struct RankWord {
     step,   // from `position` of the data on
     fetch,  // bytes of what others own, to rank 0
     load,   // a checkpoint, whose path comes next
+    lend,   // the NVFP4 weights of block `at`, to rank 0
     end,
   };
   Kind kind = Kind::end;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Masters and moments of several ranks as the bytes they are in a checkpoint: whole, wherever their
-// parts lie.
+// Masters, moments and NVFP4 weights of several ranks as the bytes they are in a checkpoint: whole,
+// wherever their parts lie.
 #pragma once
 #include <vector>
 
@@ -8,7 +8,8 @@
 
 namespace nibble {
 
-enum class StateBytes : int64_t { master, m, v };
+// nvfp4: as blocks (packed_blocks.h).
+enum class StateBytes : int64_t { master, m, v, nvfp4 };
 
 // Bytes of a part, and where they stand in the whole.
 struct OwnedRange {

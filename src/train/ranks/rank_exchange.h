@@ -3,46 +3,35 @@
 // everybody, squares and losses. All ranks call the same in the same order.
 // docs/adr/0023-ranks.md
 #pragma once
+#include <functional>
 #include <span>
 #include <vector>
 
 #include "comm/comm.h"
-#include "train/packing.h"
-#include "train/ranks/owned_bytes.h"
-#include "train/state.h"
+#include "comm/work_queue.h"
+#include "train/ranks/piece_wire.h"
 
 namespace nibble {
-
-// The different tokens of a batch, ascending, and which of them each of its rows is.
-struct BatchTokens {
-  std::vector<int32_t> ids, row;
-};
-BatchTokens tokens_of_batch(const PackedBatch& batch);
-
-// Payload that a rank sends.
-struct WireBytes {
-  uint64_t gradients = 0;  // of one round, without rows of the embedding
-  uint64_t weights = 0;    // after an update
-  uint64_t embed_row = 0;  // for each row of the embedding and rank it has elements for, at most
-};
-WireBytes wire_bytes(const ParamGroups& groups, const Config& config, const TrainSettings& settings,
-                     int rank);
 
 class RankExchange {
  public:
   RankExchange(Comm& comm, TrainState& state);
+  ~RankExchange();
+  RankExchange(const RankExchange&) = delete;
+  RankExchange& operator=(const RankExchange&) = delete;
 
   Comm& comm() { return comm_; }
   int rank() const { return comm_.rank(); }
   int size() const { return comm_.size(); }
 
   // Of which messages speak.
-  void begin_step(int64_t step) { step_ = step; }
-  // Before the backwards of a round: the tokens of its micro-batches, one of each rank. The first
-  // round of a step begins the sums.
+  void begin_step(int64_t step);
+  void end_step() { in_step_ = false; }
+  // See PieceWire; waits for what the round before sent.
   void begin_round(std::vector<BatchTokens> tokens, bool first);
   // A layer's gradients (in the sense of PassHooks) are complete here: adds those of all ranks, in
-  // their order, to the sums of their owners.
+  // their order, to the sums of their owners. Beside what comes next: returns when those of the
+  // layer before have been added.
   void add_gradients(int64_t layer);
   // Of a value of each rank.
   std::vector<double> gather(double mine);
@@ -50,35 +39,49 @@ class RankExchange {
   // Sums of squares of the summed gradients by trained parameter, in the order of the table: those
   // of one rank, bit for bit. On all ranks.
   std::vector<double> squares();
-  // Owners have updated what they own: everybody gets the weights that a forward reads.
+  // Owners have updated what they own: everybody gets the weights that a forward reads, beside what
+  // comes next.
   void share_weights();
-  // Bytes [at, at + n) of a master or a moment as it is when whole, to rank 0, which has them in
-  // `out` afterwards; others give none.
+  // Until those of a layer have come, and until nothing is under way. With MemoryMode::gathered a
+  // block's come from their owners when they are awaited, those of the next one beside it.
+  void await_weights(int64_t layer);
+  void settle();
+  // MemoryMode::gathered, between two steps: a block's weights for rank 0 alone, which asks probes.
+  // All ranks call it; there `call_others` sees to that.
+  void lend_block(int64_t layer);
+  std::function<void(int64_t layer)> call_others;
+  // Payload that this rank has sent, both ways; when nothing is under way.
+  uint64_t bytes_sent() const { return comm_.bytes_sent() + beside_.bytes_sent(); }
+  // Seconds in which there was nothing to do but wait for the other way.
+  double waited_seconds() const { return queue_.waited_seconds(); }
+  // Bytes [at, at + n) of a master, a moment or NVFP4 blocks as they are when whole, to rank 0,
+  // which has them in `out` afterwards; others give none.
   void fetch(StateBytes what, size_t param, uint64_t at, uint64_t n, std::span<std::byte> out);
 
  private:
-  // What a rank sends of its gradients for a piece: all elements, then the rows of its tokens.
-  size_t gradient_bytes(const ShardPiece& piece, int from) const;
-  std::byte* write_gradients(const ShardPiece& piece, std::byte* to) const;
-  const std::byte* add(const ShardPiece& piece, int from, const std::byte* bytes);
-  size_t weight_bytes(const ShardPiece& piece) const;
-  void write_weights(const ShardPiece& piece, std::byte* to) const;
-  void read_weights(const ShardPiece& piece, const std::byte* from);
-  const LinearWeight* packed_rows(const ShardPiece& piece, int64_t& row_offset) const;
-  const ParamSpec& spec(const ShardPiece& p) const { return state_.groups().table[p.param]; }
+  void exchange_gradients(int64_t layer);
+  void exchange_weights(int64_t layer);
+  void await_block(int64_t layer);
+  void begin_block(int64_t layer);
+  void exchange_block(int64_t layer, bool for_all);
+  Tensor own_blocks(const ShardPiece& piece) const;
+  std::string name_of(int64_t layer) const;
   void at(const std::string& what) { comm_.at(fmt::format("step {}, {}", step_, what)); }
-  Tensor sum_of(const ShardPiece& piece) const;
-  // Elements of row `id` of the embedding that lie in the piece: [begin, end) of the parameter.
-  std::pair<int64_t, int64_t> meet(const ShardPiece& piece, int32_t id) const;
-  bool sends_rows(const ShardPiece& p) const { return spec(p).slot == ParamSlot::embed; }
-  bool sends_all(const ShardPiece& p) const;
 
   Comm& comm_;
+  Comm& beside_;
   TrainState& state_;
+  PieceWire wire_;
   Shards shards_;
-  std::vector<BatchTokens> tokens_;  // of each rank's micro-batch in this round
-  bool first_ = true;
   int64_t step_ = 0;
+  bool in_step_ = false;
+  bool gathers_;                    // blocks come when they are needed, into one of two places:
+  int64_t asked_ = -1;              // the last one that was awaited in this round
+  int64_t laid_out_[2] = {-1, -1};  // whose are there, or on their way
+  uint64_t come_[2] = {};           // numbers of the queue
+  uint64_t last_gradients_ = 0;     // numbers of the queue
+  std::vector<uint64_t> arrived_;   // of a layer's weights, -1 first
+  WorkQueue queue_;                 // gone before all that it works with
 };
 
 }  // namespace nibble
