@@ -74,6 +74,40 @@ TEST_F(SchedulerTest, SharedBeginningsAreNotComputedTwice) {
   EXPECT_GE(h2.end.reused_tokens, 30);
 }
 
+// Of 4,000 tokens, counted: in the place they are in, and copied to others that ask at once.
+TEST_F(SchedulerTest, ALongBeginningIsNotComputedAgain) {
+  Config config = toy_config();
+  config.max_positions = 4200;
+  toy_ = load_toy(*backend_, config, packed());
+  EngineOptions e = engine_options();
+  e.context = config.max_positions;
+  e.chunk = 512;
+  const auto ask = [](uint64_t tail) {
+    StreamRequest r = request(4000, 1, 6);
+    const auto own = random_tokens(16, 160, tail);
+    r.prompt.insert(r.prompt.end(), own.begin(), own.end());
+    return r;
+  };
+  for (const int64_t pool : {0, 3 * 4200}) {
+    e.pool = pool;
+    Scheduler& s = make(e, 3);
+    run(ask(10));
+    EXPECT_EQ(s.counts().prompt_tokens, 4016);
+    const Heard again = run(ask(11));
+    EXPECT_EQ(again.end.reused_tokens, 4000);
+    EXPECT_EQ(again.ids, alone(ask(11), e).ids);
+    EXPECT_EQ(s.counts().prompt_tokens, 4016 + 16);
+    const auto one = s.submit(ask(12)), two = s.submit(ask(13)), three = s.submit(ask(14));
+    while (s.tick()) continue;
+    EXPECT_EQ(s.counts().prompt_tokens, 4016 + 4 * 16);
+    for (const auto& stream : {one, two, three}) {
+      Heard h;
+      hear(*stream, h);
+      EXPECT_EQ(h.end.reused_tokens, 4000);
+    }
+  }
+}
+
 // The second waits for the first one's prompt instead of computing it beside it.
 TEST_F(SchedulerTest, TwinsThatComeTogetherComputeTheirPromptOnce) {
   Scheduler& s = make(4);
