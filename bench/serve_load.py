@@ -179,7 +179,7 @@ def main():
     p.add_argument("mode", choices=modes)
     p.add_argument("--url", default="http://127.0.0.1:8080")
     p.add_argument("--key", default="")
-    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--seed", type=int, default=int(time.time()), help="of prompts; a server may remember old ones")
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--streams", default="1,8,32", help="how many at once, one after the other")
     p.add_argument("--prompt", type=int, default=512, help="tokens of each prompt; prefix: of what is shared")
