@@ -109,8 +109,9 @@ async function lesson(name) {
     if (room === here) lesson(name).catch((e) => say(e.message, true));
   };
   leave?.();
-  leave = status.has_model && !status.goes_on ? showAfter(here, status, {redraw, again, further, overview}) :
-                                                showLive(here, status, {redraw, again, further, overview});
+  leave = status.has_model && !status.goes_on ?
+      showAfter(here, status, {redraw, again, further, overview}) :
+      showLive(here, status, {redraw, again, further, overview});
 }
 
 export const teachTab = {

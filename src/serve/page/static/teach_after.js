@@ -235,8 +235,7 @@ export function showAfter(room, status, tools) {
       status.message && el('p.card.error.plain', {}, status.message),
       sideBySide(status, tools.overview.base, ready, live), score, changes(status),
       el('div.row', {},
-         el('button', {type: 'button', onclick: () => tools.again(status.lesson)},
-            t('same_again')),
+         el('button', {type: 'button', onclick: () => tools.again(status.lesson)}, t('same_again')),
          el('button', {type: 'button', id: 'further', onclick: () => tools.further(status.name)},
             t('teach_further')))));
   if (!status.damage)

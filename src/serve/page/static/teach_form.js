@@ -36,26 +36,29 @@ function ownTokens(changed) {
   return el('label.field.more', {htmlFor: 'own-tokens'}, el('span', {}, t('own_tokens')), box);
 }
 
-/** The model that learns: the server's own, or what a lesson has made of it. Nothing to choose: nothing. */
+/**
+ * The model that learns: the server's own, or what a lesson has made of it. Nothing to choose:
+ * nothing.
+ */
 export function fromSection(overview, changed) {
   const made = overview.lessons.filter((l) => l.has_model);
   if (!made.some((l) => l.name === draft.from)) draft.from = undefined;
   if (!made.length) return null;
-  const choice = el(
-      'select', {
+  const choice =
+      el('select', {
         id: 'from',
+        'aria-labelledby': 'from-title',
         onchange: () => {
           draft.from = choice.value || undefined;
           changed(false);
         }
       },
-      el('option', {value: ''}, overview.base),
-      made.map((l) => el('option', {value: l.name}, l.kept_as || l.name)));
+         el('option', {value: ''}, overview.base),
+         made.map((l) => el('option', {value: l.name}, l.kept_as || l.name)));
   choice.value = draft.from ?? '';
   return el(
-      'section.card', {},
-      el('label.field', {htmlFor: 'from'}, el('span', {}, t('learn_from')), choice),
-      el('p.muted.small', {}, t('learn_from_text')));
+      'section.card.from', {}, el('h2', {id: 'from-title'}, t('learn_from')), choice,
+      el('span.muted.small', {}, t('learn_from_text')));
 }
 
 export function keepSection(changed) {
