@@ -5,9 +5,9 @@
 bench/serve_load.py rate --url http://127.0.0.1:8080 --streams 1,8,32 --prompt 512 --tokens 256
     so many streams at once, each a prompt of random token ids: the rate of tokens while all streams
     decode, time to the first token and between tokens (p50, p99)
-bench/serve_load.py table --nibble build/nibble --config config.json --streams 1,8,32,64,128,256 [-- --recipe nvfp4]
-    the same of a server of its own, beside what `nibble bench` decodes at that batch. --config makes a
-    model of random weights in --work; --model takes one that is there. What follows -- goes to both
+bench/serve_load.py table --nibble build/nibble --config config.json --streams 1,8,32,64,128,256 [-- --device cuda]
+    the same of a server of its own, beside what `nibble bench` decodes at that batch. --config makes an
+    NVFP4 model of random weights in --work; --model takes one that is there. What follows -- goes to both
 bench/serve_load.py turns --url http://127.0.0.1:8080 --against http://127.0.0.1:8000 --against-body JSON --words
     two servers in turns, round by round, and the ratio of their rates
 bench/serve_load.py prefix --url http://127.0.0.1:8080 --prompt 4000
@@ -38,27 +38,34 @@ async def rate(args):
         print_row([n, *middle([await rate_of(client, args, n, i) for i in range(args.rounds)]).cells()])
 
 
-def bench_rates(args, model, counts):
+def bench_rates(args, model, both, counts):
     """What nibble bench decodes, by sequences at once: after prompts of that length, so many tokens."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "bench.json"
         subprocess.run([args.nibble, "bench", "--quiet", "--model", model, "--batch", ",".join(map(str, counts)),
                         "--prompt-tokens", str(args.prompt), "--tokens", str(args.tokens), "--repeat",
-                        str(args.rounds), "--phase", "decode", "--json", out, *args.both], check=True,
+                        str(args.rounds), "--phase", "decode", "--json", out, *both], check=True,
                        stdout=subprocess.DEVNULL)
         return {r["batch"]: r["median_tok_s"] for r in json.loads(out.read_text())["rows"] if r["phase"] == "decode"}
 
 
 async def table(args):
     counts = list(map(int, args.streams.split(",")))
-    model = args.model
+    model, both = args.model, list(args.both)
     if args.config:
-        model = Path(args.work) / "random-weights"
+        dense, model = Path(args.work) / "random-weights", Path(args.work) / "random-weights-nvfp4.dat"
         if not model.exists():
-            subprocess.run([args.nibble, "init", "--config", args.config, "--out", model], check=True)
-    bench = bench_rates(args, model, counts)
+            subprocess.run([args.nibble, "init", "--config", args.config, "--out", dense], check=True)
+            subprocess.run([args.nibble, "convert", dense, model, "--quant", "nvfp4"], check=True)
+        both += ["--config", args.config]
+        # Without a tokenizer replies have no text, and nothing can be timed between first and last.
+        tokenizer = Path(args.config).parent / "tokenizer.json"
+        if not tokenizer.exists():
+            sys.exit(f"{tokenizer} is needed: the model's tokenizer, beside its config")
+        both += ["--tokenizer", str(tokenizer)]
+    bench = bench_rates(args, model, both, counts)
     server = subprocess.Popen([args.nibble, "serve", "--quiet", "--model", model, "--port", "0", "--streams",
-                               str(max(counts)), "--context", str(args.prompt + args.tokens + 8), *args.both],
+                               str(max(counts)), "--context", str(args.prompt + args.tokens + 8), *both],
                               stdout=subprocess.PIPE, text=True)
     try:
         found = re.search(r"http://\S+", server.stdout.readline())
