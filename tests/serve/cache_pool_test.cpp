@@ -164,9 +164,15 @@ TEST_F(CachePool, AReplyThatWaitsForRoomCanEnd) {
   const auto first = s.submit(request(100, 1, 300)), second = s.submit(request(100, 2, 300));
   while (s.counts().preempted == 0) ASSERT_TRUE(s.tick());
   EXPECT_EQ(s.counts().decoding + s.counts().feeding, 1);
+  Heard h1, h2;
+  hear(*first, h1), hear(*second, h2);
+  const size_t before = h1.ids.size(), then = h2.ids.size();
+  for (int i = 0; i < 5; ++i) s.tick();
+  hear(*first, h1), hear(*second, h2);
+  EXPECT_EQ(h1.ids.size(), before + 5);  // the older one goes on, the younger one waits
+  EXPECT_EQ(h2.ids.size(), then);
   second->cancel();
   while (s.tick()) continue;
-  Heard h1, h2;
   hear(*first, h1), hear(*second, h2);
   EXPECT_EQ(h1.ids, alone(request(100, 1, 300), whole()).ids);
   EXPECT_EQ(h2.end.reason, FinishReason::cancelled);
