@@ -182,6 +182,29 @@ TEST_F(CachePool, AReplyThatWaitsForRoomCanEnd) {
   EXPECT_TRUE(std::equal(h2.ids.begin(), h2.ids.end(), want.begin()));
 }
 
+// Whoever gave his blocks back goes on before those who came later begin.
+TEST_F(CachePool, WhoWasThereGoesOnFirst) {
+  Scheduler& s = make(pool_of(8), 3);
+  const auto first = s.submit(request(100, 1, 300)), second = s.submit(request(100, 2, 300));
+  s.tick();
+  const auto third = s.submit(request(400, 3, 5));
+  while (s.counts().preempted == 0) ASSERT_TRUE(s.tick());
+  first->cancel();
+  Heard h2, h3;
+  while (h3.ids.empty() && s.tick()) hear(*second, h2), hear(*third, h3);
+  EXPECT_TRUE(h2.ended);  // they do not fit beside each other
+  EXPECT_EQ(h2.ids, alone(request(100, 2, 300), whole()).ids);
+  EXPECT_FALSE(h3.ids.empty());
+}
+
+TEST_F(CachePool, WhatWasUsedLeastRecentlyIsForgottenFirst) {
+  make(pool_of(8), 4);
+  for (const uint64_t seed : {1, 2, 1}) run(request(100, seed, 4));
+  run(request(300, 3, 4));  // five blocks; four are free
+  EXPECT_EQ(run(request(100, 1, 4)).end.reused_tokens, 99);
+  EXPECT_EQ(run(request(100, 2, 4)).end.reused_tokens, 0);
+}
+
 // What lies there only in case it comes again makes room for those who ask.
 TEST_F(CachePool, KeptBeginningsMakeRoom) {
   Scheduler& s = make(pool_of(8), 3);
