@@ -146,6 +146,8 @@ TEST_F(CachePool, RequestsWaitForRoom) {
              three = s.submit(request(10, 3, 20));
   for (int i = 0; i < 3; ++i) s.tick();
   EXPECT_EQ(s.counts().waiting, 2);  // the short one does not overtake
+  // All of its prompt has room from the beginning, though a few tokens of it are there.
+  EXPECT_EQ(engine_->cache().blocks() - engine_->cache().free_blocks(), 7);
   two->cancel();
   while (s.tick()) continue;
   std::vector<Heard> h(3);
