@@ -98,6 +98,7 @@ Json model_json(const RunningModel& m) {
           {"can_chat", rt.tokenizer.has_value()},
           {"weights_bytes", rt.model.memory.capacity()},
           {"cache_bytes", m.cache().memory_bytes()},
+          {"cache_tokens", m.schedule().counts().capacity},
           {"now", speed_json(m.schedule().counts())}};
 }
 

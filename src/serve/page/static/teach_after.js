@@ -213,7 +213,7 @@ export function showAfter(room, status, tools) {
                      (Date.parse(status.now?.updated_utc) - Date.parse(status.now?.started_utc)) /
                      1000)
                }),
-               status.from && ` · ${t('learned_from', {name: status.from})}`,
+               status.from && ` · ${t('learner_was', {name: status.from})}`,
                status.run && [' · ', el('a', {href: `#runs/${part(status.run)}`}, t('details'))])),
          el('div.row.wrap', {},
             el('button.primary', {type: 'button', id: 'chat-with', onclick: talk}, icon('chat'),

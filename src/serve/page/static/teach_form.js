@@ -46,8 +46,8 @@ export function fromSection(overview, changed) {
   if (!made.length) return null;
   const choice =
       el('select', {
-        id: 'from',
-        'aria-labelledby': 'from-title',
+        id: 'learner',
+        'aria-labelledby': 'learner-title',
         onchange: () => {
           draft.from = choice.value || undefined;
           changed(false);
@@ -57,8 +57,8 @@ export function fromSection(overview, changed) {
          made.map((l) => el('option', {value: l.name}, l.kept_as || l.name)));
   choice.value = draft.from ?? '';
   return el(
-      'section.card.from', {}, el('h2', {id: 'from-title'}, t('learn_from')), choice,
-      el('span.muted.small', {}, t('learn_from_text')));
+      'section.card.learner', {}, el('h2', {id: 'learner-title'}, t('learner')), choice,
+      el('span.muted.small', {}, t('learner_text')));
 }
 
 export function keepSection(changed) {
