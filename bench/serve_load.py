@@ -1,10 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Loads a running server that speaks OpenAI's API; nothing beyond Python is needed.
+"""Loads servers that speak OpenAI's API; nothing beyond Python is needed.
 
 bench/serve_load.py rate --url http://127.0.0.1:8080 --streams 1,8,32 --prompt 512 --tokens 256
     so many streams at once, each a prompt of random token ids: the rate of tokens while all streams
     decode, time to the first token and between tokens (p50, p99)
+bench/serve_load.py table --nibble build/nibble --config config.json --streams 1,8,32,64,128,256 [-- --device cuda]
+    the same of a server of its own, beside what `nibble bench` decodes at that batch. --config makes an
+    NVFP4 model of random weights in --work; --model takes one that is there. What follows -- goes to both
+bench/serve_load.py turns --url http://127.0.0.1:8080 --against http://127.0.0.1:8000 --against-body JSON --words
+    two servers in turns, round by round, and the ratio of their rates
+bench/serve_load.py prefix --url http://127.0.0.1:8080 --prompt 4000
+    time to the first token of a prompt that shares its beginning with an earlier one, and of one that does not
 bench/serve_load.py soak --url http://127.0.0.1:8080 --clients 64 --seconds 60
     mixed requests: whole, streamed, left half-way, malformed. Every greedy answer must be the one the
     server gave when it was asked alone; anything that was not asked for is a failure (exit 1)
@@ -13,92 +20,98 @@ import argparse
 import asyncio
 import json
 import random
+import re
+import statistics
+import subprocess
 import sys
+import tempfile
 import time
-import urllib.parse
+from pathlib import Path
 
-HEADERS = "Host: {host}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n{key}\r\n"
-
-
-class Client:
-    def __init__(self, url, key):
-        self.at = urllib.parse.urlsplit(url)
-        self.key = f"Authorization: Bearer {key}\r\n" if key else ""
-
-    async def open(self, path, body):
-        reader, writer = await asyncio.open_connection(self.at.hostname, self.at.port)
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        head = f"POST {path} HTTP/1.1\r\n" + HEADERS.format(host=self.at.netloc, length=len(data), key=self.key)
-        writer.write(head.encode() + data)
-        await writer.drain()
-        status = int((await reader.readline()).split()[1])
-        while (await reader.readline()).strip():
-            pass
-        return status, reader, writer
-
-    async def whole(self, path, body):
-        status, reader, writer = await self.open(path, body)
-        text = await reader.read()
-        writer.close()
-        return status, json.loads(text)
-
-    async def events(self, path, body):
-        """(seconds since the request, event) until [DONE]; the first line says what went wrong."""
-        begin = time.monotonic()
-        status, reader, writer = await self.open(path, {**body, "stream": True})
-        try:
-            if status != 200:
-                raise RuntimeError(f"{status}: {(await reader.read())[:300]!r}")
-            while line := await reader.readline():
-                if line.startswith(b"data: [DONE]"):
-                    return
-                if line.startswith(b"data: "):
-                    yield time.monotonic() - begin, json.loads(line[6:])
-            raise RuntimeError("the stream was cut")
-        finally:
-            writer.close()
-
-
-def percentile(values, p):
-    values = sorted(values)
-    return values[min(len(values) - 1, int(len(values) * p))] if values else float("nan")
-
-
-async def one_stream(client, args, seed, start):
-    draw = random.Random(seed)
-    body = {"prompt": [draw.randrange(args.first_id, args.last_id) for _ in range(args.prompt)],
-            "max_tokens": args.tokens, "ignore_eos": True, "temperature": 0, "logprobs": 0 if args.count else None,
-            "stream_options": {"include_usage": True}}
-    times, tokens = [], 0
-    sent = time.monotonic() - start
-    async for at, event in client.events("/v1/completions", body):
-        if event.get("error"):
-            raise RuntimeError(event["error"]["message"])
-        if event["choices"]:
-            times.append(sent + at)
-        elif event.get("usage"):
-            tokens = event["usage"]["completion_tokens"]
-    return sent, times, tokens
+from serve_client import Client, Rate, median_text, middle, one_stream, print_row, prompt_of, rate_of
 
 
 async def rate(args):
     client = Client(args.url, args.key)
-    print(f"{'streams':>8} {'tokens/s':>10} {'all decode':>11} {'first p50':>10} {'p99':>8} {'between p50':>12} {'p99':>8}")
+    print_row(["streams", *Rate.HEADS])
     for n in map(int, args.streams.split(",")):
-        start = time.monotonic()
-        done = await asyncio.gather(*(one_stream(client, args, args.seed + 1000 * n + i, start) for i in range(n)))
-        seconds = time.monotonic() - start
-        first = [t[0] - sent for sent, t, _ in done]
-        between = [b - a for _, t, _ in done for a, b in zip(t, t[1:])]
-        tokens = sum(k for _, _, k in done)
-        # While all streams decode: from the last first token to the first last one. Events may hold
-        # several tokens; each stream's tokens are spread over its events.
-        begin, end = max(t[0] for _, t, _ in done), min(t[-1] for _, t, _ in done)
-        inside = sum(k * sum(begin < x <= end for x in t) / len(t) for _, t, k in done)
-        together = inside / (end - begin) if end > begin else float("nan")
-        print(f"{n:8} {tokens / seconds:10.1f} {together:11.1f} {percentile(first, .5) * 1e3:8.1f}ms "
-              f"{percentile(first, .99) * 1e3:6.1f}ms {percentile(between, .5) * 1e3:10.2f}ms "
-              f"{percentile(between, .99) * 1e3:6.2f}ms", flush=True)
+        print_row([n, *middle([await rate_of(client, args, n, i) for i in range(args.rounds)]).cells()])
+
+
+def bench_rates(args, model, both, counts):
+    """What nibble bench decodes, by sequences at once: after prompts of that length, so many tokens."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "bench.json"
+        subprocess.run([args.nibble, "bench", "--quiet", "--model", model, "--batch", ",".join(map(str, counts)),
+                        "--prompt-tokens", str(args.prompt), "--tokens", str(args.tokens), "--repeat",
+                        str(args.rounds), "--phase", "decode", "--json", out, *both], check=True,
+                       stdout=subprocess.DEVNULL)
+        return {r["batch"]: r["median_tok_s"] for r in json.loads(out.read_text())["rows"] if r["phase"] == "decode"}
+
+
+async def table(args):
+    counts = list(map(int, args.streams.split(",")))
+    model, both = args.model, list(args.both)
+    if args.config:
+        dense, model = Path(args.work) / "random-weights", Path(args.work) / "random-weights-nvfp4.dat"
+        if not model.exists():
+            subprocess.run([args.nibble, "init", "--config", args.config, "--out", dense], check=True)
+            subprocess.run([args.nibble, "convert", dense, model, "--quant", "nvfp4"], check=True)
+        both += ["--config", args.config]
+        # Without a tokenizer replies have no text, and nothing can be timed between first and last.
+        tokenizer = Path(args.config).parent / "tokenizer.json"
+        if not tokenizer.exists():
+            sys.exit(f"{tokenizer} is needed: the model's tokenizer, beside its config")
+        both += ["--tokenizer", str(tokenizer)]
+    bench = bench_rates(args, model, both, counts)
+    server = subprocess.Popen([args.nibble, "serve", "--quiet", "--model", model, "--port", "0", "--streams",
+                               str(max(counts)), "--context", str(args.prompt + args.tokens + 8), *both],
+                              stdout=subprocess.PIPE, text=True)
+    try:
+        found = re.search(r"http://\S+", server.stdout.readline())
+        if not found:
+            sys.exit("nibble serve did not start")
+        client = Client(found[0])
+        await rate_of(client, args, 1, 99)  # what is made at the first step
+        print_row(["streams", *Rate.HEADS, "of bench"])
+        for n in counts:
+            rates = [await rate_of(client, args, n, i) for i in range(args.rounds)]
+            share = statistics.median(r.together for r in rates) / bench[n]
+            print_row([n, *middle(rates).cells(), f"{share:.1%}"])
+    finally:
+        server.terminate()
+        server.wait()
+    print("nibble bench, tokens/s:", ", ".join(f"{n}: {bench[n]:.1f}" for n in counts))
+
+
+async def turns(args):
+    ours, theirs = Client(args.url, args.key), Client(args.against, more=json.loads(args.against_body))
+    print_row(["streams", *Rate.HEADS])
+    for n in map(int, args.streams.split(",")):
+        a, b = [], []
+        for i in range(args.rounds):
+            for client, rates in ((ours, a), (theirs, b)):
+                rates.append(await rate_of(client, args, n, i))
+        for rates in (a, b):
+            print_row([n, *middle(rates).cells()])
+        print(f"         ratio of tokens/s {median_text([x.tokens_s / y.tokens_s for x, y in zip(a, b)])}, of first "
+              f"p50 {median_text([y.first[0] / x.first[0] for x, y in zip(a, b)])}, {args.rounds} rounds", flush=True)
+
+
+async def prefix(args):
+    """Each round has a beginning of its own. The prompts differ behind it."""
+    client = Client(args.url, args.key)
+    first, shared = [], []
+    for i in range(args.rounds):
+        for begin, into in (("a", first), ("a", shared)):
+            prompt = prompt_of(args, f"{args.seed} {i} {begin}", args.prompt)
+            tail = prompt_of(args, f"{args.seed} {i} {len(into)} {into is shared}", args.tail)
+            prompt = f"{prompt} {tail}" if args.words else prompt + tail
+            sent, times, _ = await one_stream(client, args, prompt, time.monotonic(), tokens=4)
+            into.append(times[0] - sent)
+    print(f"first token: {median_text(first, ' s')}; with {args.prompt} tokens of an earlier prompt "
+          f"{median_text(shared, ' s')}; {median_text([a / b for a, b in zip(first, shared)])} times sooner, "
+          f"{args.rounds} rounds")
 
 
 async def soak(args):
@@ -169,20 +182,31 @@ async def soak(args):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("mode", choices=["rate", "soak"])
+    modes = {"rate": rate, "table": table, "turns": turns, "prefix": prefix, "soak": soak}
+    p.add_argument("mode", choices=modes)
     p.add_argument("--url", default="http://127.0.0.1:8080")
     p.add_argument("--key", default="")
-    p.add_argument("--seed", type=int, default=1)
-    p.add_argument("--streams", default="1,8,32", help="rate: how many at once, one after the other")
-    p.add_argument("--prompt", type=int, default=512, help="rate: tokens of each prompt")
-    p.add_argument("--tokens", type=int, default=256, help="rate: tokens of each reply")
-    p.add_argument("--first-id", type=int, default=300, help="rate: prompts are drawn from these ids")
+    p.add_argument("--seed", type=int, default=int(time.time()), help="of prompts; a server may remember old ones")
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--streams", default="1,8,32", help="how many at once, one after the other")
+    p.add_argument("--prompt", type=int, default=512, help="tokens of each prompt; prefix: of what is shared")
+    p.add_argument("--tail", type=int, default=16, help="prefix: tokens behind what is shared")
+    p.add_argument("--tokens", type=int, default=256, help="tokens of each reply")
+    p.add_argument("--words", action="store_true", help="prompts are words instead of token ids")
+    p.add_argument("--first-id", type=int, default=300, help="prompts are drawn from these ids")
     p.add_argument("--last-id", type=int, default=1000)
-    p.add_argument("--count", action="store_true", help="rate: an event for every token (asks for logprobs)")
+    p.add_argument("--count", action="store_true", help="an event for every token (asks for logprobs)")
+    p.add_argument("--against", default="http://127.0.0.1:8000", help="turns: the other server")
+    p.add_argument("--against-body", default="{}", help="turns: JSON of its requests, such as a logit_bias")
+    p.add_argument("--nibble", default="build/nibble")
+    p.add_argument("--model", default="mini")
+    p.add_argument("--config")
+    p.add_argument("--work", default=tempfile.gettempdir())
     p.add_argument("--clients", type=int, default=64)
     p.add_argument("--seconds", type=float, default=60)
-    args = p.parse_args()
-    return asyncio.run(rate(args) if args.mode == "rate" else soak(args))
+    args = p.parse_args(sys.argv[1:sys.argv.index("--")] if "--" in sys.argv else sys.argv[1:])
+    args.both = sys.argv[sys.argv.index("--") + 1:] if "--" in sys.argv else []
+    return asyncio.run(modes[args.mode](args))
 
 
 if __name__ == "__main__":

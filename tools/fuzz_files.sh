@@ -89,6 +89,18 @@ make_seeds() {
   printf '%s' '{"$ref":"#/$defs/t","$defs":{"t":{"anyOf":[{"type":"array","items":{"$ref":"#/$defs/t"},"maxItems":2},' \
     '{"type":"number"}]}}}' > "$work/schema2.json"
   copy json_schema '' "$work/schema1.json" "$work/schema2.json"
+  printf '%s' '{"messages":[{"role":"user","content":"Hi"}],"stream":true,"stream_options":{"include_usage":true},' \
+    '"logprobs":true,"top_logprobs":2,"stop":["x"],"temperature":1,"seed":3,"logit_bias":{"400":-1},"n":2}' > "$work/chat1.json"
+  printf '%s' '{"messages":[{"role":"user","content":[{"type":"text","text":"Hi"}]}],"tools":[{"type":"function",' \
+    '"function":{"name":"f","parameters":{"type":"object","properties":{"a":{"type":"integer"}}}}}],' \
+    '"tool_choice":"required","response_format":{"type":"text"}}' > "$work/chat2.json"
+  printf '%s' '{"prompt":[[300,301],[302]],"echo":true,"logprobs":2,"max_tokens":2,"stream":true}' > "$work/completion.json"
+  printf '%s' '{"messages":[{"role":"system","content":"a"},{"role":"user","content":"b"}]}' > "$work/tokenize.json"
+  printf '%s' '{"tokens":[300,3046]}' > "$work/detokenize.json"
+  copy api '\x00' "$work/chat1.json" "$work/chat2.json"
+  copy api '\x01' "$work/completion.json"
+  copy api '\x02' "$work/tokenize.json"
+  copy api '\x03' "$work/detokenize.json"
 }
 
 make_seeds

@@ -34,7 +34,7 @@ struct ServeOptions {
   CacheOptions cache;
   TemplateFlags written;
   HttpOptions http;
-  std::optional<int64_t> streams;
+  std::optional<int64_t> streams, cache_mib;
   SchedulerOptions schedule;
   std::string served_name;
   std::filesystem::path api_key_file, work, runs_dir, models_dir;
@@ -100,12 +100,18 @@ struct ServeOptions {
                        .value = "DIR"});
     f.section("Requests");
     f.add(streams, {.flag = "--streams",
-                    .help = "Replies at a time, each with a context of its own; by default what "
-                            "1 GiB of cache holds, 16 at most",
+                    .help = "Replies at a time, each with a context of its own; by default 16 that "
+                            "share 1 GiB of cache (on a GPU what 1 GiB holds, 16 at most)",
                     .value = "N",
                     .least = 1,
                     .most = 4096,
                     .common = true});
+    f.add(cache_mib, {.flag = "--cache-mib",
+                      .help = "Memory of the cache at most, one context at least; replies share it "
+                              "in blocks, and when it is full they wait (not on a GPU)",
+                      .value = "MIB",
+                      .least = 1,
+                      .most = int64_t(1) << 30});
     f.add(schedule.most_waiting, {.flag = "--queue",
                                   .help = "Requests that may wait for a place; more are told 429",
                                   .value = "N",
@@ -171,6 +177,7 @@ ServeSettings settings_of(const ServeOptions& o) {
   ServeSettings s;
   s.cache = o.cache;
   s.streams = o.streams;
+  if (o.cache_mib) s.cache_bytes = uint64_t(*o.cache_mib) << 20;
   s.schedule = o.schedule;
   s.chat_template = o.written.chat_template;
   s.thinking = o.written.enable_thinking();
@@ -232,8 +239,15 @@ ExitCode run_serve(const ServeOptions& given, Io& io) {
 
   const InterruptGuard interrupt(TerminateIs::request);
   HttpServer server(o.http, [&](const ApiCall& call) { return page.answer(call); });
-  log_info("{} streams of {} tokens, cache {:.1f} MiB", model.streams(), model.model().context,
-           double(model.cache_bytes()) / double(1 << 20));
+  const KvCache& cache = model.cache();
+  const double mib = double(cache.memory_bytes()) / double(1 << 20);
+  if (cache.block() > 0) {
+    log_info("{} streams of {} tokens at most share a cache of {:.1f} MiB: {} blocks of {} tokens",
+             model.streams(), model.model().context, mib, cache.blocks(), cache.block());
+  } else {
+    log_info("{} streams of {} tokens, cache {:.1f} MiB", model.streams(), model.model().context,
+             mib);
+  }
   io.out << fmt::format("serving {} at {}\n", model.name(), server.url()) << std::flush;
   while (!InterruptGuard::requested()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
   log_info("ending: replies have {} s to end; Ctrl+C again ends at once", o.grace_s);

@@ -63,15 +63,33 @@ void check_update(const AdamwUpdate& u) {
 
 }  // namespace
 
+static void check_available(size_t n_bytes, uint64_t available, std::string_view what,
+                            const std::string& whose) {
+  if (n_bytes <= available) return;
+  throw_device("{} need {} of memory, but {} has only {} available", what, format_bytes(n_bytes),
+               whose, format_bytes(available));
+}
+
 Buffer Backend::allocate(size_t n_bytes, std::string_view what, Place place) {
   const bool on_host = place == Place::host;
-  const uint64_t available = on_host ? available_host_memory() : available_memory();
-  if (n_bytes > available) {
-    throw_device("{} need {} of memory, but {} has only {} available", what, format_bytes(n_bytes),
-                 on_host ? "the machine" : name(), format_bytes(available));
-  }
+  check_available(n_bytes, on_host ? available_host_memory() : available_memory(), what,
+                  on_host ? "the machine" : name());
   return on_host ? do_allocate_host(n_bytes, what) : do_allocate(n_bytes, what);
 }
+
+Buffer Backend::reserve(size_t n_bytes, size_t used, std::string_view what) {
+  check_available(used, available_memory(), what, name());
+  return do_reserve(n_bytes, what);
+}
+Buffer Backend::do_reserve(size_t, std::string_view what) {
+  throw_internal("{}: {} does not reserve addresses", what, name());
+}
+
+void Backend::give_back(Tensor pages) {
+  require(pages && pages.contiguous(), "give_back", "needs a contiguous tensor", pages);
+  do_give_back(pages);
+}
+void Backend::do_give_back(Tensor) { throw_internal("{} does not reserve addresses", name()); }
 
 void Backend::upload(Tensor dst, const void* host) {
   require(dst && dst.contiguous(), "upload", "needs a contiguous tensor", dst);

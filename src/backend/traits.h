@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What is known of a backend before anything runs on it: callers ask these instead of its type.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 
@@ -17,6 +18,7 @@ struct BackendTraits {
   bool one_launch_decode = false;  // where the plan allows it, see decode_way
   bool hand_over = false;          // make_hand_over gives one
   bool records = false;            // repeat() replays a recording instead of running the ops again
+  size_t page_bytes = 0;           // of reserve(); 0: the backend has none
   // Whether a row of a product has the same bits whatever the number of rows beside it. Then whole
   // prompts, chunks, single tokens and batches agree bit for bit; otherwise within rounding.
   bool batch_invariant_f32 = true, batch_invariant_16_bit = true;

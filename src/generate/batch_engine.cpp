@@ -38,7 +38,7 @@ BatchTables make_tables(Arena& arena, int64_t n, int64_t sequences, int64_t outp
 }
 
 // Before the cache is allocated: its size follows from this number.
-int64_t checked_slots(const EngineOptions& o, const Config& c, int64_t sequences) {
+CacheShape checked_shape(const EngineOptions& o, const Config& c, int64_t sequences) {
   if (o.context < 1 || o.context > c.max_positions) {
     throw_usage("a context of {} tokens was asked for, but the model knows positions up to {}",
                 o.context, c.max_positions);
@@ -47,7 +47,7 @@ int64_t checked_slots(const EngineOptions& o, const Config& c, int64_t sequences
     throw_usage("{} sequences of {} tokens were asked for, expected 1 .. {}", sequences, o.context,
                 INT32_MAX / o.context);
   }
-  return o.context * sequences;
+  return {sequences, o.context, o.pool};
 }
 
 void append(std::vector<int32_t>& host, const SampleRow& row) {
@@ -63,7 +63,7 @@ BatchEngine::BatchEngine(Backend& backend, const Model& model, const EngineOptio
     : backend_(backend),
       model_(model),
       options_(options),
-      cache_(backend, model.config, checked_slots(options, model.config, sequences), options.cache),
+      cache_(backend, model.config, checked_shape(options, model.config, sequences), options.cache),
       sequences_(size_t(sequences)),
       steps_(size_t(sequences)) {
   hand_over_ = backend.make_hand_over();
@@ -88,11 +88,20 @@ void BatchEngine::truncate(int64_t sequence, int64_t length) {
   }
   s.tokens.resize(size_t(length));
   s.known = std::min(s.known, length);
+  cache_.keep(sequence, length);
+}
+
+void BatchEngine::hold(int64_t sequence, int64_t tokens) {
+  if (cache_.hold(sequence, tokens)) return;
+  throw PoolFull(
+      fmt::format("the cache is full: {} tokens were to be in a sequence that holds {}, and {} of "
+                  "{} blocks of {} tokens are free",
+                  tokens, length(sequence), cache_.free_blocks(), cache_.blocks(), cache_.block()));
 }
 
 void BatchEngine::read_cache(int64_t sequence,
                              const std::function<void(std::span<const std::byte>)>& part) {
-  const int64_t n = length(sequence), first = sequence * options_.context;
+  const int64_t n = length(sequence), first = cache_.first_slot(sequence);
   if (n == 0) return;
   std::vector<std::byte> host;
   for (const KvView& layer : cache_.views()) {
@@ -108,7 +117,8 @@ void BatchEngine::write_cache(int64_t sequence, std::span<const int32_t> tokens,
                               const std::function<void(std::span<std::byte>)>& fill) {
   truncate(sequence, 0);
   check(sequence, tokens);
-  const int64_t n = int64_t(tokens.size()), first = sequence * options_.context;
+  hold(sequence, int64_t(tokens.size()));
+  const int64_t n = int64_t(tokens.size()), first = cache_.first_slot(sequence);
   std::vector<std::byte> host;
   for (const KvView& layer : cache_.views()) {
     for (const Tensor& t : {layer.k.slice(first, n), layer.v.slice(first, n)}) {
@@ -129,11 +139,12 @@ void BatchEngine::copy_prefix(int64_t from, int64_t to, int64_t length) {
   if (from == to || length < 0 || length > int64_t(tokens.size()))
     throw_internal("copy {} of {} tokens from {} to {}", length, tokens.size(), from, to);
   truncate(to, 0);
+  hold(to, length);
   if (length > 0) {
     for (const KvView& layer : cache_.views()) {
       for (const Tensor& t : {layer.k, layer.v}) {
-        backend_.copy(t.slice(to * options_.context, length),
-                      t.slice(from * options_.context, length));
+        backend_.copy(t.slice(cache_.first_slot(to), length),
+                      t.slice(cache_.first_slot(from), length));
       }
     }
   }
@@ -179,7 +190,8 @@ void BatchEngine::reserve(int64_t n, int64_t outputs) {
 void BatchEngine::run(int64_t sequence, std::span<const int32_t> tokens, Outputs outputs) {
   OneSequence& s = at(sequence);
   const int64_t n = int64_t(tokens.size()), past = length(sequence);
-  const int64_t first_slot = sequence * options_.context;
+  const int64_t first_slot = cache_.first_slot(sequence);
+  hold(sequence, past + n);
   const int64_t rows = outputs == Outputs::all ? n : outputs == Outputs::last ? 1 : 0;
   reserve(n, rows);
   BatchTables tables = make_tables(*acts_arena_, n, 1, rows, 0);
@@ -204,6 +216,7 @@ bool BatchEngine::feed(int64_t sequence, std::span<const int32_t> tokens,
                        const std::function<bool()>& stop) {
   check(sequence, tokens);
   const int64_t before = length(sequence);
+  hold(sequence, before + int64_t(tokens.size()));
   const size_t step = options_.chunk > 0 ? size_t(options_.chunk) : tokens.size();
   for (size_t begin = 0; begin < tokens.size(); begin += step) {
     if (begin > 0 && stop && stop()) {
@@ -334,7 +347,7 @@ void BatchEngine::upload_tables(StepSlots& slots, std::span<const DecodeStep> st
       host_.push_back(int32_t(value(steps[i], int64_t(i))));
     }
   };
-  const auto slot = [&](const DecodeStep& d) { return d.sequence * options_.context; };
+  const auto slot = [&](const DecodeStep& d) { return cache_.first_slot(d.sequence); };
   push([&](const DecodeStep& d, int64_t) { return d.id; });
   push([&](const DecodeStep& d, int64_t) { return length(d.sequence) - 1; });
   push([&](const DecodeStep& d, int64_t) { return slot(d) + length(d.sequence) - 1; });
@@ -402,6 +415,7 @@ std::span<const int32_t> BatchEngine::step(std::span<const DecodeStep> steps, Fo
     if (taken[size_t(d.sequence)]) throw_internal("sequence {} twice in one step", d.sequence);
     taken[size_t(d.sequence)] = true;
     sample_row(d.sample, d.draw);  // refuses before anything is appended
+    hold(d.sequence, length(d.sequence) + 1);
     const Ops own = d.sample.repetition_penalty != 1 ? Ops::penalised
                     : d.sample.temperature > 0       ? Ops::drawn
                                                      : Ops::greedy;
@@ -426,7 +440,8 @@ std::span<const int32_t> BatchEngine::step(std::span<const DecodeStep> steps, Fo
   chosen_.resize(size_t(n));
   // The penalty looks at tokens that are not known before.
   if (follow == Follow::chosen && hand_over_ && n == 1 && ops != Ops::penalised &&
-      room(steps[0].sequence) > 0) {
+      room(steps[0].sequence) > 0 &&
+      cache_.hold(steps[0].sequence, length(steps[0].sequence) + 1)) {
     chosen_[0] = begin_ahead(slots, ops, steps[0]);
   } else {
     backend_.download(chosen_.data(), slots.out);

@@ -26,6 +26,8 @@ struct EngineOptions {
   DType stat = DType::f32;  // f64 with a compute type of f64 (the reference backend)
   DType cache = DType::bf16;
   Activations activations = Activations::none;
+  // Tokens of all sequences together, whose memory they share in blocks; 0: each has its context.
+  int64_t pool = 0;
 };
 
 // The token a sequence goes on with, and how the one after it is chosen.
@@ -42,6 +44,12 @@ enum class Follow { unknown, chosen };
 
 // A sequence has no room for what was to be added. Nothing was.
 class ContextFull : public UsageError {
+ public:
+  using UsageError::UsageError;
+};
+
+// The sequences together have no room for it, though this one has. Nothing was added.
+class PoolFull : public UsageError {
  public:
   using UsageError::UsageError;
 };
@@ -86,6 +94,10 @@ class BatchEngine {
   const std::vector<int32_t>& tokens(int64_t sequence) const { return at(sequence).tokens; }
   int64_t length(int64_t sequence) const { return int64_t(tokens(sequence).size()); }
   int64_t room(int64_t sequence) const { return options_.context - length(sequence); }
+  // Which memory stands behind the sequences; what is added needs blocks of a pool, and throws
+  // PoolFull where hold() would say no.
+  KvCache& cache() { return cache_; }
+  const KvCache& cache() const { return cache_; }
   // The keys and values of a sequence's tokens, layer by layer: keys, then values. What is read
   // from one engine can be put into another of the same model and cache type, which then goes on as
   // if it had run the tokens.
@@ -130,6 +142,7 @@ class BatchEngine {
   OneSequence& at(int64_t sequence);
   const OneSequence& at(int64_t sequence) const;
   void check(int64_t sequence, std::span<const int32_t> tokens) const;
+  void hold(int64_t sequence, int64_t tokens);
   void run(int64_t sequence, std::span<const int32_t> tokens, Outputs outputs);
   // Makes room for the activations of n tokens with `outputs` rows of logits.
   void reserve(int64_t n, int64_t outputs);

@@ -176,6 +176,18 @@ TEST_F(Api, ContentNeverBecomesAControlToken) {
   EXPECT_EQ(std::count(tokens.begin(), tokens.end(), end), 1);  // the template's own
 }
 
+TEST_F(Api, BodiesAreNotNestedDeeply) {
+  for (const char* path : {"/v1/chat/completions", "/v1/completions", "/tokenize"}) {
+    for (const size_t deep : {size_t(70), size_t(200000)}) {
+      const std::string field = std::string(path) == "/v1/completions" ? "prompt" : "messages";
+      const ApiResponse r =
+          ask(path, "{\"" + field + "\": " + std::string(deep, '[') + std::string(deep, ']') + "}");
+      EXPECT_EQ(r.status, 400) << path;
+      EXPECT_TRUE(contains(r.body, "nested deeper than 64")) << r.body.substr(0, 300);
+    }
+  }
+}
+
 TEST_F(Api, TokensThereAndBack) {
   const Json j = ok("/tokenize", {{"prompt", "Hello 你好"}, {"return_token_strs", true}});
   EXPECT_EQ(j["count"], j["tokens"].size());

@@ -105,6 +105,8 @@ TEST(Lesson, CommandsAreWordsAndHoldNoneOfItsTexts) {
   EXPECT_EQ(std::ranges::count(words, "--output"), 1);
   EXPECT_EQ(at("--recipe"), "nvfp4");
   base.dense = true;
+  const auto check = check_words("/w/l/model", base, "/w/t", "/w/j");
+  EXPECT_EQ(*(std::ranges::find(check, "--recipe") + 1), "bf16");
   const auto plan = plan_words(l, base, 64);
   EXPECT_EQ(*(std::ranges::find(plan, "--recipe") + 1), "bf16");
 }
@@ -248,6 +250,52 @@ TEST_F(LessonFlow, FromRowsToAModelBesideTheBase) {
   ASSERT_EQ(mini.post("/api/lessons/lesson-1/discard").status, 200);
   EXPECT_TRUE(fs::exists(mini.folders.models / "pip" / "model.dat"));
   EXPECT_EQ(mini.get("/api/lessons/lesson-1").status, 404);
+}
+
+// What was made and kept learns on, and knows both afterwards.
+TEST_F(LessonFlow, BeginsWithWhatAnEarlierOneMade) {
+  PageJson lesson = {{"rows", {row("Who are you?", "I am Pip.")}},
+                     {"keep", "nothing"},
+                     {"steps", 30},
+                     {"lr", 5e-4},
+                     {"batch_size", 2}};
+  for (const auto& [from, status] : {std::pair("lesson-9", 404), {"../models/x", 400}}) {
+    lesson["from"] = from;
+    EXPECT_EQ(mini.post("/api/lessons", lesson.dump()).status, status) << from;
+    EXPECT_EQ(mini.post("/api/lessons/plan", lesson.dump()).status, status) << from;
+  }
+  lesson["from"] = "";
+  ASSERT_EQ(mini.post("/api/lessons", lesson.dump()).status, 200);
+  PageJson next = {{"rows", {row("Where is the lamp?", "On the shelf.")}},
+                   {"from", "lesson-1"},
+                   {"keep", "prompts"},
+                   {"prompts", {"Who are you?"}},
+                   {"steps", 30},
+                   {"lr", 5e-4},
+                   {"batch_size", 4}};
+  EXPECT_EQ(mini.post("/api/lessons", next.dump()).status, 409);  // it has made none yet
+  ASSERT_EQ(until_ended("lesson-1")["state"], "finished");
+  ASSERT_EQ(mini.post("/api/lessons/lesson-1/keep", R"({"name": "pip"})").status, 200);
+
+  const PageJson plan = MiniPage::json(mini.post("/api/lessons/plan", next.dump()));
+  EXPECT_EQ(plan["fits"], true) << plan;
+  ASSERT_EQ(mini.post("/api/lessons", next.dump()).status, 200);
+  const PageJson ended = until_ended("lesson-2");
+  ASSERT_EQ(ended["state"], "finished") << ended;
+  EXPECT_EQ(ended["from"], "lesson-1");
+  for (const PageJson& reply : ended["scores"]["replies"]) {  // before: what was learned first
+    if (reply["group"] != "kept") continue;
+    EXPECT_EQ(reply["first"]["reply"], "I am Pip.");
+  }
+  ASSERT_EQ(mini.post("/api/lessons/lesson-2/load").status, 200);
+  EXPECT_EQ(says("lesson-2", "Where is the lamp?"), "On the shelf.");
+  EXPECT_EQ(says("lesson-2", "Who are you?"), "I am Pip.");
+  const PageJson run = MiniPage::json(mini.get("/api/runs/lesson-2"));
+  EXPECT_TRUE(contains(run.dump(), "models/pip/model.dat")) << run;
+  // What it began with is gone: what it cost cannot be measured, and says so.
+  ASSERT_EQ(mini.post("/api/lessons/lesson-1/discard").status, 200);
+  EXPECT_EQ(mini.post("/api/lessons/lesson-2/check").status, 404);
+  EXPECT_EQ(says("lesson-2", "Who are you?"), "I am Pip.");
 }
 
 TEST_F(LessonFlow, StopsSavesAndGoesOn) {

@@ -231,6 +231,12 @@ class Page(unittest.TestCase):
         b.wait("location.hash === '#chat'")
         b.wait("!!document.querySelector('#message')")
         self.assertEqual(self.say("Where is the key?"), "The key is under the blue pot.")
+        # It can learn on.
+        self.open("#teach/lesson-1")
+        b.click("#further")
+        b.wait("document.querySelector('#learner')?.value === 'lesson-1'")
+        self.assertEqual(b.run("[...document.querySelectorAll('#learner option')].map((o) => o.textContent)"), ["mini", "pip"])
+        self.shots("teach-further-en", looks={"light": LOOKS["light"]})
         # Its run is in the log, with a note that holds markup; a second one, to compare.
         self.open("#runs/lesson-1")
         b.type("#note", HOSTILE)

@@ -13,85 +13,10 @@
 #include "generate/generator.h"
 #include "serve/schedule/engine_thread.h"
 #include "serve/schedule/token_choice.h"
-#include "support/toy_model.h"
+#include "serve/scheduler_support.h"
 
 namespace nibble::test {
 namespace {
-
-struct Heard {
-  std::vector<int32_t> ids;
-  std::vector<TokenFacts> facts;
-  ReplyEnd end;
-  bool ended = false;
-};
-
-class SchedulerTest : public testing::Test {
- protected:
-  SchedulerTest()
-      : backend_(make_cpu_backend(2)), toy_(load_toy(*backend_, toy_config(), packed())) {}
-
-  static LoadOptions packed() {
-    LoadOptions o;
-    o.recipe = Recipe::nvfp4;
-    return o;
-  }
-  EngineOptions engine_options() const { return {96, 16, DType::f32, DType::f32, DType::bf16, {}}; }
-  Scheduler& make(int64_t places, SchedulerOptions o = {}) {
-    schedule_.reset();
-    engine_ = std::make_unique<BatchEngine>(*backend_, toy_.model, engine_options(), places);
-    o.chunk_beside = 5;  // no divisor of anything
-    schedule_ = std::make_unique<Scheduler>(*engine_, no_tokenizer_, o);
-    return *schedule_;
-  }
-  static StreamRequest request(int64_t prompt, uint64_t seed, int64_t max_tokens = 12) {
-    StreamRequest r;
-    r.prompt = random_tokens(prompt, 160, seed);
-    r.reply.max_tokens = max_tokens;
-    r.reply.check_collapse = false;
-    return r;
-  }
-  // Eight that differ in all that may differ.
-  static StreamRequest kind(size_t i) {
-    StreamRequest r = request(4 + 9 * int64_t(i % 5), 40 + i, 6 + 3 * int64_t(i % 4));
-    if (i % 2) r.reply.sample.temperature = 0.9;
-    if (i == 3) r.reply.sample.top_k = 20;
-    if (i == 5) r.reply.sample.repetition_penalty = 1.3;
-    if (i == 7) r.reply.sample.top_p = 0.8;
-    r.reply.sample.seed = i;
-    return r;
-  }
-  GenerateResult alone(const StreamRequest& r) {
-    Engine engine(*backend_, toy_.model, engine_options());
-    GenerateOptions o;
-    static_cast<ReplyOptions&>(o) = r.reply;
-    return generate(engine, r.prompt, o);
-  }
-  static void hear(ReplyStream& s, Heard& h) {
-    ReplyStream::News news = s.wait(std::chrono::milliseconds(0));
-    for (ReplyToken& t : news.tokens) {
-      h.ids.push_back(t.id);
-      if (t.facts) h.facts.push_back(*t.facts);
-    }
-    if (news.end) {
-      h.end = *news.end;
-      h.ended = true;
-    }
-  }
-  Heard run(StreamRequest r) {
-    const auto stream = schedule_->submit(std::move(r));
-    while (schedule_->tick()) continue;
-    Heard h;
-    hear(*stream, h);
-    EXPECT_TRUE(h.ended);
-    return h;
-  }
-
-  std::unique_ptr<Backend> backend_;
-  ToyModel toy_;
-  std::optional<Tokenizer> no_tokenizer_;
-  std::unique_ptr<BatchEngine> engine_;
-  std::unique_ptr<Scheduler> schedule_;
-};
 
 TEST_F(SchedulerTest, EightInterleavedRequestsEqualEachAlone) {
   std::vector<GenerateResult> want;
@@ -147,6 +72,40 @@ TEST_F(SchedulerTest, SharedBeginningsAreNotComputedTwice) {
   EXPECT_EQ(h2.ids, want_first.ids);
   EXPECT_GE(h1.end.reused_tokens, 30);
   EXPECT_GE(h2.end.reused_tokens, 30);
+}
+
+// Of 4,000 tokens, counted: in the place they are in, and copied to others that ask at once.
+TEST_F(SchedulerTest, ALongBeginningIsNotComputedAgain) {
+  Config config = toy_config();
+  config.max_positions = 4200;
+  toy_ = load_toy(*backend_, config, packed());
+  EngineOptions e = engine_options();
+  e.context = config.max_positions;
+  e.chunk = 512;
+  const auto ask = [](uint64_t tail) {
+    StreamRequest r = request(4000, 1, 6);
+    const auto own = random_tokens(16, 160, tail);
+    r.prompt.insert(r.prompt.end(), own.begin(), own.end());
+    return r;
+  };
+  for (const int64_t pool : {0, 3 * 4200}) {
+    e.pool = pool;
+    Scheduler& s = make(e, 3);
+    run(ask(10));
+    EXPECT_EQ(s.counts().prompt_tokens, 4016);
+    const Heard again = run(ask(11));
+    EXPECT_EQ(again.end.reused_tokens, 4000);
+    EXPECT_EQ(again.ids, alone(ask(11), e).ids);
+    EXPECT_EQ(s.counts().prompt_tokens, 4016 + 16);
+    const auto one = s.submit(ask(12)), two = s.submit(ask(13)), three = s.submit(ask(14));
+    while (s.tick()) continue;
+    EXPECT_EQ(s.counts().prompt_tokens, 4016 + 4 * 16);
+    for (const auto& stream : {one, two, three}) {
+      Heard h;
+      hear(*stream, h);
+      EXPECT_EQ(h.end.reused_tokens, 4000);
+    }
+  }
 }
 
 // The second waits for the first one's prompt instead of computing it beside it.

@@ -4,6 +4,7 @@
 import http.client
 import json
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -71,6 +72,27 @@ class Serve(unittest.TestCase):
         self.assertIn("--api-key-file", refused("--host", "0.0.0.0")[1])
         self.assertIn("without a path", refused("--allow-origin", "https://example.org/")[1])
         self.assertEqual(refused("--use-kvc", "false")[0], 2)
+
+    def test_the_cache_takes_what_is_said(self):
+        """Contexts of 40 streams are 160 MiB of addresses; 64 MiB stand behind them, and no more."""
+        s = Server(NIBBLE, "--streams", "40", "--cache-mib", "64")
+        try:
+            for i in range(20):  # more than there is room for
+                prompt = [300 + (i * 97 + k * k) % 700 for k in range(1010)]
+                self.assertEqual(ask(s, "/v1/completions", {"prompt": prompt, "max_tokens": 1})[0], 200)
+            metrics = ask(s, "/metrics")[2]
+            maps = pathlib.Path(f"/proc/{s.process.pid}/smaps").read_text()
+        finally:
+            err = s.end()[1]
+        found = re.search(r"40 streams of 1024 tokens at most share a cache of (\S+) MiB: 512 blocks of 32 tokens", err)
+        self.assertTrue(found, err)
+        self.assertIn("nibble_cache_capacity_tokens 16384\n", metrics)
+        there = re.findall(r"^Size: +163840 kB\n(?:.*\n){1,3}?Rss: +(\d+) kB", maps, re.MULTILINE)
+        self.assertEqual(len(there), 1, maps)
+        share = int(there[0]) / 1024 / float(found[1])
+        self.assertLessEqual(share, 1)
+        self.assertGreater(share, 0.97)
+        self.assertIn("one context of 1024 tokens takes 4.00 MiB", refused("--cache-mib", "3")[1])
 
     def test_a_queue_and_a_time_limit(self):
         long = {"prompt": "Hello", "max_tokens": 900, "ignore_eos": True, "temperature": 1, "seed": 1}

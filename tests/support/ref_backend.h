@@ -12,6 +12,7 @@
 
 #include "backend/backend.h"
 #include "core/half.h"
+#include "core/memory/reserved_pages.h"
 #include "quant/codec.h"
 #include "quant/int8.h"
 #include "quant/nvfp4.h"
@@ -26,11 +27,20 @@ template <class T>
 class RefBackend final : public Backend {
  public:
   std::string name() const override { return "reference"; }
+  BackendTraits traits() const override {
+    BackendTraits t;
+    t.page_bytes = page_bytes();
+    return t;
+  }
 
  private:
   Buffer do_allocate(size_t n_bytes, std::string_view) override {
     return Buffer(new std::byte[n_bytes](), n_bytes, [](std::byte* p, size_t) { delete[] p; });
   }
+  Buffer do_reserve(size_t n_bytes, std::string_view what) override {
+    return reserve_pages(n_bytes, what);
+  }
+  void do_give_back(Tensor pages) override { give_back_pages(pages.data, pages.bytes()); }
   void do_upload(Tensor dst, const void* host) override {
     std::memcpy(dst.data, host, dst.bytes());
   }

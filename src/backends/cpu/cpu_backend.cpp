@@ -7,6 +7,7 @@
 #include "backends/cpu/kernels/packed_layout.h"
 #include "backends/cpu/memory.h"
 #include "backends/cpu/simd/target_control.h"
+#include "core/memory/reserved_pages.h"
 #include "core/memory_info.h"
 
 namespace nibble {
@@ -20,12 +21,21 @@ class CpuBackend final : public Backend {
     const int n = c_.pool.size();
     return fmt::format("cpu ({}, {} thread{})", cpu::active_target(), n, n == 1 ? "" : "s");
   }
+  BackendTraits traits() const override {
+    BackendTraits t;
+    t.page_bytes = page_bytes();
+    return t;
+  }
   uint64_t available_memory() const override { return system_memory().available_bytes; }
 
  private:
   Buffer do_allocate(size_t n_bytes, std::string_view what) override {
     return cpu::allocate_memory(n_bytes, what);
   }
+  Buffer do_reserve(size_t n_bytes, std::string_view what) override {
+    return reserve_pages(n_bytes, what);
+  }
+  void do_give_back(Tensor pages) override { give_back_pages(pages.data, pages.bytes()); }
   void do_upload(Tensor dst, const void* host) override {
     if (dst.bytes() > 0) std::memcpy(dst.data, host, dst.bytes());
   }

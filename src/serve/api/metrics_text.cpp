@@ -23,11 +23,13 @@ std::string metrics_text(const SchedulerCounts& c) {
   gauge("requests_decoding", "Requests whose reply is on its way", c.decoding);
   gauge("cache_places", "Conversations the cache has room for", c.places);
   gauge("cache_tokens", "Tokens in the cache, those of ended requests included", c.cached_tokens);
-  gauge("cache_capacity_tokens", "Tokens the cache has room for", c.places * c.context);
+  gauge("cache_capacity_tokens", "Tokens the cache has room for", c.capacity);
   counter("prompt_tokens_total", "Tokens of prompts that were run", c.prompt_tokens);
   counter("reused_tokens_total", "Tokens of prompts that the cache had", c.reused_tokens);
   counter("generated_tokens_total", "Tokens of replies that have ended", c.tokens);
   counter("steps_total", "Decoding steps", c.steps);
+  counter("preempted_total",
+          "Times a reply gave its room in the cache to older ones and went on later", c.preempted);
   counter("requests_refused_total", "Requests that found the queue full", c.refused);
   head("requests_total", "counter", "Requests that have ended, by reason");
   uint64_t all = 0;

@@ -15,8 +15,11 @@ namespace nibble {
 
 struct ServeSettings {
   CacheOptions cache;
-  std::optional<int64_t>
-      streams;  // replies at a time; unset: what 1 GiB of cache holds, 16 at most
+  // Replies at a time; unset: 16 that share 1 GiB of cache, or as many as it holds contexts where
+  // the backend has no cache in blocks.
+  std::optional<int64_t> streams;
+  // Of the cache, at most, which streams share in blocks; unset: with `streams` a context for each.
+  std::optional<uint64_t> cache_bytes;
   SchedulerOptions schedule;
   std::string chat_template;  // a name or a file; empty: the model's own
   std::optional<bool> thinking;
@@ -35,12 +38,13 @@ class RunningModel {
   const Scheduler& schedule() const { return schedule_; }
   const Service& service() const { return service_; }
   int64_t streams() const { return engine_.sequences(); }
-  size_t cache_bytes() const;
+  const KvCache& cache() const { return engine_.cache(); }
 
   // Takes no more requests and gives those that run `at_most`; what is left ends with an error.
   void end(std::chrono::milliseconds at_most);
 
  private:
+  static EngineOptions engine_options(const Runtime& runtime, const ServeSettings& settings);
   static int64_t streams_of(const Runtime& runtime, const ServeSettings& settings);
   static ServedModel describe(const Runtime& runtime, const std::string& name,
                               const ServeSettings& settings, int64_t context);

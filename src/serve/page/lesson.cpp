@@ -8,6 +8,7 @@
 #include "data/records.h"
 #include "serve/api/api_error.h"
 #include "serve/api/body_fields.h"
+#include "serve/page/run_names.h"
 
 namespace nibble {
 namespace {
@@ -92,6 +93,8 @@ Lesson read_lesson(const Json& body, const Lesson& defaults, bool need_rows) {
   Lesson l = defaults;
   l.rows.clear();
   l.prompts.clear();
+  l.from = f.text("from").value_or("");
+  if (!l.from.empty() && !is_plain_name(l.from)) throw_invalid("from", "'from' is a lesson's name");
   for (const Json& j : array_of(f.any("rows"), "rows", LessonLimits::kRows)) {
     l.rows.push_back(read_row(j, l.rows.size()));
   }
@@ -114,7 +117,8 @@ Lesson read_lesson(const Json& body, const Lesson& defaults, bool need_rows) {
 }
 
 Json lesson_json(const Lesson& l) {
-  Json j = {{"rows", Json::array()},
+  Json j = {{"from", l.from},
+            {"rows", Json::array()},
             {"keep", keep_name(l.keep)},
             {"prompts", l.prompts},
             {"own_tokens", l.own_tokens},

@@ -18,6 +18,7 @@ struct LessonRow {
 enum class LessonKeep { nothing, prompts, own_text };
 
 struct Lesson {
+  std::string from;  // an earlier lesson, whose model learns on; empty: the server's own does
   std::vector<LessonRow> rows;
   LessonKeep keep = LessonKeep::nothing;
   std::vector<std::string> prompts;  // kept: the model answers these as it did

@@ -78,6 +78,8 @@ Words check_words(const std::filesystem::path& model, const LessonBase& b,
                   const std::filesystem::path& text, const std::filesystem::path& json) {
   Words w = {"check", "--model", model.string(), "--against", b.weights.string()};
   add_device(w, b);
+  add_recipe(w,
+             b);  // as it was trained: a base of dense layers would differ by their rounding, too
   // Inputs of 8 bits differ between any two models; this is about the weights alone.
   add(w, {"--activations", "bf16", "--text", text.string(), "--text-window", "128", "--json",
           json.string(), "--force"});

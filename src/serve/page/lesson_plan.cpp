@@ -60,21 +60,21 @@ double LessonPlanner::prompt_speed() const {
   return guess_;
 }
 
-LessonPlanner::Speed LessonPlanner::speed() const {
+LessonPlanner::Speed LessonPlanner::speed(const LessonBase& base) const {
   const std::vector<RunRecord> runs = read_records(runs_);
   for (auto r = runs.rbegin(); r != runs.rend(); ++r) {
     const auto weights = r->with_role("weights");
     const bool same = r->status.command == "train" && !weights.empty() &&
-                      weights.front()->path == fs::absolute(words_.weights).string();
+                      weights.front()->path == fs::absolute(base.weights).string();
     if (same && r->totals.seconds > 0 && r->totals.tokens > 0)
       return {double(r->totals.tokens) / r->totals.seconds, "run"};
   }
   return {prompt_speed() / kStepPerPrompt, "guess"};
 }
 
-Json LessonPlanner::plan(const Lesson& l, const OwnProgram& program) const {
+Json LessonPlanner::plan(const Lesson& l, const LessonBase& base, const OwnProgram& program) const {
   const int64_t window = window_of(l, base_);
-  const Finished f = run_shortly(program, plan_words(l, words_, window), kPlanLimit);
+  const Finished f = run_shortly(program, plan_words(l, base, window), kPlanLimit);
   const Json plans = parse_json_or_discard<Json>(f.out);
   if (!plans.is_object() || !plans.contains("plans")) {
     throw ApiError(422, "invalid_request_error", "nibble plan: " + last_line(f.err));
@@ -86,7 +86,7 @@ Json LessonPlanner::plan(const Lesson& l, const OwnProgram& program) const {
   const RowTokens t = row_tokens(l, base_.model().require_tokenizer(), base_.model().style);
   const double mean = double(t.all) / double(std::max<size_t>(1, l.rows.size()));
   const double tokens = mean * double(l.batch_size) * double(l.steps);
-  const Speed s = speed();
+  const Speed s = speed(base);
   Json j = {{"window", window},
             {"row_tokens", t.all},
             {"available_bytes", plans.value("available_bytes", uint64_t(0))},

@@ -17,21 +17,21 @@ int64_t window_of(const Lesson& lesson, const RunningModel& base);
 
 class LessonPlanner {
  public:
-  LessonPlanner(const RunningModel& base, LessonBase words, std::filesystem::path runs)
-      : base_(base), words_(std::move(words)), runs_(std::move(runs)) {}
+  LessonPlanner(const RunningModel& first, std::filesystem::path runs)
+      : base_(first), runs_(std::move(runs)) {}
   // Throws ApiError.
-  nlohmann::ordered_json plan(const Lesson& lesson, const OwnProgram& program) const;
+  nlohmann::ordered_json plan(const Lesson& lesson, const LessonBase& base,
+                              const OwnProgram& program) const;
 
  private:
   struct Speed {
     double tokens_per_second = 0;
     std::string basis;  // "run": an earlier one of this model; "guess": from this server's prompts
   };
-  Speed speed() const;
+  Speed speed(const LessonBase& base) const;
   double prompt_speed() const;
 
   const RunningModel& base_;
-  LessonBase words_;
   std::filesystem::path runs_;
   mutable std::mutex mutex_;
   mutable double guess_ = 0;  // tokens of a prompt a second; 0: not measured yet

@@ -61,7 +61,7 @@ Lessons::Lessons(ModelShelf& shelf, PageFolders folders, TeachSettings settings)
       settings_(std::move(settings)),
       store_(folders_.work / "lessons"),
       trainings_(settings_.program, folders_.runs),
-      planner_(shelf.first(), settings_.base, folders_.runs) {}
+      planner_(shelf.first(), folders_.runs) {}
 
 fs::path Lessons::file_of(const StoredLesson& l, const char* file) const {
   return store_.folder(l.name) / file;
@@ -111,6 +111,15 @@ StoredLesson Lessons::require_model(const std::string& name) const {
   return l;
 }
 
+LessonBase Lessons::base_of(const Lesson& l) const {
+  LessonBase base = settings_.base;
+  if (l.from.empty()) return base;
+  base.weights = model_path(require_model(l.from));
+  base.model = {};
+  base.model.model = base.weights;
+  return base;
+}
+
 Json Lessons::summary(const StoredLesson& l, const LessonStanding& s) const {
   std::error_code ec;
   return {{"name", l.name},
@@ -118,6 +127,7 @@ Json Lessons::summary(const StoredLesson& l, const LessonStanding& s) const {
           {"state", s.state},
           {"message", s.message},
           {"goes_on", s.goes_on()},
+          {"from", l.lesson.from},
           {"rows", l.lesson.rows.size()},
           {"run", s.run.empty() ? Json() : Json(l.runs.back())},
           {"has_model", !s.goes_on() && fs::exists(model_path(l), ec)},
@@ -145,7 +155,7 @@ Json Lessons::plan(const std::string& body) const {
   const Lesson defaults = default_lesson(shelf_.first().runtime().model.config.parameter_count());
   const Lesson lesson = read_lesson(parse_body(body), defaults, true);
   const std::lock_guard lock(planning_);
-  return planner_.plan(lesson, trainings_.program());
+  return planner_.plan(lesson, base_of(lesson), trainings_.program());
 }
 
 void Lessons::begin(const StoredLesson& l, const fs::path& checkpoints) {
@@ -153,7 +163,7 @@ void Lessons::begin(const StoredLesson& l, const fs::path& checkpoints) {
   if (l.output != "model") make_directories(folder / "model");
   const LessonPlace place{folder,      folders_.runs, l.runs.back(), folder / l.output,
                           checkpoints, l.window};
-  trainings_.start(l.name, train_words(l.lesson, settings_.base, place), folder / "trainer.log");
+  trainings_.start(l.name, train_words(l.lesson, base_of(l.lesson), place), folder / "trainer.log");
 }
 
 Json Lessons::start(const std::string& body) {
@@ -161,13 +171,14 @@ Json Lessons::start(const std::string& body) {
   const Lesson defaults = default_lesson(shelf_.first().runtime().model.config.parameter_count());
   StoredLesson l;
   l.lesson = read_lesson(parse_body(body), defaults, true);
+  const LessonBase base = base_of(l.lesson);
   l.lesson.prompts = prompts_not_taught(l.lesson);
   l.window = window_of(l.lesson, shelf_.first());
   refuse_while_training();
   l.name = store_.make(folders_.runs);
   l.created_utc = utc_now_text();
   l.runs = {l.name};
-  l.output = output_name(settings_.base.weights);
+  l.output = output_name(base.weights);
   write_lesson_rows(l.lesson, store_.folder(l.name));
   write_lesson_probes(l.lesson, other_questions(l.lesson), store_.folder(l.name));
   store_.write(l);
@@ -236,7 +247,7 @@ Json Lessons::check(const std::string& name) {
   if (!write_measured_text(folders_.runs / l.runs.back(), text))
     refuse("no_text", name + " has recorded no replies to measure on");
   trainings_.start_check(
-      name, check_words(model_path(l), settings_.base, text, file_of(l, "damage.json")),
+      name, check_words(model_path(l), base_of(l.lesson), text, file_of(l, "damage.json")),
       file_of(l, "check.log"));
   return summary(l, standing(l));
 }

@@ -60,6 +60,8 @@ class Lessons {
   std::filesystem::path model_path(const StoredLesson& lesson) const;
   LessonStanding standing(const StoredLesson& lesson) const;
   bool is_loaded(const StoredLesson& lesson) const;
+  // What a lesson begins with: the server's own model, or what an earlier one has made.
+  LessonBase base_of(const Lesson& lesson) const;
   void refuse_while_training() const;
   void begin(const StoredLesson& lesson, const std::filesystem::path& checkpoints);
   Json summary(const StoredLesson& lesson, const LessonStanding& standing) const;

@@ -97,7 +97,8 @@ Json model_json(const RunningModel& m) {
           {"streams", m.streams()},
           {"can_chat", rt.tokenizer.has_value()},
           {"weights_bytes", rt.model.memory.capacity()},
-          {"cache_bytes", m.cache_bytes()},
+          {"cache_bytes", m.cache().memory_bytes()},
+          {"cache_tokens", m.schedule().counts().capacity},
           {"now", speed_json(m.schedule().counts())}};
 }
 

@@ -38,6 +38,25 @@ void Places::free(int64_t place) {
 
 int64_t Places::free_count() const { return std::ranges::count(taken_, false); }
 
+int64_t Places::spare_blocks() const {
+  int64_t blocks = engine_.cache().free_blocks();
+  for (size_t p = 0; p < taken_.size(); ++p) {
+    if (!taken_[p]) blocks += engine_.cache().held_blocks(int64_t(p));
+  }
+  return blocks;
+}
+
+bool Places::forget_one() {
+  int64_t oldest = -1;
+  for (int64_t p = 0; p < engine_.sequences(); ++p) {
+    if (taken_[size_t(p)] || engine_.length(p) == 0) continue;
+    if (oldest < 0 || freed_[size_t(p)] < freed_[size_t(oldest)]) oldest = p;
+  }
+  if (oldest < 0) return false;
+  engine_.truncate(oldest, 0);
+  return true;
+}
+
 int64_t Places::cached(std::span<const int32_t> prompt) const {
   int64_t most = 0;
   for (int64_t p = 0; p < engine_.sequences(); ++p) most = std::max(most, usable(p, prompt));

@@ -22,6 +22,12 @@ class Places {
   void free(int64_t place);
   int64_t free_count() const;
 
+  // Blocks of the pool (KvCache) that nobody's request holds: free ones, and those of tokens that
+  // are kept only in case they come again.
+  int64_t spare_blocks() const;
+  // Forgets the tokens of the free place that was free for longest; false: none has any.
+  bool forget_one();
+
   // How much of a prompt the cache holds in one place or another. The last token always runs: its
   // logits are wanted.
   int64_t cached(std::span<const int32_t> prompt) const;

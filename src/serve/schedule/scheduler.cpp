@@ -20,6 +20,8 @@ Scheduler::Scheduler(BatchEngine& engine, const std::optional<Tokenizer>& tokeni
       running_(size_t(engine.sequences())) {
   counts_.places = engine.sequences();
   counts_.context = context_;
+  const KvCache& cache = engine.cache();
+  counts_.capacity = cache.block() > 0 ? cache.blocks() * cache.block() : cache.slots();
 }
 
 Scheduler::~Scheduler() { end_all("the server has ended"); }
@@ -128,11 +130,15 @@ void Scheduler::drop_unwanted() {
 
 void Scheduler::admit() {
   while (!waiting_.empty()) {
-    const int64_t place = places_.take(waiting_.front()->request.prompt);
+    StreamJob& job = *waiting_.front();
+    if (!has_room_for(job)) return;
+    const int64_t place = places_.take(job.to_feed());
     if (place < 0) return;
+    if (job.turn == 0) job.turn = ++turns_;
     running_[size_t(place)] = std::move(waiting_.front());
     waiting_.pop_front();
     feeding_.push_back(place);
+    make_room(place, int64_t(job.to_feed().size()));
   }
 }
 

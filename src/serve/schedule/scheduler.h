@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Continuous batching: requests join and leave between the steps of one BatchEngine. A tick feeds
 // at most one chunk of one prompt and takes one step of every reply that is on its way, so that a
-// long prompt costs the others a chunk's time and not its own. Everything but submit(), close() and
+// long prompt costs the others a chunk's time and not its own. Where the cache is a pool of blocks
+// a request waits until there is room for its prompt; when replies outgrow the pool the youngest
+// gives its blocks back and waits at the head of the queue (docs/adr/0024-cache-pool.md).
+// Everything but submit(), close() and
 // counts() belongs to the one thread that owns the backend.
 #pragma once
 #include <condition_variable>
@@ -47,6 +50,8 @@ class Closing : public UsageError {
 struct SchedulerCounts {
   int64_t waiting = 0, feeding = 0, decoding = 0;      // requests, now
   int64_t cached_tokens = 0, places = 0, context = 0;  // the cache, now
+  int64_t capacity = 0;                                // tokens it has room for
+  uint64_t preempted = 0;  // times a reply gave its room in the cache to older ones, to go on later
   uint64_t prompt_tokens = 0, reused_tokens = 0, tokens = 0, steps = 0;
   uint64_t stepped = 0;  // tokens that steps chose, of replies that go on, too
   uint64_t refused = 0;
@@ -83,6 +88,11 @@ class Scheduler {
   void take_incoming();
   void drop_unwanted();
   void admit();
+  bool has_room_for(const StreamJob& job) const;
+  bool make_room(int64_t place, int64_t tokens);
+  void make_room_for_step();
+  int64_t youngest() const;
+  void preempt(int64_t place);
   StreamJob* next_to_feed();
   int64_t place_of(const StreamJob& job) const;
   bool feed();
@@ -104,6 +114,7 @@ class Scheduler {
   std::vector<Job> running_;     // by place
   std::deque<int64_t> feeding_;  // places, the oldest request first
   std::vector<DecodeStep> steps_;
+  uint64_t turns_ = 0;
   bool shortest_ = false;  // whose turn it is to be fed: the oldest prompt, or the shortest
 
   mutable std::mutex mutex_;  // guards what follows

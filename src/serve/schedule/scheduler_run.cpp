@@ -15,12 +15,12 @@ StreamJob* Scheduler::next_to_feed() {
   std::vector<StreamJob*> ready;
   for (auto at = feeding_.begin(); at != feeding_.end() && ready.size() < kCandidates; ++at) {
     StreamJob* const job = running_[size_t(*at)].get();
-    const std::vector<int32_t>& prompt = job->request.prompt;
+    const std::span<const int32_t> prompt = job->to_feed();
     bool waits = false;
     if (!job->started && options_.reuse && !job->request.prompt_logprobs) {
       const int64_t cached = places_.cached(prompt);
       for (auto older = feeding_.begin(); older != at; ++older) {
-        const auto& other = running_[size_t(*older)]->request.prompt;
+        const auto other = running_[size_t(*older)]->to_feed();
         waits |= common_prefix(prompt, other) > cached + Places::kWorthCopying;
       }
     }
@@ -29,7 +29,7 @@ StreamJob* Scheduler::next_to_feed() {
   if (ready.empty()) return nullptr;
   shortest_ = !shortest_;
   if (!shortest_) return ready.front();
-  return *std::ranges::min_element(ready, {}, [](StreamJob* j) { return j->prompt_left(); });
+  return *std::ranges::min_element(ready, {}, [](StreamJob* j) { return j->left_to_feed(); });
 }
 
 int64_t Scheduler::place_of(const StreamJob& job) const {
@@ -56,29 +56,34 @@ bool Scheduler::feed() {
 }
 
 void Scheduler::feed_chunk(StreamJob& job, int64_t place) {
-  const std::span<const int32_t> prompt = job.request.prompt;
+  const std::span<const int32_t> prompt = job.to_feed();
+  const bool facts = job.request.prompt_logprobs && !job.goes_on();
   if (!job.started) {
     job.started = true;
-    if (options_.reuse && !job.request.prompt_logprobs) {
-      job.fed = job.reused = places_.settle(place, prompt);
+    if (options_.reuse && !facts) {
+      job.fed = places_.settle(place, prompt);
+      if (job.again.empty()) job.reused = job.fed;
     } else {
       engine_.truncate(place, 0);
     }
+    // What was given back just now is still there.
+    if (!engine_.cache().hold(place, int64_t(prompt.size())))
+      throw_internal("no room for a prompt");
   }
-  int64_t chunk = engine_.options().chunk > 0 ? engine_.options().chunk : job.prompt_left();
+  int64_t chunk = engine_.options().chunk > 0 ? engine_.options().chunk : job.left_to_feed();
   const bool beside = places_.free_count() + int64_t(feeding_.size()) < engine_.sequences();
   if (beside && options_.chunk_beside > 0) chunk = std::min(chunk, options_.chunk_beside);
-  chunk = std::min(chunk, job.prompt_left());
+  chunk = std::min(chunk, job.left_to_feed());
   const auto part = prompt.subspan(size_t(job.fed), size_t(chunk));
-  const bool last = chunk == job.prompt_left();
+  const bool last = chunk == job.left_to_feed();
   job.fed += chunk;
   {
     const std::lock_guard lock(mutex_);
     counts_.prompt_tokens += uint64_t(chunk);
   }
   if (last) std::erase(feeding_, place);
-  if (job.request.prompt_logprobs) return feed_with_facts(job, place, part);
-  if (!last) return engine_.feed_part(place, part);
+  if (facts) return feed_with_facts(job, place, part);
+  if (!last || job.goes_on()) return engine_.feed_part(place, part);
   engine_.feed(place, part);
   if (job.request.prompt_only) return leave(place, FinishReason::length);
   if (job.choice.on_host()) return take_on_host(place, engine_.logits_of(0));
@@ -93,10 +98,12 @@ void Scheduler::feed_with_facts(StreamJob& job, int64_t place, std::span<const i
   const size_t first = size_t(job.fed) - tokens.size();
   const int top = job.request.top_logprobs.value_or(0);
   for (size_t i = 0; i < tokens.size() && first + i + 1 < prompt.size(); ++i) {
+    if (int64_t(first + i) < job.facts_told) continue;  // before its blocks were given back
+    ++job.facts_told;
     job.stream->push_prompt_facts(
         token_facts(std::span(all).subspan(i * V, V), prompt[first + i + 1], top));
   }
-  if (job.prompt_left() > 0) return;
+  if (job.left_to_feed() > 0) return;
   if (job.request.prompt_only) return leave(place, FinishReason::length);
   take_on_host(place, {all.end() - std::ptrdiff_t(V), all.end()});
 }
@@ -118,6 +125,7 @@ void Scheduler::take_on_host(int64_t place, std::vector<float> logits) {
 }
 
 bool Scheduler::step() {
+  make_room_for_step();
   steps_.clear();
   for (size_t p = 0; p < running_.size(); ++p) {
     if (!running_[p] || !running_[p]->decoding()) continue;

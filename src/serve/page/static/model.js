@@ -43,7 +43,7 @@ function memory(model, machine) {
       barRow(
           t('cache'), model.cache_bytes / most, `${bytes(model.cache_bytes)} · ${t('cache_used', {
             n: number(model.now.cached_tokens),
-            all: number(model.context * model.streams)
+            all: number(model.cache_tokens)
           })}`),
       barRow(t('process'), machine.resident_bytes / most, bytes(machine.resident_bytes)),
       barRow(

@@ -6,7 +6,7 @@ import {number, t, when} from './i18n.js';
 import {stateBadge} from './run_view.js';
 import {showAfter} from './teach_after.js';
 import {draft, draftFrom, filledRows, keepDraft, lessonRequest} from './teach_draft.js';
-import {howSection, keepSection, planTiles} from './teach_form.js';
+import {fromSection, howSection, keepSection, planTiles} from './teach_form.js';
 import {showLive} from './teach_live.js';
 import {rowsSection} from './teach_rows.js';
 
@@ -80,13 +80,19 @@ function compose() {
       'div.page.teach', {}, el('h1', {}, t('teach_title', {model: overview.base})),
       el('p.muted.lead', {}, t('teach_lead')),
       !overview.can_teach && el('p.card.error', {}, t('cannot_teach')), rowsSection(changed),
-      keepSection(changed), howSection(changed),
+      fromSection(overview, changed), keepSection(changed), howSection(changed),
       el('section.card.begin', {}, el('h2', {}, t('plan_title')), el('div', {id: 'plan'}),
          el('div.row.end', {},
             el('button.primary.big', {type: 'button', id: 'start', disabled: true, onclick: start},
                icon('play'), t('start')))),
       lessonList()));
   room.scrollTop = at;
+}
+
+/** More for the model that a lesson has made. */
+function further(name) {
+  draftFrom({rows: [], prompts: [], from: name});
+  location.hash = '#teach';
 }
 
 /** The rows of a lesson that was, to be taught again. */
@@ -103,8 +109,9 @@ async function lesson(name) {
     if (room === here) lesson(name).catch((e) => say(e.message, true));
   };
   leave?.();
-  leave = status.has_model && !status.goes_on ? showAfter(here, status, {redraw, again, overview}) :
-                                                showLive(here, status, {redraw, again, overview});
+  leave = status.has_model && !status.goes_on ?
+      showAfter(here, status, {redraw, again, further, overview}) :
+      showLive(here, status, {redraw, again, further, overview});
 }
 
 export const teachTab = {

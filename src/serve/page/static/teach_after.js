@@ -213,6 +213,7 @@ export function showAfter(room, status, tools) {
                      (Date.parse(status.now?.updated_utc) - Date.parse(status.now?.started_utc)) /
                      1000)
                }),
+               status.from && ` · ${t('learner_was', {name: status.from})}`,
                status.run && [' · ', el('a', {href: `#runs/${part(status.run)}`}, t('details'))])),
          el('div.row.wrap', {},
             el('button.primary', {type: 'button', id: 'chat-with', onclick: talk}, icon('chat'),
@@ -234,8 +235,9 @@ export function showAfter(room, status, tools) {
       status.message && el('p.card.error.plain', {}, status.message),
       sideBySide(status, tools.overview.base, ready, live), score, changes(status),
       el('div.row', {},
-         el('button', {type: 'button', onclick: () => tools.again(status.lesson)},
-            t('same_again')))));
+         el('button', {type: 'button', onclick: () => tools.again(status.lesson)}, t('same_again')),
+         el('button', {type: 'button', id: 'further', onclick: () => tools.further(status.name)},
+            t('teach_further')))));
   if (!status.damage)
     ready.then((open) => {
       if (open && !gone) measure();

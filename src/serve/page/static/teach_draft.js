@@ -36,9 +36,10 @@ const row = ({question, answer, line}) =>
 
 /** As the server is asked for it. */
 export function lessonRequest() {
-  const {keep, own_tokens, steps, batch_size, lr} = draft;
+  const {from, keep, own_tokens, steps, batch_size, lr} = draft;
   const prompts = (draft.prompts ?? '').split('\n').map((p) => p.trim()).filter(Boolean);
   return {
+    from: from || undefined,
     rows: filledRows().map(row),
     prompts: keep === 'prompts' ? prompts : [],
     keep,

@@ -36,6 +36,31 @@ function ownTokens(changed) {
   return el('label.field.more', {htmlFor: 'own-tokens'}, el('span', {}, t('own_tokens')), box);
 }
 
+/**
+ * The model that learns: the server's own, or what a lesson has made of it. Nothing to choose:
+ * nothing.
+ */
+export function fromSection(overview, changed) {
+  const made = overview.lessons.filter((l) => l.has_model);
+  if (!made.some((l) => l.name === draft.from)) draft.from = undefined;
+  if (!made.length) return null;
+  const choice =
+      el('select', {
+        id: 'learner',
+        'aria-labelledby': 'learner-title',
+        onchange: () => {
+          draft.from = choice.value || undefined;
+          changed(false);
+        }
+      },
+         el('option', {value: ''}, overview.base),
+         made.map((l) => el('option', {value: l.name}, l.kept_as || l.name)));
+  choice.value = draft.from ?? '';
+  return el(
+      'section.card.learner', {}, el('h2', {id: 'learner-title'}, t('learner')), choice,
+      el('span.muted.small', {}, t('learner_text')));
+}
+
 export function keepSection(changed) {
   const choice = (name) =>
       el('label', {className: draft.keep === name ? 'option on' : 'option'}, el('input', {

@@ -22,6 +22,13 @@ export const teachWords = {
   rows_read: ['{n} rows read from {name}', '已從 {name} 讀入 {n} 列'],
   rows_problems: ['{n} lines could not be read: {first}', '有 {n} 行無法讀取：{first}'],
   rows_count: ['{n} rows', '{n} 列'],
+  learner: ['The model that learns', '要學習的模型'],
+  learner_text: [
+    'What an earlier lesson has made can learn on. Scores and divergence then compare with that.',
+    '先前教學的結果可以繼續學習，分數與偏離程度以它為準。'
+  ],
+  learner_was: ['learned on from {name}', '從 {name} 繼續學習'],
+  teach_further: ['Teach it more', '繼續教它'],
   keep_title: ['What should stay as it is', '哪些要保持不變'],
   keep_prompts: ['Everyday questions', '日常問題'],
   keep_prompts_text: [
