@@ -46,6 +46,7 @@ struct ConvertOptions {
   std::optional<ScaleRule> scale_rule;
   std::optional<ScaleLevels> scales;
   std::optional<DType> dtype;
+  std::optional<ByteSize> max_shard_size;
   bool copy_config = false, force = false;
   WorkOptions work;
 
@@ -90,14 +91,20 @@ struct ConvertOptions {
         {.flag = "--scales",
          .help =
              "two-level adds one scale per tensor: less error, unknown to older readers of a "
-             ".dat. Default: two-level in a .gguf (not of a qwen2) and for other programs, else "
-             "single-level"},
+             ".dat. Default: two-level in a .gguf (not in the feed-forward layers of a qwen2) and "
+             "for other programs, else single-level"},
         {{"single-level", ScaleLevels::single}, {"two-level", ScaleLevels::two}});
     f.add_choice(dtype,
                  {.flag = "--dtype",
                   .help = "Type of raw tensors; by default they keep theirs, in a new .dat fp16. "
                           "Expanded NVFP4: fp16 in a .dat, else bf16, fp32 if two-level"},
                  dtype_names());
+    f.add(max_shard_size,
+          {.flag = "--max-shard-size",
+           .help = "Of a directory: weights that are more than this become several files with an "
+                   "index; default 5GB",
+           .value = "SIZE",
+           .aliases = {"--shard-size"}});
     f.add(config, {.flag = "--config",
                    .help = "config.json, when it does not lie beside the input",
                    .value = "FILE"});
@@ -123,11 +130,11 @@ ScaleRule rule_of(const ConvertOptions& o) {
   return o.scale_rule.value_or(ScaleRule::four_over_six);
 }
 bool is_foreign(const FormatRow& row) { return row.nvfp4 != Nvfp4Names::nibble; }
-ScaleLevels levels_of(const ConvertOptions& o, const Config* config) {
+ScaleLevels levels_of(const ConvertOptions& o) {
   // Small weights in one level have scales near the end of E4M3; others have a place for the other.
   const FormatRow& row = format_for(o.out, o.to);
-  const bool gguf = row.container == Container::gguf && config && gguf_has_global_scales(*config);
-  return o.scales.value_or(gguf || is_foreign(row) ? ScaleLevels::two : ScaleLevels::single);
+  const bool others = row.container == Container::gguf || is_foreign(row);
+  return o.scales.value_or(others ? ScaleLevels::two : ScaleLevels::single);
 }
 Packing packing_of(const ConvertOptions& o) {
   const FormatRow& row = format_for(o.out, o.to);
@@ -280,8 +287,14 @@ ExitCode run_convert(const ConvertOptions& o, Io& io) {
   settings.packing = packing;
   settings.quantize = o.quantize;
   settings.rule = rule_of(o);
-  settings.levels = levels_of(o, input.config ? &*input.config : nullptr);
+  settings.levels = levels_of(o);
   settings.dtype = o.dtype;
+  if (o.max_shard_size) {
+    if (settings.container != Container::directory) {
+      throw_usage("--max-shard-size is about directories, and {} is one file", o.out.string());
+    }
+    settings.max_shard_bytes = o.max_shard_size->bytes;
+  }
   refuse_same(o, input, settings.container);
   const Overwrite overwrite = o.force ? Overwrite::allow : Overwrite::refuse;
   const OutputPlace place = check_output(o.out, settings.container, overwrite);

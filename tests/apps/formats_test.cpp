@@ -57,17 +57,28 @@ TEST_F(Formats, GlobalScalesGoWhereTheyAreApplied) {
     write_toy_directory(dir_.path() / name, c);
     return dir_.file(name);
   };
-  // llama.cpp's qwen2 leaves them out: one level, or another type.
+  // The feed-forward layers of llama.cpp's qwen2 leave them out: one level where it is made here,
+  // another type where it comes with two.
   const std::string qwen2 = toy("qwen2", ToyFamily::qwen2);
-  const auto one = open_gguf(to(qwen2, "one.gguf", {"--quant", "nvfp4"}));
-  EXPECT_TRUE(contains(report_, "single-level")) << report_;
-  EXPECT_EQ(type(*one, "blk.0.attn_q.weight"), "NVFP4");
-  EXPECT_EQ(one->find("blk.0.attn_output.scale"), nullptr);
-  const auto none =
-      open_gguf(to(qwen2, "none.gguf", {"--quant", "nvfp4", "--scales", "two-level"}));
-  EXPECT_EQ(type(*none, "blk.0.attn_q.weight"), "Q8_0");
-  EXPECT_EQ(type(*none, "blk.0.ffn_down.weight"), "Q8_0");
-  EXPECT_TRUE(contains(report_, "llama.cpp applies no global scales in a qwen2")) << report_;
+  const auto made = open_gguf(to(qwen2, "made.gguf", {"--quant", "nvfp4"}));
+  const std::string why = ", llama.cpp leaves the global scale out here in a qwen2: ";
+  const std::string where =
+      "model.layers.*.mlp.down_proj.weight (3), model.layers.*.mlp.gate_proj.weight (3), "
+      "model.layers.*.mlp.up_proj.weight (3)\n";
+  EXPECT_TRUE(contains(report_, "note: NVFP4 of one level" + why + where)) << report_;
+  const auto came = open_gguf(to(
+      to(qwen2, "two/x.safetensors", {"--quant", "nvfp4", "--scales", "two-level"}), "came.gguf"));
+  EXPECT_TRUE(contains(report_, "note: Q8_0" + why + where)) << report_;
+  for (const TensorSource* s : {made.get(), came.get()}) {
+    for (const char* name : {"attn_q", "attn_k", "attn_v", "attn_output"}) {
+      EXPECT_EQ(type(*s, fmt::format("blk.0.{}.weight", name)), "NVFP4") << name;
+      EXPECT_TRUE(s->find(fmt::format("blk.0.{}.scale", name))) << name;
+    }
+    for (const char* name : {"ffn_gate", "ffn_up", "ffn_down"}) {
+      EXPECT_EQ(type(*s, fmt::format("blk.0.{}.weight", name)), s == made.get() ? "NVFP4" : "Q8_0");
+      EXPECT_EQ(s->find(fmt::format("blk.0.{}.scale", name)), nullptr) << name;
+    }
+  }
 
   const std::string qwen3 = toy("qwen3", ToyFamily::qwen3);
   const auto two = open_gguf(to(qwen3, "two.gguf", {"--quant", "nvfp4"}));
@@ -107,6 +118,29 @@ TEST_F(Formats, EveryFamilyThroughAGgufHasItsValues) {
     EXPECT_EQ(after.tied, before.tied) << model;
     EXPECT_EQ(after.max_positions, before.max_positions) << model;
     EXPECT_EQ(cli({"inspect", gguf}).code, 0) << model;
+  }
+}
+
+TEST_F(Formats, EveryFormOfNvfp4BecomesAGguf) {
+  for (const ToyFamily family : {ToyFamily::qwen3, ToyFamily::qwen2, ToyFamily::llama}) {
+    Config c = of_family(toy_chat_config(), family);
+    c.F = 128;
+    const std::string toy = "toy" + std::to_string(int(family));
+    write_toy_directory(dir_.path() / toy, c);
+    for (const std::string form : {"compressed-tensors", "modelopt"}) {
+      const std::string in = to(dir_.file(toy), toy + form, {"--to", form});
+      const std::string gguf = to(in, toy + form + ".gguf", {"--force"});
+      const auto a = open_tensor_source(in);
+      const auto b = open_model_source(gguf);
+      const WeightIndex before(*a), after(*b);
+      int64_t packed = 0;
+      for (const LogicalTensor& t : before.tensors()) {
+        packed += after.at(t.name).packed();
+        EXPECT_EQ(values(after, t.name), values(before, t.name)) << form << " " << t.name;
+      }
+      // Their global scales are powers of two, which go into the scales of the blocks.
+      EXPECT_EQ(packed, 3 * 7) << form;
+    }
   }
 }
 
@@ -262,6 +296,42 @@ TEST_F(Formats, ThroughOtherProgramsNvfp4AndBack) {
     const std::string plain = to(hf, "plain-" + form, {"--to", "hf"});
     EXPECT_FALSE(contains(file_bytes(plain + "/config.json"), "quantization_config"));
   }
+}
+
+TEST_F(Formats, ShardsAreTheSameModel) {
+  namespace fs = std::filesystem;
+  for (const std::string form : {"hf", "compressed-tensors", "modelopt"}) {
+    const std::string one = to(mini_, "one-" + form, {"--to", form});
+    const std::string many = to(mini_, "many-" + form, {"--to", form, "--max-shard-size", "1.6MB"});
+    EXPECT_FALSE(fs::exists(many + "/model.safetensors"));
+    const auto index = nlohmann::json::parse(file_bytes(many + "/model.safetensors.index.json"));
+    const auto a = open_tensor_source(one), b = open_tensor_source(many);
+    ASSERT_EQ(a->tensors().size(), b->tensors().size());
+    EXPECT_EQ(index["weight_map"].size(), a->tensors().size());
+    uint64_t total = 0;
+    std::map<std::string, uint64_t> shards;
+    for (const TensorInfo& t : a->tensors()) {
+      EXPECT_EQ(entry_bytes(*a, t.name), entry_bytes(*b, t.name)) << form << " " << t.name;
+      shards[index["weight_map"][t.name]] += t.n_bytes;
+      total += t.n_bytes;
+    }
+    EXPECT_EQ(index["metadata"]["total_size"], total);
+    EXPECT_GT(shards.size(), 2u);
+    for (const auto& [name, bytes] : shards) EXPECT_LE(bytes, 1'600'000u) << name;
+    // Everything is as it was beside them, and all of it comes back to the byte.
+    EXPECT_EQ(file_bytes(one + "/config.json"), file_bytes(many + "/config.json"));
+    EXPECT_EQ(file_bytes(to(many, "a.dat", {"--quant", "nvfp4", "--force"})),
+              file_bytes(to(one, "b.dat", {"--quant", "nvfp4", "--force"})));
+    // Another number of shards in their place leaves none of the old ones.
+    to(mini_, "many-" + form, {"--to", form, "--max-shard-size", "3MB", "--force"});
+    for (const auto& e : fs::directory_iterator(many)) {
+      EXPECT_FALSE(shards.contains(e.path().filename().string())) << e.path();
+    }
+    EXPECT_EQ(cli({"inspect", many}).code, 0);
+  }
+  cli_fails({"convert", mini_, dir_.file("x.gguf"), "--max-shard-size", "1MB"}, 2,
+            "--max-shard-size is about directories");
+  cli_fails({"convert", mini_, dir_.file("x"), "--max-shard-size", "big"}, 2, "is not a size like");
 }
 
 TEST_F(Formats, OneScaleForWhatRunsAsOneChangesTheFewestCodes) {
