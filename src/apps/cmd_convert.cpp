@@ -26,6 +26,7 @@
 #include "runtime/output_files.h"
 #include "runtime/runtime.h"
 #include "runtime/staged_output.h"
+#include "runtime/weights_named.h"
 
 namespace nibble {
 namespace {
@@ -149,7 +150,7 @@ constexpr int64_t kCalibrationWindow = 256;  // tokens that are read together
 
 std::map<std::string, float> calibrated(const ConvertOptions& o) {
   RuntimeOptions options;
-  options.model.model = o.in;
+  options.model.model = checkpoint_paths(o.in) ? o.in : weights_named(o.in);
   options.model.config = o.config;
   options.threads = o.work.threads;
   options.activations = ActivationsChoice::bf16;
@@ -162,17 +163,18 @@ std::map<std::string, float> calibrated(const ConvertOptions& o) {
 
 struct Input {
   std::unique_ptr<TensorSource> source;
+  fs::path weights;    // a file or a directory
   fs::path directory;  // where the companions are, or the GGUF that has them in itself
   fs::path config_file, tokenizer_file;
   std::optional<Config> config;
 };
 
 Input open_input(const ConvertOptions& o) {
-  if (!fs::exists(o.in)) throw_format("{}: no such file or directory", o.in.string());
   Input input;
   const std::optional<ModelPaths> checkpoint = checkpoint_paths(o.in);
-  input.source = open_weights(checkpoint ? checkpoint->weights : o.in);
-  input.directory = place_of(checkpoint ? checkpoint->config : o.in);
+  input.weights = checkpoint ? checkpoint->weights : weights_named(o.in);
+  input.source = open_weights(input.weights);
+  input.directory = place_of(checkpoint ? checkpoint->config : input.weights);
   if (checkpoint && o.config.empty()) {
     input.config_file = checkpoint->config;
   } else if (!o.config.empty()) {
@@ -195,7 +197,8 @@ ModelOrigin origin_of(const ConvertOptions& o, const Input& input) {
   const std::vector<RunRecord> runs = read_records(o.runs_dir);
   for (const RunRecord& run : runs) {
     const auto is_input = [&](const RunFile& f) {
-      return f.role == "output" && (same_file(f.path, o.in) || same_file(f.path, input.directory));
+      return f.role == "output" &&
+             (same_file(f.path, input.weights) || same_file(f.path, input.directory));
     };
     if (std::ranges::none_of(run.files, is_input)) continue;
     const auto parent = std::ranges::find(run.files, "weights", &RunFile::role);
@@ -211,7 +214,7 @@ ModelOrigin origin_of(const ConvertOptions& o, const Input& input) {
     }
     return origin;
   }
-  origin.parent = model_name(o.in, input.config_file);
+  origin.parent = model_name(input.weights, input.config_file);
   // A conversion changes the form, not the model: a GGUF that has a name keeps it.
   origin.name = looks_like_gguf(input.config_file) ? origin.parent : name_of_output(o.out);
   return origin;
@@ -219,7 +222,7 @@ ModelOrigin origin_of(const ConvertOptions& o, const Input& input) {
 
 void refuse_same(const ConvertOptions& o, const Input& input, Container container) {
   refuse_replacing_weights(*input.source, o.out, container);
-  refuse_overwrite_of_input(o.in, o.out);
+  refuse_overwrite_of_input(input.weights, o.out);
 }
 
 void print_summary(const ConvertOptions& o, ScaleLevels levels, const ConvertSummary& s,
