@@ -59,6 +59,12 @@ make_seeds() {
     "$nibble" --quiet convert "$work/tiny" "$work/$file" --to $file --force > /dev/null 2>&1 || true
     copy safetensors '' "$work/$file/model.safetensors"
     copy config '' "$work/$file/config.json"
+    for n in 0 1 2 3 5 192 224; do  # into which form, see the target
+      copy convert "\\x$(printf %02x $n)" "$work/$file/model.safetensors"
+    done
+  done
+  for n in 0 1 2 3 4 6 7 9 64 67 192 224; do
+    copy convert "\\x$(printf %02x $n)" "$work/tiny/model.safetensors"
   done
   for file in nvfp4 q8_0 q4_0 mxfp4; do
     "$nibble" --quiet convert "$work/tiny" "$work/$file.gguf" --quant $file --force > /dev/null 2>&1 || true

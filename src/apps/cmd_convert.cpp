@@ -26,6 +26,7 @@
 #include "runtime/output_files.h"
 #include "runtime/runtime.h"
 #include "runtime/staged_output.h"
+#include "runtime/weights_named.h"
 
 namespace nibble {
 namespace {
@@ -46,6 +47,7 @@ struct ConvertOptions {
   std::optional<ScaleRule> scale_rule;
   std::optional<ScaleLevels> scales;
   std::optional<DType> dtype;
+  std::optional<ByteSize> max_shard_size;
   bool copy_config = false, force = false;
   WorkOptions work;
 
@@ -90,14 +92,20 @@ struct ConvertOptions {
         {.flag = "--scales",
          .help =
              "two-level adds one scale per tensor: less error, unknown to older readers of a "
-             ".dat. Default: two-level in a .gguf (not of a qwen2) and for other programs, else "
-             "single-level"},
+             ".dat. Default: two-level in a .gguf (not in the feed-forward layers of a qwen2) and "
+             "for other programs, else single-level"},
         {{"single-level", ScaleLevels::single}, {"two-level", ScaleLevels::two}});
     f.add_choice(dtype,
                  {.flag = "--dtype",
                   .help = "Type of raw tensors; by default they keep theirs, in a new .dat fp16. "
                           "Expanded NVFP4: fp16 in a .dat, else bf16, fp32 if two-level"},
                  dtype_names());
+    f.add(max_shard_size,
+          {.flag = "--max-shard-size",
+           .help = "Of a directory: weights that are more than this become several files with an "
+                   "index; default 5GB",
+           .value = "SIZE",
+           .aliases = {"--shard-size"}});
     f.add(config, {.flag = "--config",
                    .help = "config.json, when it does not lie beside the input",
                    .value = "FILE"});
@@ -123,11 +131,11 @@ ScaleRule rule_of(const ConvertOptions& o) {
   return o.scale_rule.value_or(ScaleRule::four_over_six);
 }
 bool is_foreign(const FormatRow& row) { return row.nvfp4 != Nvfp4Names::nibble; }
-ScaleLevels levels_of(const ConvertOptions& o, const Config* config) {
+ScaleLevels levels_of(const ConvertOptions& o) {
   // Small weights in one level have scales near the end of E4M3; others have a place for the other.
   const FormatRow& row = format_for(o.out, o.to);
-  const bool gguf = row.container == Container::gguf && config && gguf_has_global_scales(*config);
-  return o.scales.value_or(gguf || is_foreign(row) ? ScaleLevels::two : ScaleLevels::single);
+  const bool others = row.container == Container::gguf || is_foreign(row);
+  return o.scales.value_or(others ? ScaleLevels::two : ScaleLevels::single);
 }
 Packing packing_of(const ConvertOptions& o) {
   const FormatRow& row = format_for(o.out, o.to);
@@ -142,7 +150,7 @@ constexpr int64_t kCalibrationWindow = 256;  // tokens that are read together
 
 std::map<std::string, float> calibrated(const ConvertOptions& o) {
   RuntimeOptions options;
-  options.model.model = o.in;
+  options.model.model = checkpoint_paths(o.in) ? o.in : weights_named(o.in);
   options.model.config = o.config;
   options.threads = o.work.threads;
   options.activations = ActivationsChoice::bf16;
@@ -155,17 +163,18 @@ std::map<std::string, float> calibrated(const ConvertOptions& o) {
 
 struct Input {
   std::unique_ptr<TensorSource> source;
+  fs::path weights;    // a file or a directory
   fs::path directory;  // where the companions are, or the GGUF that has them in itself
   fs::path config_file, tokenizer_file;
   std::optional<Config> config;
 };
 
 Input open_input(const ConvertOptions& o) {
-  if (!fs::exists(o.in)) throw_format("{}: no such file or directory", o.in.string());
   Input input;
   const std::optional<ModelPaths> checkpoint = checkpoint_paths(o.in);
-  input.source = open_weights(checkpoint ? checkpoint->weights : o.in);
-  input.directory = place_of(checkpoint ? checkpoint->config : o.in);
+  input.weights = checkpoint ? checkpoint->weights : weights_named(o.in);
+  input.source = open_weights(input.weights);
+  input.directory = place_of(checkpoint ? checkpoint->config : input.weights);
   if (checkpoint && o.config.empty()) {
     input.config_file = checkpoint->config;
   } else if (!o.config.empty()) {
@@ -188,7 +197,8 @@ ModelOrigin origin_of(const ConvertOptions& o, const Input& input) {
   const std::vector<RunRecord> runs = read_records(o.runs_dir);
   for (const RunRecord& run : runs) {
     const auto is_input = [&](const RunFile& f) {
-      return f.role == "output" && (same_file(f.path, o.in) || same_file(f.path, input.directory));
+      return f.role == "output" &&
+             (same_file(f.path, input.weights) || same_file(f.path, input.directory));
     };
     if (std::ranges::none_of(run.files, is_input)) continue;
     const auto parent = std::ranges::find(run.files, "weights", &RunFile::role);
@@ -204,7 +214,7 @@ ModelOrigin origin_of(const ConvertOptions& o, const Input& input) {
     }
     return origin;
   }
-  origin.parent = model_name(o.in, input.config_file);
+  origin.parent = model_name(input.weights, input.config_file);
   // A conversion changes the form, not the model: a GGUF that has a name keeps it.
   origin.name = looks_like_gguf(input.config_file) ? origin.parent : name_of_output(o.out);
   return origin;
@@ -212,7 +222,7 @@ ModelOrigin origin_of(const ConvertOptions& o, const Input& input) {
 
 void refuse_same(const ConvertOptions& o, const Input& input, Container container) {
   refuse_replacing_weights(*input.source, o.out, container);
-  refuse_overwrite_of_input(o.in, o.out);
+  refuse_overwrite_of_input(input.weights, o.out);
 }
 
 void print_summary(const ConvertOptions& o, ScaleLevels levels, const ConvertSummary& s,
@@ -280,8 +290,14 @@ ExitCode run_convert(const ConvertOptions& o, Io& io) {
   settings.packing = packing;
   settings.quantize = o.quantize;
   settings.rule = rule_of(o);
-  settings.levels = levels_of(o, input.config ? &*input.config : nullptr);
+  settings.levels = levels_of(o);
   settings.dtype = o.dtype;
+  if (o.max_shard_size) {
+    if (settings.container != Container::directory) {
+      throw_usage("--max-shard-size is about directories, and {} is one file", o.out.string());
+    }
+    settings.max_shard_bytes = o.max_shard_size->bytes;
+  }
   refuse_same(o, input, settings.container);
   const Overwrite overwrite = o.force ? Overwrite::allow : Overwrite::refuse;
   const OutputPlace place = check_output(o.out, settings.container, overwrite);

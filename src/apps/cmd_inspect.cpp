@@ -14,6 +14,7 @@
 #include "inspect/inspect.h"
 #include "model/gguf_model.h"
 #include "runtime/model_texts.h"
+#include "runtime/weights_named.h"
 
 namespace nibble {
 namespace {
@@ -146,19 +147,18 @@ ExitCode run_inspect(const InspectOptions& o, Io& io) {
   if (o.headers_only && (o.stats || !o.against.empty())) {
     throw_usage("--headers-only reads no values: {} needs them", o.stats ? "--stats" : "--against");
   }
-  if (!fs::exists(o.file)) throw_format("{}: no such file or directory", o.file.string());
-  const auto source = open_model_source(o.file);
+  const fs::path file = weights_named(o.file);
+  const auto source = open_model_source(file);
   std::optional<Config> config;
   if (!o.config.empty()) {
     config = load_config(o.config);
-  } else if (const auto own = companion_text(o.file, "config.json")) {
-    config = parse_config(*own, o.file.string());
+  } else if (const auto own = companion_text(file, "config.json")) {
+    config = parse_config(*own, file.string());
   }
   std::unique_ptr<TensorSource> other;
   std::optional<WeightIndex> reference;
   if (!o.against.empty()) {
-    if (!fs::exists(o.against)) throw_format("{}: no such file or directory", o.against.string());
-    other = open_model_source(o.against);
+    other = open_model_source(weights_named(o.against));
     reference.emplace(*other);
   }
   InspectSettings settings;

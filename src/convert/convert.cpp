@@ -15,7 +15,8 @@ ConvertSummary convert_weights(const TensorSource& input, const Config* config,
   const TensorSource& source = ordered ? *ordered : input;
   const WeightIndex index(source);
   ConvertPlan plan = plan_conversion(index, config, settings, pool, summary);
-  const auto writer = make_writer(settings.container, out, std::move(plan.entries), plan.metadata);
+  const auto writer = make_writer(settings.container, out, std::move(plan.entries), plan.metadata,
+                                  settings.max_shard_bytes);
   summary.entries = writer->tensors().size();
   summary.payload_bytes = writer->payload_bytes();
   Converter converter(source, *writer, pool, settings, summary);

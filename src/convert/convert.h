@@ -28,7 +28,8 @@ struct ConvertSettings {
   std::string quantize;  // a regular expression for names; empty: is_linear_name
   ScaleRule rule = ScaleRule::four_over_six;
   ScaleLevels levels = ScaleLevels::single;
-  std::optional<DType> dtype;  // of raw floating-point tensors
+  std::optional<DType> dtype;                     // of raw floating-point tensors
+  uint64_t max_shard_bytes = kDefaultShardBytes;  // of a directory's files
   // Norms and biases that are f32 stay so in a new .dat, too, whose raw tensors are else f16.
   bool keep_f32_vectors = false;
   // The largest magnitudes of the inputs of linear layers, by the name of their weight: other

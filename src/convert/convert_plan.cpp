@@ -10,6 +10,7 @@
 #include "convert/raw_cast.h"
 #include "convert/tied_head.h"
 #include "core/error.h"
+#include "core/progress.h"
 #include "formats/gguf/block_types.h"
 #include "model/params.h"
 #include "quant/scale_shift.h"
@@ -277,11 +278,16 @@ ConvertPlan plan_conversion(const WeightIndex& index, const Config* config,
   const Planner planner(index, config, settings);
   ConvertPlan plan;
   bool any_selected = false;
-  for (const LogicalTensor* t : ordered(index, config)) {
-    plan.jobs.push_back(planner.job_for(*t, t->name));
-    const Kind kind = plan.jobs.back().kind;
-    any_selected = any_selected || kind == Kind::quantise || kind == Kind::encode ||
-                   (kind == Kind::join && !t->packed());
+  {
+    // Whether a global scale can be moved says the whole matrix.
+    Progress progress("planning", index.tensors().size(), "tensors");
+    for (const LogicalTensor* t : ordered(index, config)) {
+      plan.jobs.push_back(planner.job_for(*t, t->name));
+      const Kind kind = plan.jobs.back().kind;
+      any_selected = any_selected || kind == Kind::quantise || kind == Kind::encode ||
+                     (kind == Kind::join && !t->packed());
+      progress.advance(1);
+    }
   }
   if (!settings.quantize.empty() && !any_selected) {
     throw_usage("--quantize '{}' matches no unquantised matrix of the input", settings.quantize);

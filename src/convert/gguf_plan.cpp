@@ -80,10 +80,15 @@ ConvertJob GgufPlan::plain(ConvertJob job) const {
   return job;
 }
 
+void GgufPlan::note_other(std::string_view what, const std::string& why,
+                          const std::string& name) const {
+  ++others_[fmt::format("{}, {}", what, why)][without_layer(name)];
+}
+
 ConvertJob GgufPlan::in_another(ConvertJob job, const std::string& why) const {
   const BlockType& q8_0 = block_type_named("Q8_0");
   const bool whole = job.from->cols % q8_0.elements == 0;
-  ++others_[fmt::format("{}, {}", whole ? q8_0.name : "BF16", why)][without_layer(job.name)];
+  note_other(whole ? q8_0.name : "BF16", why, job.name);
   if (whole) return in_blocks(std::move(job), q8_0);
   const bool packed = job.from->packed();
   job.kind = packed ? Kind::dequantise : Kind::cast;
@@ -108,8 +113,11 @@ ConvertJob GgufPlan::in_nvfp4(ConvertJob job) const {
   }
   job.two_level = t.packed() ? t.global_scale && !can_fold(index_.source(), t)
                              : settings_.levels == ScaleLevels::two;
-  if (job.two_level && !gguf_has_global_scales(*config_)) {
-    return in_another(std::move(job), "llama.cpp applies no global scales in a qwen2");
+  if (job.two_level && !gguf_applies_global_scale(*config_, job.name)) {
+    const std::string why = "llama.cpp leaves the global scale out here in a qwen2";
+    if (t.packed()) return in_another(std::move(job), why);
+    job.two_level = false;  // made here, it can do without
+    note_other("NVFP4 of one level", why, job.name);
   }
   job.kind = Kind::join;
   job.blocks = &block_type_named("NVFP4");

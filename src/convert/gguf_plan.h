@@ -3,6 +3,7 @@
 #pragma once
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -28,6 +29,7 @@ class GgufPlan {
   ConvertJob in_blocks(ConvertJob job, const BlockType& type) const;
   ConvertJob in_nvfp4(ConvertJob job) const;
   ConvertJob in_another(ConvertJob job, const std::string& why) const;
+  void note_other(std::string_view what, const std::string& why, const std::string& name) const;
 
   const WeightIndex& index_;
   const Config* config_;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "convert/nvfp4_groups.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cmath>
 #include <map>
 
+#include "core/progress.h"
 #include "quant/codec.h"
 #include "quant/scale_shift.h"
 
@@ -129,14 +131,22 @@ void share_global_scales(const TensorSource& source, std::vector<ConvertJob>& jo
                          ThreadPool& pool, ConvertSummary& summary) {
   std::map<std::string, std::vector<Member>> packed;
   std::map<std::string, std::vector<const LogicalTensor*>> made;
+  // They are read once, and again for each matrix whose global scale may be the one for all.
+  const auto is_packed = [](const ConvertJob& job) { return job.kind == Kind::copy_packed; };
+  const auto count = uint64_t(std::ranges::count_if(jobs, is_packed));
+  Progress progress("comparing scales", 2 * count, "steps");
   for (ConvertJob& job : jobs) {
-    if (job.kind == Kind::copy_packed) {
+    if (is_packed(job)) {
+      progress.advance(1);
       packed[fused_name(job.name)].push_back(
           {&job, read_global_scale(source, *job.from), codes_of(source, *job.from, pool)});
     }
     if (job.kind == Kind::quantise) made[fused_name(job.name)].push_back(job.from);
   }
-  for (auto& [name, members] : packed) settle(source, members, pool, summary);
+  for (auto& [name, members] : packed) {
+    settle(source, members, pool, summary);
+    progress.advance(members.size());
+  }
   for (ConvertJob& job : jobs) {
     if (job.kind == Kind::quantise) job.group = made[fused_name(job.name)];
   }

@@ -84,14 +84,15 @@ Container container_for(const fs::path& path) { return format_for(path).containe
 
 std::unique_ptr<TensorWriter> make_writer(Container container, const fs::path& out,
                                           std::vector<TensorInfo> tensors,
-                                          const GgufMetadata& metadata) {
+                                          const GgufMetadata& metadata, uint64_t max_shard_bytes) {
   const TensorSource::Metadata pt = {{"format", "pt"}};  // transformers insists on it
   switch (container) {
     case Container::dat: return std::make_unique<DatWriter>(out, std::move(tensors));
     case Container::safetensors:
       return std::make_unique<SafetensorsWriter>(out, std::move(tensors), pt);
     case Container::directory:
-      return std::make_unique<ShardedSafetensorsWriter>(out, std::move(tensors), pt);
+      return std::make_unique<ShardedSafetensorsWriter>(out, std::move(tensors), pt,
+                                                        max_shard_bytes);
     case Container::gguf: return std::make_unique<GgufWriter>(out, std::move(tensors), metadata);
   }
   throw_internal("container {}", int(container));

@@ -41,9 +41,11 @@ const FormatRow& format_for(const std::filesystem::path& path,
                             std::optional<ModelFormat> to = std::nullopt);
 Container container_for(const std::filesystem::path& path);
 
-// A directory must exist. `metadata`: of a GGUF, which has all its texts in itself.
+// A directory must exist, and has files of at most `max_shard_bytes`. `metadata`: of a GGUF, which
+// has all its texts in itself.
 std::unique_ptr<TensorWriter> make_writer(Container container, const std::filesystem::path& out,
                                           std::vector<TensorInfo> tensors,
-                                          const GgufMetadata& metadata = GgufMetadata());
+                                          const GgufMetadata& metadata = GgufMetadata(),
+                                          uint64_t max_shard_bytes = kDefaultShardBytes);
 
 }  // namespace nibble

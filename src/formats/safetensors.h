@@ -54,7 +54,10 @@ class SafetensorsWriter final : public TensorWriter {
 // model-00001-of-0000N.safetensors and the index. Files appear in finish() only, the index last.
 class ShardedSafetensorsWriter final : public TensorWriter {
  public:
-  static constexpr uint64_t kDefaultShardBytes = 5'000'000'000;  // what the hub's tools use
+  // Every shard is an open file until all are whole, and so it is where they are read.
+  static constexpr size_t kMostShards = 400;
+  // A tensor larger than `max_shard_bytes` has a shard of its own. Throws UsageError for a limit
+  // that makes too many.
   ShardedSafetensorsWriter(const std::filesystem::path& directory, std::vector<TensorInfo> tensors,
                            const TensorSource::Metadata& metadata = {},
                            uint64_t max_shard_bytes = kDefaultShardBytes);

@@ -163,6 +163,12 @@ ShardedSafetensorsWriter::ShardedSafetensorsWriter(const fs::path& directory,
     : TensorWriter(std::move(tensors)), directory_(directory) {
   const std::span<const TensorInfo> all = this->tensors();
   shard_begin_ = split_into_shards(all, max_shard_bytes);
+  if (shard_begin_.size() > kMostShards) {
+    throw_usage(
+        "shards of at most {} bytes are {} files for {} bytes of weights: {} is the most, so "
+        "make them larger",
+        max_shard_bytes, shard_begin_.size(), payload_bytes(), kMostShards);
+  }
   refuse_mixture(directory, shard_begin_.size());
   make_directories(directory);
   for (size_t i = 0; i < shard_begin_.size(); ++i) {

@@ -11,6 +11,9 @@
 
 namespace nibble {
 
+// Of a file, where a model is written as several: what the hub's tools use.
+inline constexpr uint64_t kDefaultShardBytes = 5'000'000'000;
+
 class TensorWriter {
  public:
   virtual ~TensorWriter() = default;

@@ -26,6 +26,12 @@ constexpr Nvfp4Form kForms[] = {
      true},
 };
 
+// Of several files it is the one with this tensor that is damaged.
+std::string file_of(const TensorSource& source, const TensorInfo& info) {
+  const auto i = size_t(info.file_index);
+  return i < source.files().size() ? source.files()[i].path().string() : source.name();
+}
+
 enum class Part { raw, codes, scales, global_scale, input_scale, left_out };
 struct PartName {
   Part part = Part::raw;
@@ -50,6 +56,12 @@ PartName classify(const TensorSource& source, const TensorInfo& info) {
   }
   // Scales of a cache in eight bits, which is another program's choice.
   if (name.ends_with(".k_scale") || name.ends_with(".v_scale")) return {Part::left_out, name};
+  if (name.ends_with(".pre_quant_scale")) {
+    throw_format(
+        "{}: '{}': inputs of this layer are to be scaled one by one first (AWQ), which is "
+        "not done here; use a checkpoint without it",
+        file_of(source, info), name);
+  }
   for (const Nvfp4Form& f : kForms) {
     if (f.names == Nvfp4Names::nibble) continue;
     const std::pair<std::string_view, Part> parts[] = {{f.codes, Part::codes},
@@ -79,10 +91,17 @@ void set_matrix(LogicalTensor& t) {
 }
 
 void check_packed(const TensorSource& source, LogicalTensor& t) {
-  const std::string where = source.name();
+  const TensorInfo* const part = t.codes    ? t.codes
+                                 : t.scales ? t.scales
+                                 : t.raw    ? t.raw
+                                            : t.global_scale;
+  const std::string where = part ? file_of(source, *part) : source.name();
   const auto fail = [&](const std::string& what) {
     throw_format("{}: NVFP4 tensor '{}': {}", where, t.name, what);
   };
+  // Codes that are called like a dense weight are told from one by their scales.
+  const bool lost = t.names == Nvfp4Names::modelopt && t.raw && t.raw->dtype == DType::u8;
+  if (lost && !t.codes && !t.scales) fail("the scales (.weight_scale) are missing");
   if (t.raw) fail("it is stored raw as well");
   const Nvfp4Form& form = nvfp4_form(t.names);
   const auto missing = [&](std::string_view suffix, const char* what) {
@@ -148,10 +167,11 @@ void for_each_element(const TensorSource& source, const TensorInfo& info, int64_
   }
 }
 
-[[noreturn]] void bad_scale(const LogicalTensor& t, int64_t first, int64_t i, float value) {
+[[noreturn]] void bad_scale(const TensorSource& source, const LogicalTensor& t, int64_t at,
+                            float value) {
   const int64_t per_row = t.cols / kNvfp4Block;
-  throw_format("NVFP4 tensor '{}': scale {} at row {}, block {} is not a finite E4M3 value", t.name,
-               value, (first + i) / per_row, (first + i) % per_row);
+  throw_format("{}: NVFP4 tensor '{}': scale {} at row {}, block {} is not a finite E4M3 value",
+               file_of(source, *t.scales), t.name, value, at / per_row, at % per_row);
 }
 
 template <class T>
@@ -160,7 +180,7 @@ void read_float_scales(const TensorSource& source, const LogicalTensor& t, int64
   for_each_element<T>(source, *t.scales, first, n, [&](int64_t i, T stored) {
     const float x = as_float(stored);
     const uint8_t code = e4m3_encode(x);
-    if (!(e4m3_value(code) == x)) bad_scale(t, first, i, x);
+    if (!(e4m3_value(code) == x)) bad_scale(source, t, first + i, x);
     out[i] = code;
   });
 }
@@ -226,7 +246,7 @@ void read_nvfp4_rows(const TensorSource& source, const LogicalTensor& tensor, in
   }
   read_elements(source, *tensor.scales, first, size_t(n), scales);
   for (int64_t i = 0; i < n; ++i) {
-    if ((scales[i] & 0x7f) == kE4m3NanCode) bad_scale(tensor, first, i, NAN);
+    if ((scales[i] & 0x7f) == kE4m3NanCode) bad_scale(source, tensor, first + i, NAN);
   }
 }
 
@@ -247,7 +267,8 @@ float read_multiplier(const TensorSource& source, const LogicalTensor& tensor,
   read_elements(source, info, 0, 1, &g);
   const float factor = nvfp4_form(tensor.names).divisor ? 1 / g : g;
   if (!(g > 0 && g <= FLT_MAX) || !(factor > 0 && factor <= FLT_MAX)) {
-    throw_format("NVFP4 tensor '{}': {} {} is not a positive number", tensor.name, what, g);
+    throw_format("{}: NVFP4 tensor '{}': {} {} is not a positive number", file_of(source, info),
+                 tensor.name, what, g);
   }
   return factor;
 }

@@ -52,9 +52,9 @@ std::unique_ptr<TensorSource> open_model_source(const std::filesystem::path& pat
 // `source` must outlive the view.
 std::unique_ptr<TensorSource> in_gguf_order(const TensorSource& source, const Config& config);
 
-// Whether llama.cpp multiplies by the global scales of NVFP4 in such a model: its qwen2 leaves
-// those of the feed-forward layers out, and what it says then is NaN.
-bool gguf_has_global_scales(const Config& config);
+// Whether llama.cpp multiplies by the global scale of this matrix (by Hugging Face's name) where it
+// is NVFP4: the feed-forward layers of its qwen2 read theirs and leave them out (ADR 0022).
+bool gguf_applies_global_scale(const Config& config, std::string_view name);
 
 // The keys that say what the model is. FormatError for what a GGUF has no words for.
 GgufMetadata gguf_model_metadata(const Config& config);

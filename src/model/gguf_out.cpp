@@ -35,8 +35,8 @@ class GgufOrder final : public TensorSource {
   void read(const TensorInfo& tensor, uint64_t offset, std::span<std::byte> out) const override {
     const TensorInfo& from = base_.at(tensor.name);
     const int64_t rows = tensor.shape.empty() ? 0 : tensor.shape[0];
-    // A global scale has one row and stays where it is.
-    if (!has_rotated_rows(tensor.name) || rows % head_width_ != 0) {
+    // A global scale has one row, or no dimension at all, and stays where it is.
+    if (!has_rotated_rows(tensor.name) || rows == 0 || rows % head_width_ != 0) {
       return base_.read(from, offset, out);
     }
     const uint64_t row_bytes = tensor.n_bytes / uint64_t(rows);
@@ -92,7 +92,9 @@ std::unique_ptr<TensorSource> in_gguf_order(const TensorSource& source, const Co
   return std::make_unique<GgufOrder>(source, by_turns ? c.D : INT64_MAX);
 }
 
-bool gguf_has_global_scales(const Config& c) { return architecture_of(c) != "qwen2"; }
+bool gguf_applies_global_scale(const Config& c, std::string_view name) {
+  return architecture_of(c) != "qwen2" || name.find(".mlp.") == name.npos;
+}
 
 GgufMetadata gguf_model_metadata(const Config& c) {
   GgufMetadata m;

@@ -19,6 +19,16 @@ std::string plain(std::string text) {
   return text;
 }
 
+// A snapshot in Hugging Face's cache (models--org--name/snapshots/commit) has the model's name.
+std::string name_of_directory(const fs::path& directory) {
+  const fs::path whole = fs::weakly_canonical(fs::absolute(directory));
+  const std::string cached = whole.parent_path().parent_path().filename().string();
+  const size_t at = cached.rfind("--");
+  const bool is_cached = whole.parent_path().filename() == "snapshots" &&
+                         cached.starts_with("models--") && at + 2 < cached.size();
+  return is_cached ? cached.substr(at + 2) : name_of_output(directory);
+}
+
 }  // namespace
 
 std::string name_of_output(const fs::path& out) {
@@ -40,9 +50,11 @@ std::string model_name(const fs::path& weights, const fs::path& config) {
   const auto json = parse_json_or_discard<nlohmann::json>(config_text(config));
   if (json.is_object() && json.contains("_name_or_path") && json["_name_or_path"].is_string()) {
     const auto name = json["_name_or_path"].get<std::string>();
+    // A folder of the machine it was saved on is nobody's business, its name is.
+    if (name.starts_with('/') || name.starts_with('.')) return name_of_output(name);
     if (!name.empty()) return name;
   }
-  return name_of_output(place_of(config));
+  return name_of_directory(place_of(config));
 }
 
 std::string model_card(const ModelOrigin& o) {

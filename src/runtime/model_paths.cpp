@@ -15,6 +15,7 @@
 #include "formats/gguf/gguf.h"
 #include "runtime/model_texts.h"
 #include "runtime/no_model.h"
+#include "runtime/weights_named.h"
 
 namespace nibble {
 namespace {
@@ -207,6 +208,21 @@ ModelPaths resolve_model(const ModelOptions& o, TokenizerNeed need) {
   paths.tokenizer = companion(o.tokenizer.empty() ? at.tokenizer : o.tokenizer, at.directory,
                               "tokenizer.json", "--tokenizer", need);
   return paths;
+}
+
+fs::path weights_named(const fs::path& named) {
+  if (!fs::exists(named)) {
+    const fs::path shipped = find_shipped_model(named);
+    if (!shipped.empty()) return weights_in(shipped);
+    throw_format("{}: no such file or directory{}", named.string(),
+                 how_to_download(named.string()));
+  }
+  if (!fs::is_directory(named)) return named;
+  const fs::path directory = cached_snapshot(named);
+  for (const char* name : {"model.safetensors", "model.safetensors.index.json"}) {
+    if (fs::exists(directory / name)) return directory;
+  }
+  return weights_in(directory);
 }
 
 std::optional<ModelPaths> checkpoint_paths(const fs::path& named) {

@@ -2,6 +2,7 @@
 // nibble generate: every option changes something one can see, every mistake is answered.
 #include <gtest/gtest.h>
 
+#include "apps/cli_run.h"
 #include "support/cli.h"
 #include "support/golden.h"
 #include "support/toy_dir.h"

@@ -144,6 +144,35 @@ TEST(Options, ListsChoicesAndOptionals) {
   EXPECT_EQ(parse({"--limit", "9"}).limit, 9);
 }
 
+TEST(Options, Sizes) {
+  ByteSize size;
+  const std::pair<const char*, uint64_t> good[] = {{"5GB", 5'000'000'000},
+                                                   {"500 MB", 500'000'000},
+                                                   {"2GiB", 2'147'483'648},
+                                                   {"1.5kb", 1500},
+                                                   {"10M", 10'000'000},
+                                                   {"1TiB", uint64_t(1) << 40},
+                                                   {"123", 123},
+                                                   {"7b", 7}};
+  for (const auto& [text, bytes] : good) {
+    EXPECT_EQ(parse_value(text, size), "") << text;
+    EXPECT_EQ(size.bytes, bytes) << text;
+    // And back, as a run-config has it.
+    const std::string toml = toml_value(size);
+    ByteSize again;
+    EXPECT_EQ(parse_value(toml.substr(1, toml.size() - 2), again), "") << toml;
+    EXPECT_EQ(again.bytes, bytes) << toml;
+  }
+  EXPECT_EQ(toml_value(ByteSize{5'000'000'000}), "\"5GB\"");
+  EXPECT_EQ(toml_value(ByteSize{1 << 20}), "\"1MiB\"");
+  for (const char* bad : {"", "GB", "5XB", "-5GB", "5 G B", "1.2.3GB", "5GBx"}) {
+    EXPECT_TRUE(parse_value(bad, size).starts_with("is not a size like")) << bad;
+  }
+  for (const char* bad : {"0", "0.1", "99999999TB"}) {
+    EXPECT_EQ(parse_value(bad, size), "is not a size that files can have") << bad;
+  }
+}
+
 TEST(Options, RequiredOnes) {
   Sample s;
   Fields f;

@@ -38,7 +38,10 @@ class Sandbox:
         shutil.copy(base / "old.dat", base / "converted.dat")
         self.add("convert", base, self.convert("converted.dat"))
         self.add("convert-directory", base,
-                 ["convert", "old.dat", "made", "--quant", "none", "--config", "config.json"])
+                 ["convert", "old.dat", "made", "--quant", "none", "--config", "config.json",
+                  "--max-shard-size", "30KB"])
+        if len(list((self.after("convert-directory") / "made").glob("model-*.safetensors"))) < 3:
+            raise SystemExit("convert-directory: it should have several shards")
         self.add("train", base, self.train())
         self.add("resume", self.stopped(base, 1), self.train("--resume"))
         self.add("export", self.stopped(base, STEPS), self.train("--resume"))

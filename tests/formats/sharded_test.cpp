@@ -66,6 +66,32 @@ TEST_F(Sharded, OneShardIsAPlainFile) {
   EXPECT_TRUE(std::filesystem::exists(dir_ / "new" / "folder" / "model.safetensors"));
 }
 
+TEST_F(Sharded, ATensorLargerThanAShardHasOneOfItsOwn) {
+  ShardedSafetensorsWriter w(
+      dir_, {tensor("a", DType::u8, {1}), tensor("b", DType::u8, {9}), tensor("c", DType::u8, {2})},
+      {}, 4);
+  append(w, "abbbbbbbbbcc");
+  w.finish();
+  const auto index = nlohmann::json::parse(read_text_file(path(kIndex)));
+  EXPECT_EQ(index["weight_map"]["b"], "model-00002-of-00003.safetensors");
+  const auto source = open_tensor_source(dir_);
+  EXPECT_EQ(test::read_bytes(*source, source->at("b")), "bbbbbbbbb");
+  EXPECT_EQ(test::read_bytes(*source, source->at("c")), "cc");
+}
+
+TEST_F(Sharded, TooManyShardsAreRefused) {
+  std::vector<TensorInfo> tensors;
+  for (size_t i = 0; i <= ShardedSafetensorsWriter::kMostShards; ++i) {
+    tensors.push_back(tensor("t" + std::to_string(i), DType::u8, {2}));
+  }
+  const std::string m =
+      message_of<UsageError>([&] { ShardedSafetensorsWriter(dir_, tensors, {}, 2); });
+  EXPECT_NE(m.find("401 files for 802 bytes of weights: 400 is the most"), std::string::npos) << m;
+  EXPECT_TRUE(listing().empty());
+  tensors.pop_back();
+  ShardedSafetensorsWriter(dir_, tensors, {}, 2);
+}
+
 TEST_F(Sharded, OldAndNewFilesDoNotMix) {
   write_model();
   const std::vector<TensorInfo> two = {tensor("a", DType::u8, {4}), tensor("b", DType::u8, {4})};

@@ -43,6 +43,7 @@ inline void read_everything(const TensorSource& source) {
         std::vector<uint8_t> codes(size_t(t.numel() / 2)), scales(size_t(t.numel() / 16));
         read_nvfp4_rows(source, t, 0, t.rows, codes.data(), scales.data());
         read_global_scale(source, t);
+        read_input_scale(source, t);
       } else {
         std::vector<float> x(size_t(t.numel()));
         read_rows_f32(source, t, 0, t.rows, x.data());

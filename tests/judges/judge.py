@@ -47,12 +47,6 @@ def nibble(*args, code=0):
     return done.stdout
 
 
-def with_tokenizer(folder, to):
-    """A golden directory with the mini model's tokenizer's files, so that nothing is missing."""
-    shutil.copytree(folder, to, ignore=shutil.ignore_patterns("expected.safetensors"))
-    return to
-
-
 def real_models():
     """(name, file, golden vectors) of the real models that are here."""
     found = []
@@ -75,3 +69,20 @@ def loss_of(model, windows, *more):
            *more)
     with open(folder / "out.json") as f:
         return json.load(f)["checks"][0]
+
+
+def logits_of(model, ids):
+    """nibble's logits of token ids, [1, T, V], in fp32."""
+    from safetensors.numpy import load_file, save_file
+    folder = scratch()
+    save_file({"input_ids": ids}, folder / "ids.safetensors")
+    nibble("trace", "--model", model, "--input", folder / "ids.safetensors", "--out",
+           folder / "trace.safetensors")
+    return load_file(folder / "trace.safetensors")["logits"]
+
+
+def far(a, b):
+    """How far a lies from b, as a share of b."""
+    import numpy as np
+    a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    return np.linalg.norm(a - b) / np.linalg.norm(b)

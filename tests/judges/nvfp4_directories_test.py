@@ -8,7 +8,7 @@ or compressed-tensors is not installed."""
 import json
 import unittest
 
-from judge import GOLDEN, MINI, need, nibble, scratch
+from judge import GOLDEN, MINI, far, logits_of, need, nibble, scratch
 
 np, torch, transformers, ct, st = need(
     ("numpy", "numpy"), ("torch", "torch"), ("transformers", "transformers"),
@@ -48,11 +48,6 @@ def expanded_by_package(folder):
         if part.startswith(("weight_", "input_")):
             parts.setdefault(layer, {})[part] = t
     return {layer: NVFP4PackedCompressor.decompress(state, scheme)["weight"] for layer, state in parts.items()}
-
-
-def far(a, b):
-    a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
-    return np.linalg.norm(a - b) / np.linalg.norm(b)
 
 
 class Nvfp4Directories(unittest.TestCase):
@@ -114,18 +109,11 @@ class Nvfp4Directories(unittest.TestCase):
                 out, quantization_config=config, dtype=torch.float32, attn_implementation="eager").eval()
             with torch.no_grad():
                 theirs = model(ids).logits.float().numpy()
-            mine = self.logits(out, ids)
+            mine = logits_of(out, ids.numpy())
             with self.subTest(model=name):
                 distance = far(mine, theirs)
                 print(f"{name}: logits {distance:.2e} from transformers'")
                 self.assertLess(distance, 1e-5)
-
-    def logits(self, model, ids):
-        from safetensors.numpy import load_file, save_file
-        save_file({"input_ids": ids.numpy().astype(np.int64)}, self.dir / "ids.safetensors")
-        nibble("trace", "--model", model, "--input", self.dir / "ids.safetensors", "--out",
-               self.dir / "trace.safetensors", "--force")
-        return load_file(self.dir / "trace.safetensors")["logits"]
 
     def test_what_the_package_packed_is_read(self):
         config = json.loads(json.dumps(quantization_of(self.make("qwen3_tied", "compressed-tensors")[0])))
@@ -168,7 +156,7 @@ class Nvfp4Directories(unittest.TestCase):
             with torch.no_grad():
                 wanted = model(ids).logits.numpy()
             with self.subTest(model=name):
-                distance = far(self.logits(out, ids), wanted)
+                distance = far(logits_of(out, ids.numpy()), wanted)
                 print(f"{name} as the package packed it: logits {distance:.2e} from transformers'")
                 self.assertLess(distance, 1e-5)
 

@@ -5,7 +5,7 @@ tokens, nothing missing. Skipped (77) where torch or transformers is not install
 import json
 import unittest
 
-from judge import GOLDEN, MINI, need, nibble, real_models, scratch
+from judge import GOLDEN, MINI, far, need, nibble, real_models, scratch
 
 np, torch, transformers, st = need(("numpy", "numpy"), ("torch", "torch"),
                                    ("transformers", "transformers"), ("safetensors.numpy", "safetensors"))
@@ -18,11 +18,6 @@ def load(folder, dtype):
         folder, dtype=dtype, attn_implementation="eager", output_loading_info=True)
     assert not info["missing_keys"] and not info["unexpected_keys"], info
     return model.eval()
-
-
-def far(a, b):
-    a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
-    return np.linalg.norm(a - b) / np.linalg.norm(b)
 
 
 class TransformersDirectory(unittest.TestCase):

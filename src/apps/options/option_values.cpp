@@ -62,6 +62,16 @@ std::string toml_quoted(const std::string& v) {
   return s + "\"";
 }
 
+struct SizeUnit {
+  std::string_view name;
+  double bytes;
+};
+// As the hub's tools and llama.cpp's have them.
+constexpr SizeUnit kSizeUnits[] = {
+    {"GB", 1e9},     {"MB", 1e6},     {"KB", 1e3},     {"TB", 1e12}, {"GiB", 0x1p30},
+    {"MiB", 0x1p20}, {"KiB", 0x1p10}, {"TiB", 0x1p40}, {"G", 1e9},   {"M", 1e6},
+    {"K", 1e3},      {"T", 1e12},     {"B", 1},        {"", 1}};
+
 // TOML tells 1.0 from 1.
 std::string floating(std::string s) {
   return s.find_first_of(".en") == std::string::npos ? s + ".0" : s;
@@ -99,6 +109,21 @@ std::string parse_value(const std::string& text, std::filesystem::path& out) {
   out = text;
   return "";
 }
+std::string parse_value(const std::string& text, ByteSize& out) {
+  const size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
+  const size_t name = std::min(text.find_first_not_of(' ', digits), text.size());
+  const std::string_view unit = std::string_view(text).substr(name);
+  const auto it =
+      std::ranges::find_if(kSizeUnits, [&](const SizeUnit& u) { return same_word(u.name, unit); });
+  double number = 0;
+  if (it == std::end(kSizeUnits) || !parse_floating(text.substr(0, digits), number).empty()) {
+    return "is not a size like 5GB, 500MB or 2GiB";
+  }
+  const double bytes = number * it->bytes;
+  if (!(bytes >= 1 && bytes < 0x1p62)) return "is not a size that files can have";
+  out.bytes = uint64_t(bytes);
+  return "";
+}
 std::string parse_value(const std::string& text, std::vector<int32_t>& out) {
   std::vector<int32_t> ids;
   size_t i = 0;
@@ -130,6 +155,13 @@ std::string toml_value(const std::string& v) { return toml_quoted(v); }
 // An empty path means that none was given.
 std::string toml_value(const std::filesystem::path& v) {
   return v.empty() ? "" : toml_quoted(v.string());
+}
+std::string toml_value(ByteSize v) {
+  for (const SizeUnit& u : kSizeUnits) {
+    const auto unit = uint64_t(u.bytes);
+    if (v.bytes % unit == 0) return toml_quoted(fmt::format("{}{}", v.bytes / unit, u.name));
+  }
+  return {};
 }
 std::string toml_value(const std::vector<int32_t>& v) {
   return fmt::format("[{}]", fmt::join(v, ", "));

@@ -39,6 +39,11 @@ struct FieldInfo {
 // Whether two words are the same in any letter case: scripts write Float16 and CE.
 bool same_word(std::string_view a, std::string_view b);
 
+// A size as people write it: "5GB", "500 MB", "2GiB", or bytes.
+struct ByteSize {
+  uint64_t bytes = 0;
+};
+
 // Text -> value. Return "" or what is wrong with the text ("is not a whole number").
 std::string parse_value(const std::string& text, bool& out);
 std::string parse_value(const std::string& text, int32_t& out);
@@ -48,6 +53,7 @@ std::string parse_value(const std::string& text, float& out);
 std::string parse_value(const std::string& text, double& out);
 std::string parse_value(const std::string& text, std::string& out);
 std::string parse_value(const std::string& text, std::filesystem::path& out);
+std::string parse_value(const std::string& text, ByteSize& out);
 std::string parse_value(const std::string& text, std::vector<int32_t>& out);  // "1,2,3"
 // Value -> TOML.
 std::string toml_value(bool v);
@@ -58,6 +64,7 @@ std::string toml_value(float v);
 std::string toml_value(double v);
 std::string toml_value(const std::string& v);
 std::string toml_value(const std::filesystem::path& v);
+std::string toml_value(ByteSize v);
 std::string toml_value(const std::vector<int32_t>& v);
 std::string toml_value(const std::vector<std::string>& v);
 
@@ -76,6 +83,10 @@ struct FieldKindOf<std::string> {
 };
 template <>
 struct FieldKindOf<std::filesystem::path> {
+  static constexpr FieldKind value = FieldKind::text;
+};
+template <>
+struct FieldKindOf<ByteSize> {
   static constexpr FieldKind value = FieldKind::text;
 };
 template <>
