@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "job/ranks/follow.h"
 
+#include <memory>
+
 #include "comm/process_ranks.h"
 #include "core/error.h"
 #include "job/ranks/rank_words.h"
@@ -40,7 +42,7 @@ void follow(const TrainJob& job, const TrainInputs& in, const TrainSetup& setup,
   Comm& comm = *job.ranks;
   std::vector<PackedBatch> micro(size_t(job.batch.accumulate));
   for (PackedBatch& b : micro) reserve(b, batches.train->bounds());
-  std::optional<Attempt> attempt;
+  std::unique_ptr<Attempt> attempt;
   // A stop is rank 0's to ask for: here requests only do not end the process.
   struct Held {
     JobEvents& events;
@@ -55,7 +57,7 @@ void follow(const TrainJob& job, const TrainInputs& in, const TrainSetup& setup,
     switch (word.kind) {
       case RankWord::Kind::begin:
         attempt.reset();
-        attempt.emplace(comm, in, setup);
+        attempt = std::make_unique<Attempt>(comm, in, setup);
         break;
       case RankWord::Kind::step: {
         attempt->trainer.progress = word.progress;
