@@ -125,8 +125,10 @@ class Planner {
         job.name.ends_with(".weight") ? job.name.substr(0, job.name.size() - 7) : job.name;
     const auto part = [&](std::string_view suffix, DType dtype, std::vector<int64_t> shape,
                           int dat_code = -1) {
-      // A matrix of another name than a weight's: its parts are called by the whole of it.
-      if (layer == job.name) suffix.remove_prefix(suffix.find('.', 1));
+      // A matrix of another name than a weight's: its parts are called by the whole of it, where
+      // the form's names have a part for the weight.
+      const size_t rest = suffix.find('.', 1);
+      if (layer == job.name && rest != suffix.npos) suffix.remove_prefix(rest);
       return entry(layer + std::string(suffix), dtype, std::move(shape), dat_code);
     };
     const std::vector<int64_t> one = form.scalar ? std::vector<int64_t>() : std::vector<int64_t>{1};

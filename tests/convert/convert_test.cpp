@@ -28,6 +28,45 @@ TEST(IsLinearName, ThePredecessorsFilter) {
   EXPECT_FALSE(is_linear_name("model.layers.0.input_layernorm.weight"));
 }
 
+// Found by a fuzzer: the parts of a matrix that is called neither ".weight" nor anything else
+// known.
+TEST(Convert, AMatrixOfAnotherNameHasPartsInEveryForm) {
+  const auto folder = std::filesystem::path(testing::TempDir());
+  const std::string own = std::to_string(::getpid());
+  const auto input = folder / ("odd-" + own + ".safetensors"),
+             output = folder / ("odd-out-" + own + ".safetensors");
+  TensorInfo e;
+  e.name = "model.layers.0.self_attn.o_proj.odd";
+  e.shape = {64, 64};
+  {
+    const std::vector<float> values(64 * 64, 0.5f);
+    SafetensorsWriter w(input, {e});
+    w.append(std::as_bytes(std::span(values)));
+    w.finish();
+  }
+  ThreadPool pool(1);
+  const std::pair<Nvfp4Names, const char*> forms[] = {
+      {Nvfp4Names::compressed_tensors, ".weight_packed"}, {Nvfp4Names::modelopt, ".weight"}};
+  for (const auto& [names, codes] : forms) {
+    ConvertSettings settings;
+    settings.container = Container::safetensors;
+    settings.packing = Packing::nvfp4;
+    settings.levels = ScaleLevels::two;
+    settings.names = names;
+    settings.quantize = "o_proj";
+    convert_weights(*open_safetensors(input), nullptr, output, settings, pool);
+    const auto made = open_safetensors(output);
+    const TensorInfo* packed = nullptr;
+    for (const TensorInfo& t : made->tensors()) {
+      if (t.dtype == DType::u8) packed = &t;
+    }
+    ASSERT_NE(packed, nullptr);
+    EXPECT_EQ(packed->name, e.name + codes);
+    std::filesystem::remove(output);
+  }
+  std::filesystem::remove(input);
+}
+
 TEST(CastFromF32, CountsWhatIsLost) {
   const float x[] = {1.0f, 1.0f + 0x1p-20f, 70000.0f, NAN, INFINITY, -0.0f, 0x1p-30f};
   f16_t half[7];
