@@ -80,7 +80,7 @@ def main():
     def train(name, ranks, accumulate):
         return ["train", "--model", str(model), "--train-data", str(a.work / "rows.tsv"), "--device", "cpu",
                 "--threads", "1", "--batch-size", str(a.batch), "--seq-len", "32", "--steps", str(a.steps),
-                "--accumulate", str(accumulate), "--grad-dtype", a.grad_dtype, "--no-export",
+                "--accumulate", str(accumulate), "--grad-dtype", a.grad_dtype, "--export", "false",
                 "--save-every-minutes", "0", "--runs-dir", str(a.work / "runs"), "--run-name", name,
                 "--compute-dtype", "bf16", *(["--memory-mode", a.mode] if ranks > 1 else [])]
 
