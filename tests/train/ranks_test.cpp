@@ -92,6 +92,30 @@ void expect_same(const Told& got, const Told& want) {
   EXPECT_EQ(bad, want.bits.size()) << "byte " << bad;
 }
 
+// One of several ranks, from a file on.
+struct OneRank {
+  TrainSettings settings;
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<TensorSource> source;
+  TrainState state;
+  RankExchange exchange;
+  Trainer trainer;
+  OneRank(Comm& comm, const Config& c, const std::filesystem::path& file,
+          const TrainSettings& asked)
+      : settings(of_rank(asked, comm)),
+        backend(make_cpu_backend(1)),
+        source(open_tensor_source(file)),
+        state(*backend, c, *source, settings),
+        exchange(comm, state),
+        trainer(state, &exchange) {}
+
+ private:
+  static TrainSettings of_rank(TrainSettings s, const Comm& comm) {
+    s.ranks = comm.size(), s.rank = comm.rank();
+    return s;
+  }
+};
+
 class Ranks : public testing::Test {
  protected:
   // So many steps by so many ranks; 0: alone.
@@ -232,14 +256,10 @@ TEST_F(Ranks, OneThatGivesUpGivesUpForAll) {
   const auto file = directory.path() / "model.safetensors";
   write_toy_weights(c, file);
   ThreadRanks(2).run([&](Comm& comm) {
-    TrainSettings s = exact_settings();
-    s.memory = MemoryMode::sharded;
-    s.ranks = 2, s.rank = comm.rank();
-    const auto be = make_cpu_backend(1);
-    const auto source = open_tensor_source(file);
-    TrainState state(*be, c, *source, s);
-    RankExchange exchange(comm, state);
-    Trainer trainer(state, &exchange);
+    TrainSettings asked = exact_settings();
+    asked.memory = MemoryMode::sharded;
+    OneRank self(comm, c, file, asked);
+    auto& [s, be, source, state, exchange, trainer] = self;
     trainer.give_up = [&] { return comm.leads(); };
     const StepResult r = trainer.step(batches_of_step(c, 0));
     EXPECT_TRUE(r.given_up);
@@ -256,14 +276,10 @@ TEST_F(Ranks, GatherWhatIsNotThere) {
   const auto file = directory.path() / "model.safetensors";
   write_toy_weights(c, file);
   ThreadRanks(2).run([&](Comm& comm) {
-    TrainSettings s = exact_settings();
-    s.memory = MemoryMode::gathered;
-    s.ranks = 2, s.rank = comm.rank();
-    const auto be = make_cpu_backend(1);
-    const auto source = open_tensor_source(file);
-    TrainState state(*be, c, *source, s);
-    RankExchange exchange(comm, state);
-    Trainer trainer(state, &exchange);
+    TrainSettings asked = exact_settings();
+    asked.memory = MemoryMode::gathered;
+    OneRank self(comm, c, file, asked);
+    auto& [s, be, source, state, exchange, trainer] = self;
     const auto sent_by_step = [&](int64_t rounds) {
       std::vector<PackedBatch> batches;
       for (int64_t k = 0; k < 2 * rounds; ++k) batches.push_back(batch_of_step(c, 0, 0));
@@ -302,14 +318,10 @@ TEST_F(Ranks, ABlockIsLentToRank0) {
     alone = trainer.evaluate(batch_of_step(c, 7));
   }
   ThreadRanks(2).run([&](Comm& comm) {
-    TrainSettings s = exact;
-    s.memory = MemoryMode::gathered;
-    s.ranks = 2, s.rank = comm.rank();
-    const auto be = make_cpu_backend(1);
-    const auto source = open_tensor_source(file);
-    TrainState state(*be, c, *source, s);
-    RankExchange exchange(comm, state);
-    Trainer trainer(state, &exchange);
+    TrainSettings asked = exact;
+    asked.memory = MemoryMode::gathered;
+    OneRank self(comm, c, file, asked);
+    auto& [s, be, source, state, exchange, trainer] = self;
     trainer.step(batches_of_step(c, 0));
     int64_t lent = 0;
     if (comm.leads()) {
@@ -338,14 +350,10 @@ TEST_F(Ranks, TheWireIsBesideTheWork) {
   ThreadRanks ranks(2);
   ranks.before_beside = [&](int) { open.wait(false); };
   ranks.run([&](Comm& comm) {
-    TrainSettings s = exact_settings();
-    s.memory = MemoryMode::sharded;
-    s.ranks = 2, s.rank = comm.rank();
-    const auto be = make_cpu_backend(1);
-    const auto source = open_tensor_source(file);
-    TrainState state(*be, c, *source, s);
-    RankExchange exchange(comm, state);
-    Trainer trainer(state, &exchange);
+    TrainSettings asked = exact_settings();
+    asked.memory = MemoryMode::sharded;
+    OneRank self(comm, c, file, asked);
+    auto& [s, be, source, state, exchange, trainer] = self;
     // The wire is cut when the gradients are through.
     trainer.phase = [&](const char* name) {
       if (std::string(name) != "backward_done") return;
@@ -376,15 +384,11 @@ TEST_F(Ranks, SendWhatThePlanSays) {
       write_toy_weights(c, file);
       std::vector<uint64_t> sent(4), blocks(4);
       ThreadRanks(4).run([&](Comm& comm) {
-        TrainSettings s = exact_settings();
-        s.memory = mode;
-        s.grad = grad;
-        s.ranks = 4, s.rank = comm.rank();
-        const auto be = make_cpu_backend(1);
-        const auto source = open_tensor_source(file);
-        TrainState state(*be, c, *source, s);
-        RankExchange exchange(comm, state);
-        Trainer trainer(state, &exchange);
+        TrainSettings asked = exact_settings();
+        asked.memory = mode;
+        asked.grad = grad;
+        OneRank self(comm, c, file, asked);
+        auto& [s, be, source, state, exchange, trainer] = self;
         const std::vector<PackedBatch> batches = batches_of_step(c, 0);
         const uint64_t before = exchange.bytes_sent();
         trainer.step(batches);
