@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 
 #include "train/dataset_support.h"
 
@@ -48,6 +49,27 @@ TEST(KeepingBatches, EverySampleComesInTurn) {
   PackedBatch again;
   batches.next(again, position - 4);
   EXPECT_EQ(again.ids, b.ids);
+}
+
+TEST(RandomBatches, AreWholeDifferentAndRepeatable) {
+  RandomBatches batches(/*vocabulary=*/50, /*seq_len=*/16, /*batch_size=*/3, /*seed=*/7);
+  PackedBatch first, second, again;
+  EXPECT_EQ(batches.next(first, 0), 3u);
+  EXPECT_EQ(batches.next(second, 3), 6u);
+  batches.next(again, 0);
+  EXPECT_EQ(again.ids, first.ids);
+  EXPECT_NE(second.ids, first.ids);
+  ASSERT_EQ(first.sequences.size(), 3u);
+  EXPECT_EQ(first.ids.size(), 48u);  // [3 x 16]: what is fed
+  EXPECT_EQ(first.targets.size(), 48u) << "every row is scored";
+  std::set<int32_t> drawn(first.ids.begin(), first.ids.end());
+  EXPECT_GE(*drawn.begin(), 0);
+  EXPECT_LT(*drawn.rbegin(), 50);
+  // 48 uniform draws of 50 values: fewer than 15 different ones have a chance below 1e-9.
+  EXPECT_GE(drawn.size(), 15u);
+  // Sequences of a batch are those that later positions begin with.
+  batches.next(again, 1);
+  EXPECT_TRUE(std::equal(again.ids.begin(), again.ids.begin() + 32, first.ids.begin() + 16));
 }
 
 }  // namespace

@@ -40,6 +40,25 @@ TEST(KeepShare, IsSpreadEvenlyAndCountsExactly) {
   EXPECT_EQ(third.kept_before(late + 6000000) - third.kept_before(late), 6 * 333333u);
 }
 
+// Shares are counted in millionths: one of them is the smallest, all but one the largest.
+TEST(KeepChoicesTest, TheSmallestShareIsAMillionth) {
+  KeepChoices c;
+  c.sources = {"kept.txt"};
+  const auto refused = [&](double share) {
+    c.share = share;
+    try {
+      c.check(/*teaches=*/true);
+      return false;
+    } catch (const UsageError&) {
+      return true;
+    }
+  };
+  EXPECT_FALSE(refused(1e-6));
+  EXPECT_FALSE(refused(1 - 1e-6));
+  EXPECT_TRUE(refused(9e-7));
+  EXPECT_TRUE(refused(1 - 9e-7));
+}
+
 TEST(KeptSources, AreToldByEndingAndContent) {
   const TemporaryDirectory dir("kept-sources");
   const auto kind = [&](const std::string& name, const std::string& text) {

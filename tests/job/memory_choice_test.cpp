@@ -18,6 +18,12 @@ class Limited final : public ForwardingBackend {
   using ForwardingBackend::ForwardingBackend;
   uint64_t memory = UINT64_MAX, host_memory = UINT64_MAX;
   bool is_host = true;
+  DeviceKind device = DeviceKind::cpu;
+  BackendTraits traits() const override {
+    BackendTraits t = ForwardingBackend::traits();
+    t.device = device;
+    return t;
+  }
   uint64_t available_memory() const override { return memory; }
   uint64_t available_host_memory() const override { return host_memory; }
   bool memory_is_host() const override { return is_host; }
@@ -113,6 +119,20 @@ TEST_F(MemoryChoiceTest, TheHostsMemoryIsLimitedToo) {
   be_.host_memory = UINT64_MAX;
   --be_.memory;
   EXPECT_FALSE(fits());
+}
+
+// A GPU's driver takes memory for kernels and libraries after the plan was made.
+TEST_F(MemoryChoiceTest, OnAGpuRoomIsLeftForTheDriver) {
+  set_tokens(64);
+  const auto first = [&] { return plans().front(); };
+  be_.memory = first().total;
+  EXPECT_TRUE(first().fits);
+  be_.device = DeviceKind::cuda;
+  EXPECT_FALSE(first().fits);
+  be_.memory = first().total + (uint64_t(256) << 20);
+  EXPECT_TRUE(first().fits);
+  --be_.memory;
+  EXPECT_FALSE(first().fits);
 }
 
 }  // namespace
