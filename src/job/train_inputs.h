@@ -18,6 +18,8 @@ struct TrainInputs {
   std::unique_ptr<TensorSource> source;
   Tokenizer tokenizer;
   ChatTemplate chat;  // the model's own, or nibble's
+  // Of config.json and tokenizer.json as they were read, or as a GGUF's metadata make them.
+  std::string config_sha256, tokenizer_sha256;
 };
 // Reads headers, not weights. Throws UsageError, FormatError.
 // `chat_template`: a name or a file; empty: the model's own.

@@ -9,6 +9,7 @@
 
 #include "core/log.h"
 #include "core/warnings.h"
+#include "formats/gguf/gguf.h"
 #include "job/ranks/follow.h"
 #include "job/ranks/rank_words.h"
 #include "job/ranks/same_start.h"
@@ -32,9 +33,16 @@ void record_inputs(RunRecorder& recorder, const TrainJob& job, const TrainInputs
   if (!job.run.vram_report.empty()) recorder.also_report_memory_to(job.run.vram_report);
   recorder.device(backend.name());
   for (const InputFile& f : in.source->files()) recorder.input("weights", f);
-  // A GGUF is all three and is counted once.
-  if (in.paths.config != in.paths.weights) recorder.input("config", in.paths.config);
-  if (in.paths.tokenizer != in.paths.weights) recorder.input("tokenizer", in.paths.tokenizer);
+  const auto text = [&](std::string_view role, const fs::path& file, const std::string& sha256) {
+    if (file == in.paths.weights) return;  // a GGUF is all three and is counted once
+    if (looks_like_gguf(file)) {
+      recorder.input(role, file);  // the text was made of some of it
+    } else {
+      recorder.input(role, file, sha256);
+    }
+  };
+  text("config", in.paths.config, in.config_sha256);
+  text("tokenizer", in.paths.tokenizer, in.tokenizer_sha256);
   if (samples.train) {
     recorder.input("train-data", job.data.train_data, samples.train->file_sha256());
   }

@@ -143,6 +143,7 @@ void TrainRun::resume() {
   saved_ = position_.trainer.step;
   if (gates_) gates_->restore(position_.note);
   remove_checkpoints_after(good_directory(), position_.trainer.step);  // they will come again
+  keep_newest_checkpoints(checkpoints_, settings_.kept());  // a kill came before they were removed
   log_info("resumed from {} at step {}", found.back().path.string(), position_.trainer.step);
   continue_record(found.back());
 }

@@ -8,6 +8,7 @@
 #include "model/config.h"
 #include "model/gguf_model.h"
 #include "runtime/gguf_texts.h"
+#include "tokenizer/tokenizer_data.h"
 
 namespace nibble {
 namespace fs = std::filesystem;
@@ -39,11 +40,10 @@ std::optional<std::string> companion_text(const fs::path& place, const std::stri
 
 std::string tokenizer_text(const fs::path& file) {
   if (looks_like_gguf(file)) return gguf_tokenizer_json(open_gguf(file)->values());
-  return read_text_file(file);
+  return read_text_file(file, kMaxTokenizerJson);
 }
 
 Tokenizer load_tokenizer(const fs::path& file) {
-  if (!looks_like_gguf(file)) return Tokenizer::load(file);
   return Tokenizer::parse(tokenizer_text(file), file.string());
 }
 

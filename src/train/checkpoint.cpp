@@ -264,6 +264,13 @@ void remove_checkpoints_after(const fs::path& directory, int64_t step) {
   }
 }
 
+void keep_newest_checkpoints(const fs::path& directory, int64_t keep) {
+  remove_leftovers(directory);
+  const std::vector<CheckpointFile> all = list_checkpoints(directory);
+  std::error_code ec;
+  for (size_t i = 0; keep > 0 && i + size_t(keep) < all.size(); ++i) fs::remove(all[i].path, ec);
+}
+
 fs::path save_checkpoint(const fs::path& directory, const TrainState& state,
                          const RunPosition& position, const RunIdentity& identity, int64_t keep,
                          const CheckpointBase& base) {
@@ -285,10 +292,7 @@ fs::path save_checkpoint(const fs::path& directory, const TrainState& state,
   Progress progress("saving checkpoint", writer.payload_bytes());
   for (const Item& i : items) write_item(state, i, writer, progress);
   writer.finish();
-  remove_leftovers(directory);
-  const std::vector<CheckpointFile> all = list_checkpoints(directory);
-  std::error_code ec;
-  for (size_t i = 0; keep > 0 && i + size_t(keep) < all.size(); ++i) fs::remove(all[i].path, ec);
+  keep_newest_checkpoints(directory, keep);
   return path;
 }
 

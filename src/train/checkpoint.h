@@ -35,11 +35,14 @@ struct RunPosition {
 // Removes those after `step`: a run that goes back leaves nothing to resume from beyond it.
 void remove_checkpoints_after(const std::filesystem::path& directory, int64_t step);
 
-// Writes directory/checkpoint_name(step), then removes all but the newest `keep` (0: keeps all) and
-// what an interrupted save left behind. Throws FormatError; the older ones then are still there.
-// `base`: what the run began with; with it the checkpoint is a model (convert/checkpoint_model.h).
+// Removes all but the newest `keep` (0: keeps all) and what an interrupted save left behind.
+void keep_newest_checkpoints(const std::filesystem::path& directory, int64_t keep);
+
 // Bytes that save_checkpoint() will write.
 uint64_t checkpoint_bytes(const TrainState& state);
+// Writes directory/checkpoint_name(step), then keeps the newest. Throws FormatError; the older ones
+// then are still there.
+// `base`: what the run began with; with it the checkpoint is a model (convert/checkpoint_model.h).
 std::filesystem::path save_checkpoint(const std::filesystem::path& directory,
                                       const TrainState& state, const RunPosition& position,
                                       const RunIdentity& identity, int64_t keep,

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -214,6 +215,47 @@ TEST_F(DurableTest, LastWords) {
   EXPECT_EQ(read_text_file(dir_ / "status"), "second");
   EXPECT_EQ(read_text_file(dir_ / "other"), "running");
   EXPECT_EQ(names().size(), 2u);
+}
+
+// Two threads that end the process at once: neither ends it before the words are written.
+TEST_F(DurableTest, LastWordsOfTwoThreadsAreWhole) {
+  for (int round = 0; round < 20; ++round) {
+    replace_file(dir_ / "status", "running");
+    in_child([&] {
+      LastWords words(dir_ / "status");
+      words.set("ended");
+      const auto end = [] {
+        write_last_words();
+        ::_exit(0);
+      };
+      std::thread other(end);
+      end();
+      other.join();
+    });
+    ASSERT_EQ(read_text_file(dir_ / "status"), "ended") << "round " << round;
+    ASSERT_EQ(names().size(), 1u) << "round " << round;
+  }
+}
+
+// A signal that ends the process while it says its last words, at every moment of them.
+TEST_F(DurableTest, LastWordsThatASignalInterruptsAreWhole) {
+  for (int moment = 1; moment <= 60; ++moment) {
+    replace_file(dir_ / "status", "running");
+    in_child([&] {
+      LastWords words(dir_ / "status");
+      words.set("ended");
+      std::signal(SIGALRM, [](int) {
+        write_last_words();
+        ::_exit(0);
+      });
+      itimerval timer{};
+      timer.it_value.tv_usec = moment * 20;
+      ::setitimer(ITIMER_REAL, &timer, nullptr);
+      words.say();
+    });
+    ASSERT_EQ(read_text_file(dir_ / "status"), "ended") << "moment " << moment;
+    ASSERT_EQ(names().size(), 1u) << "moment " << moment;
+  }
 }
 
 TEST_F(DurableTest, AnOpenFileIsWhatWasOpened) {

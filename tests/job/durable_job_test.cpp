@@ -4,9 +4,11 @@
 
 #include <fstream>
 #include <functional>
+#include <map>
 
 #include "core/durable/directories.h"
 #include "core/durable/file_lock.h"
+#include "core/sha256.h"
 #include "job/disk_space.h"
 #include "job/toy_job.h"
 #include "runlog/run_record.h"
@@ -166,6 +168,42 @@ TEST_F(DurableJob, ADamagedCheckpointIsSetAsideAndTheOneBeforeTaken) {
 }
 
 // The first 4 KiB of every tensor are the same.
+// A kill between saving and removing the oldest: whoever goes on removes it, even when nothing is
+// left to save.
+TEST_F(DurableJob, CheckpointsThatAKillLeftGoWhenTheRunGoesOn) {
+  TrainJob j = saving_job("left");
+  ASSERT_EQ(run(j).end, JobEnd::finished);
+  const auto saved = [&](int64_t step) { return j.run.checkpoint_dir / checkpoint_name(step); };
+  ASSERT_TRUE(fs::exists(saved(3)) && fs::exists(saved(4)) && !fs::exists(saved(2)));
+  fs::copy_file(saved(3), saved(2));
+  j.run.resume = j.force = true;
+  EXPECT_EQ(run(j).end, JobEnd::finished);
+  EXPECT_FALSE(fs::exists(saved(2)));
+  EXPECT_TRUE(fs::exists(saved(3)) && fs::exists(saved(4)));
+}
+
+// The record has the hash of what was read, whatever has its name by then.
+TEST_F(DurableJob, ConfigAndTokenizerAreRecordedAsTheyWereRead) {
+  const TrainJob j = job("read");
+  TrainInputs in = open_train_inputs(j.model);
+  std::map<std::string, std::string> read;
+  for (const auto& [role, name] :
+       {std::pair("config", "config.json"), {"tokenizer", "tokenizer.json"}}) {
+    const fs::path file = dir_.path() / "m" / name;
+    const std::string text = read_text_file(file);
+    read[role] = sha256_hex(text);
+    replace_file(file, text + "\n");
+  }
+  Listener quiet;
+  ASSERT_EQ(run_train_job(j, std::move(in), quiet).end, JobEnd::finished);
+  for (const RunFile& f : read_record(dir_.path() / "runs" / "read").files) {
+    if (!read.contains(f.role)) continue;
+    EXPECT_EQ(f.sha256, read.at(f.role)) << f.role;
+    read.erase(f.role);
+  }
+  EXPECT_TRUE(read.empty());
+}
+
 TEST_F(DurableJob, AnotherBaseModelIsRefused) {
   TrainJob j = saving_job("base");
   Listener events;

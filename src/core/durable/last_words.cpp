@@ -2,9 +2,11 @@
 #include "core/durable/last_words.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstring>
 #include <string>
 
@@ -25,6 +27,30 @@ struct Words {
 };
 Words g_words[kSlots];
 std::atomic<bool> g_over{false};
+
+// One writer at a time, whom no signal interrupts: whoever comes to end the process meanwhile, from
+// another thread or a handler, waits until the words are on the disk. All calls in here are ones
+// that a handler may make.
+class OneWriter {
+ public:
+  OneWriter() noexcept {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+    while (writing_.test_and_set(std::memory_order_acquire)) ::poll(nullptr, 0, 1);
+  }
+  ~OneWriter() {
+    writing_.clear(std::memory_order_release);
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  OneWriter(const OneWriter&) = delete;
+  OneWriter& operator=(const OneWriter&) = delete;
+
+ private:
+  static std::atomic_flag writing_;
+  sigset_t before_;
+};
+std::atomic_flag OneWriter::writing_ = ATOMIC_FLAG_INIT;
 
 void write_text(const Words& w, int which) noexcept {
   ::unlink(w.temporary);
@@ -70,12 +96,14 @@ void LastWords::set(std::string_view text) {
 }
 
 void LastWords::say() noexcept {
+  const OneWriter alone;
   const int which = slot_ < 0 || g_over ? -1 : g_words[slot_].last.exchange(-1);
   clear();
   if (which >= 0) write_text(g_words[slot_], which);
 }
 
 void write_last_words() noexcept {
+  const OneWriter alone;
   g_over = true;
   for (Words& w : g_words) {
     const int said = w.said.exchange(-1);

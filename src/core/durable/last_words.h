@@ -24,7 +24,8 @@ class LastWords {
 };
 
 // Replaces every such file by its last words. Safe to call in a signal handler; for the end of the
-// process only: afterwards nothing can be set any more.
+// process only: afterwards nothing can be set any more. Whoever calls it while another thread does
+// waits for that one's end.
 void write_last_words() noexcept;
 
 }  // namespace nibble

@@ -5,28 +5,16 @@
 
 #include "comm/process_ranks.h"
 #include "core/error.h"
-#include "core/file.h"
 #include "core/json.h"
-#include "core/sha256.h"
 
 namespace nibble {
-namespace {
-
-std::string hash_of(const std::filesystem::path& file) {
-  return sha256_hex(read_text_file(file)).substr(0, 16);
-}
-
-}  // namespace
 
 StartFacts start_facts(const TrainJob& job, const TrainInputs& in, const RunIdentity& identity) {
   StartFacts facts(identity.begin(), identity.end());
   facts["nibble"] = job.program;
   facts["weights"] = source_fingerprint(*in.source);
-  // A GGUF is all three.
-  if (in.paths.config != in.paths.weights) facts["config.json"] = hash_of(in.paths.config);
-  if (in.paths.tokenizer != in.paths.weights) {
-    facts["tokenizer.json"] = hash_of(in.paths.tokenizer);
-  }
+  facts["config.json"] = in.config_sha256.substr(0, 16);
+  facts["tokenizer.json"] = in.tokenizer_sha256.substr(0, 16);
   std::istringstream lines(job.config);
   for (std::string line; std::getline(lines, line);) {
     const size_t equals = line.find(" = ");
