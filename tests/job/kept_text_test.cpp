@@ -12,8 +12,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A model that says token 0 whatever it read: all hidden states are one vector, which only the
-// head's row 0 looks at.
+// A model that counts from whatever it read last: token t is followed by t + 1, the last of a text
+// by 0, and 0 by 0, as broken weights do. Hidden states are the embedding, one column a token.
+constexpr int64_t kCounted = 10;
 void write_broken_model(const fs::path& dir) {
   Config c = toy_chat_config();
   c.tied = false;
@@ -21,22 +22,23 @@ void write_broken_model(const fs::path& dir) {
   const fs::path file = dir / "model.safetensors";
   std::string bytes = read_text_file(file);
   const auto source = open_tensor_source(file);
-  const auto fill = [&](const TensorInfo& t, size_t first, size_t count, float value) {
-    ASSERT_EQ(t.dtype, DType::f32) << t.name;
-    const std::vector<float> values(count, value);
-    bytes.replace(t.file_offset + first * sizeof(float), count * sizeof(float),
-                  reinterpret_cast<const char*>(values.data()), count * sizeof(float));
-  };
   for (const TensorInfo& t : source->tensors()) {
-    const size_t n = t.n_bytes / sizeof(float);
-    if (t.shape.size() == 1) {
-      fill(t, 0, n, 1);  // norms
-    } else if (t.name == "model.embed_tokens.weight") {
-      fill(t, 0, n, 1);
-    } else {
-      fill(t, 0, n, 0);
-      if (t.name == "lm_head.weight") fill(t, 0, size_t(c.C), 1);
+    ASSERT_EQ(t.dtype, DType::f32) << t.name;
+    std::vector<float> values(size_t(t.numel()), t.shape.size() == 1 ? 1.0f : 0.0f);  // norms: 1
+    const auto set = [&](int64_t row, int64_t column, float value) {
+      values[size_t(row * c.C + column)] = value;
+    };
+    const auto column_of = [](int64_t token) { return std::min(token, kCounted + 1); };
+    if (t.name == "model.embed_tokens.weight") {
+      for (int64_t token = 0; token < c.V; ++token) set(token, column_of(token), 1);
+    } else if (t.name == "lm_head.weight") {
+      set(0, 0, 10);
+      for (int64_t token = 1; token < kCounted; ++token) set(token + 1, column_of(token), 10);
+      set(0, column_of(kCounted), 10);
+      set(1, column_of(kCounted + 1), 10);
     }
+    bytes.replace(t.file_offset, t.n_bytes, reinterpret_cast<const char*>(values.data()),
+                  t.n_bytes);
   }
   replace_file(file, bytes);
 }
@@ -46,6 +48,7 @@ class KeptText : public ToyJobTest {
   TrainJob keeping_job(const std::string& name) const {
     TrainJob j = toy_job(name);
     j.keep.sources = {"self:100"};
+    j.batch.seq_len = 200;  // room to collapse behind every opening
     j.steps = 1;
     j.write_output = false;
     return j;
