@@ -168,7 +168,11 @@ def check(box, library, root, name, o):
             last = n == len(changes)
             if n % o.every != 0 and not last:
                 continue
-            subprocess.run(["cp", "--sparse=always", root / "disk.img", root / "crashed.img"], check=True)
+            # A file of its own each time: mount takes a loop device that somebody else's view of the
+            # mounts still holds for the same file, and with it what was cached of the one before.
+            crashed = root / "crashed.img"
+            crashed.unlink(missing_ok=True)
+            subprocess.run(["cp", "--sparse=always", root / "disk.img", crashed], check=True)
             images += 1
             # The last call has returned: what the run promised is to be there.
             wrong = look(box, root, before, after, args, safe, last, images % o.again == 0)
