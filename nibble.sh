@@ -11,7 +11,7 @@ jobs=${NIBBLE_JOBS:-$(nproc 2>/dev/null || echo 2)}
 build_packages=(g++ cmake ninja-build pkg-config ccache libfmt-dev nlohmann-json3-dev
   libpcre2-dev libutf8proc-dev libhwy-dev libtomlplusplus-dev zlib1g-dev libcpp-httplib-dev
   libjs-marked node-dompurify)
-test_packages=(libgtest-dev python3 clang-format)
+test_packages=(libgtest-dev libgmock-dev python3 clang-format)
 package_packages=(dpkg-dev file)
 mpi_packages=(libopenmpi-dev openmpi-bin)
 

@@ -83,6 +83,10 @@ InputFile::InputFile(const std::filesystem::path& path) : path_(path) {
   modified_ns_ = modified_ns(st);
 }
 
+void InputFile::forget_cached() const {
+  ::posix_fadvise(fd_, 0, 0, POSIX_FADV_DONTNEED);  // a hint: where it is not taken all stays
+}
+
 InputFile InputFile::again() const {
   InputFile f;
   f.fd_ = ::fcntl(fd_, F_DUPFD_CLOEXEC, 0);

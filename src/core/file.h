@@ -23,6 +23,9 @@ class InputFile {
   const std::filesystem::path& path() const { return path_; }
   // Fills `out` from byte `offset`; throws FormatError when the file ends before.
   void read(uint64_t offset, std::span<std::byte> out) const;
+  // What the system keeps of it in memory (the page cache) is not needed any more and makes way, as
+  // far as it is on the disk. Another reader fetches it again.
+  void forget_cached() const;
   // The same open file once more, whatever has its name by now.
   InputFile again() const;
   // Whether it was written to since it was opened.

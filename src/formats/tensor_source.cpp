@@ -114,6 +114,10 @@ void TensorSource::read(const TensorInfo& tensor, uint64_t byte_offset,
   files_.at(size_t(tensor.file_index)).read(tensor.file_offset + byte_offset, out);
 }
 
+void TensorSource::forget_cached() const {
+  for (const InputFile& file : files()) file.forget_cached();
+}
+
 uint64_t TensorSource::payload_bytes() const {
   uint64_t n = 0;
   for (const TensorInfo& t : tensors_) n += t.n_bytes;

@@ -51,6 +51,9 @@ class TensorSource {
   // Fills `out` from byte `byte_offset` of the tensor's payload. Thread-safe.
   virtual void read(const TensorInfo& tensor, uint64_t byte_offset, std::span<std::byte> out) const;
 
+  // InputFile::forget_cached of all its files.
+  void forget_cached() const;
+
   // Whether names that end in .qdata, .scale and the like are the parts of one NVFP4 matrix.
   virtual bool grouped() const { return true; }
   const std::string& format() const { return format_; }  // "dat", "safetensors", "gguf"

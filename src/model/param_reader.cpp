@@ -20,6 +20,8 @@ namespace {
 
 // Elements of a piece: 16 MiB as floats, 9 MiB as NVFP4 that is only passed on.
 constexpr int64_t kPiece = 4 << 20, kPackedPiece = 16 << 20;
+// Bytes of the file that may lie in the page cache before they are forgotten.
+constexpr uint64_t kForget = uint64_t(1) << 30;
 
 std::string shape_text(const std::vector<int64_t>& shape) {
   std::string s = "[";
@@ -95,6 +97,24 @@ void check_parameters(const WeightIndex& index, const Config& c, std::span<const
     if (!known.contains(t.name))
       log_warning("{} is in the file but not part of the model; not loaded", t.name);
   }
+}
+
+ParameterReader::ParameterReader(Backend& backend, const WeightIndex& index, ScaleRule rule,
+                                 NotFinite not_finite)
+    : be_(backend),
+      source_(index.source()),
+      rule_(rule),
+      not_finite_(not_finite),
+      forgets_(backend.traits().device == DeviceKind::cuda && backend.memory_is_host()) {}
+
+ParameterReader::~ParameterReader() {
+  if (since_forgotten_ > 0) source_.forget_cached();
+}
+
+void ParameterReader::forget_read(uint64_t bytes) {
+  if (!forgets_ || (since_forgotten_ += bytes) < kForget) return;
+  source_.forget_cached();
+  since_forgotten_ = 0;
 }
 
 uint64_t ParameterReader::Piece::file_bytes() const {
@@ -181,6 +201,7 @@ void ParameterReader::run(const std::function<void(uint64_t)>& done) {
     under_way.pop_front();
     if (i + ahead < pieces.size()) begin(i + ahead);
     deliver(pieces[i], staging_[i % staging_.size()]);
+    forget_read(pieces[i].file_bytes());
     if (done) done(pieces[i].file_bytes());
   }
 }

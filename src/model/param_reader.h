@@ -36,8 +36,10 @@ enum class NotFinite { refuse, accept };
 class ParameterReader {
  public:
   ParameterReader(Backend& backend, const WeightIndex& index, ScaleRule rule,
-                  NotFinite not_finite = NotFinite::refuse)
-      : be_(backend), source_(index.source()), rule_(rule), not_finite_(not_finite) {}
+                  NotFinite not_finite = NotFinite::refuse);
+  ~ParameterReader();
+  ParameterReader(const ParameterReader&) = delete;
+  ParameterReader& operator=(const ParameterReader&) = delete;
 
   // Plans to read a parameter. Into rows param.row_offset.. of `w`: converted, or quantised by the
   // rule where the file holds floats and w is packed.
@@ -80,11 +82,16 @@ class ParameterReader {
   void fetch_floats(const Piece& p, Staging& s) const;
   void check_finite(const Piece& p, const Staging& s) const;
   void deliver(const Piece& p, const Staging& s);
+  void forget_read(uint64_t bytes);
 
   Backend& be_;
   const TensorSource& source_;
   ScaleRule rule_;
   NotFinite not_finite_;
+  // A GPU that shares the host's memory: pages of the file would lie beside the weights made of
+  // them, and what the GPU takes cannot be swapped out for them.
+  bool forgets_;
+  uint64_t since_forgotten_ = 0;  // bytes
   std::vector<Piece> pieces_;
   std::vector<Staging> staging_;  // one for each piece that is under way
 };

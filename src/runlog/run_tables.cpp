@@ -136,7 +136,7 @@ std::string lineage_text(const RunRecord& r, const Lineage& l) {
 // A reply on a terminal: no line ends and nothing a terminal obeys.
 std::string one_line(std::string text, size_t most) {
   std::ranges::replace_if(
-      text, [](char c) { return (c >= 0 && c < 0x20) || c == 0x7f; }, ' ');
+      text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, ' ');
   size_t n = 0;
   for (size_t i = 0; i < text.size(); ++i) {
     if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80 && ++n > most) {

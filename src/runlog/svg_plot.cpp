@@ -288,7 +288,7 @@ std::string xml_escaped(std::string_view text) {
   while (!text.empty()) {
     const char c = text[0];
     const size_t n = utf8_length(text);
-    const bool control = (c >= 0 && c < 0x20) || c == 0x7f;
+    const bool control = static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
     if (n == 0 || control) {
       out += '?';
     } else if (c == '&') {

@@ -2,7 +2,10 @@
 // Loading: what a file lacks is listed, mixed precisions work, global scales reach the product.
 #include "model/load.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "backend/download.h"
 #include "backend/forwarding_backend.h"
@@ -330,6 +333,49 @@ TEST(Load, PredecessorTensorsDequantiseToTheGolden) {
     ++compared;
   }
   EXPECT_EQ(compared, 25);
+}
+
+// Pages of a file that the system keeps in memory.
+size_t cached_pages(const std::filesystem::path& path) {
+  const size_t bytes = std::filesystem::file_size(path), page = size_t(sysconf(_SC_PAGESIZE));
+  const int fd = open(path.c_str(), O_RDONLY);
+  void* const map = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
+  close(fd);
+  std::vector<unsigned char> there((bytes + page - 1) / page);
+  const int failed = mincore(map, bytes, there.data());
+  munmap(map, bytes);
+  EXPECT_EQ(failed, 0);
+  return size_t(std::count_if(there.begin(), there.end(), [](auto c) { return c & 1; }));
+}
+
+// A GPU whose memory is the host's.
+class SharingGpu final : public ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+  BackendTraits traits() const override {
+    BackendTraits t = ForwardingBackend::traits();
+    t.device = DeviceKind::cuda;
+    return t;
+  }
+  bool memory_is_host() const override { return true; }
+};
+
+TEST(Load, TheFileLeavesThePageCacheWhereAGpuSharesTheHostsMemory) {
+  TemporaryDirectory dir("load");
+  const auto file = dir.path() / "model.safetensors";
+  write_toy_weights(toy_config(), file);
+  const auto source = open_tensor_source(file);
+  const auto fetch = [&] { read_text_file(file); };
+  fetch();
+  source->forget_cached();
+  if (cached_pages(file) > 0) GTEST_SKIP() << "this file system keeps what it is told to forget";
+  fetch();
+  const auto cpu = make_cpu_backend(1);
+  load_model(*cpu, toy_config(), *source, {});
+  EXPECT_GT(cached_pages(file), 0u) << "the next start of a program on the CPU reads it again";
+  SharingGpu gpu(*cpu);
+  load_model(gpu, toy_config(), *source, {});
+  EXPECT_EQ(cached_pages(file), 0u);
 }
 
 }  // namespace

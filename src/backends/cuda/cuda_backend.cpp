@@ -5,6 +5,7 @@
 #include <set>
 
 #include "backends/cuda/decode/one_launch.h"
+#include "backends/cuda/free_memory.h"
 #include "backends/cuda/graph.h"
 #include "backends/cuda/host_updates.h"
 #include "backends/cuda/kernels/kernels.h"
@@ -44,14 +45,11 @@ class CudaBackend final : public Backend {
   }
   uint64_t host_update_bytes() const override { return cuda::HostUpdates::kDeviceBytes; }
   bool memory_is_host() const override { return device_.unified_memory; }
-  // Where CPU and GPU share memory the driver counts pages of the file cache as used: the system's
-  // own figure is the one to trust.
+  // Where CPU and GPU share memory a sixteenth stays for everything else that runs: a GPU's memory
+  // cannot be swapped out.
   uint64_t available_memory() const override {
-    if (device_.unified_memory) return system_memory().available_bytes;
-    c_.make_current();
-    size_t free = 0, total = 0;
-    NIBBLE_CUDA(cudaMemGetInfo(&free, &total));
-    return free;
+    const uint64_t free = cuda::free_memory(c_.device).free;
+    return device_.unified_memory ? free / 16 * 15 : free;
   }
 
   uint64_t available_host_memory() const override { return system_memory().available_bytes; }

@@ -5,6 +5,8 @@
 #include <cstring>
 
 #include "backends/cuda/check.h"
+#include "backends/cuda/free_memory.h"
+#include "core/error.h"
 #include "core/memory_info.h"
 
 namespace nibble::cuda {
@@ -14,6 +16,23 @@ void make_current(int device) {
   int now = -1;
   NIBBLE_CUDA(cudaGetDevice(&now));
   if (now != device) NIBBLE_CUDA(cudaSetDevice(device));
+}
+
+static bool shares_memory(int device) {
+  int integrated = 0;
+  NIBBLE_CUDA(cudaDeviceGetAttribute(&integrated, cudaDevAttrIntegrated, device));
+  return integrated != 0;
+}
+
+FreeMemory free_memory(int device) {
+  if (shares_memory(device)) {
+    const MemoryInfo system = system_memory();
+    return {system.available_bytes, system.total_bytes};
+  }
+  make_current(device);
+  size_t free = 0, total = 0;
+  NIBBLE_CUDA(cudaMemGetInfo(&free, &total));
+  return {free, total};
 }
 
 void MemoryAccount::count(int64_t n_bytes) {
@@ -29,12 +48,10 @@ DeviceMemory MemoryAccount::read() const {
     const std::lock_guard lock(mutex_);
     memory = held_;
   }
-  make_current(device_);
-  size_t free = 0, total = 0;
-  if (cudaMemGetInfo(&free, &total) == cudaSuccess) {
-    memory.used_by_all = total - free;
-  } else {
-    cudaGetLastError();
+  try {
+    const FreeMemory now = free_memory(device_);
+    memory.used_by_all = now.total - now.free;
+  } catch (const DeviceError&) {  // a report goes on without it
   }
   return memory;
 }
@@ -46,13 +63,14 @@ Buffer MemoryAccount::allocate_device(size_t n_bytes, std::string_view what) {
   const cudaError_t error = cudaMalloc(&p, n_bytes);
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();
-    size_t free = 0, total = 0;
-    NIBBLE_CUDA(cudaMemGetInfo(&free, &total));
+    const FreeMemory now = free_memory(device_);
     throw_device(
         "out of GPU memory: {} wanted for {}, {} of {} free, {} held by this process. A smaller "
-        "model, context or batch needs less; --device cpu uses the machine's memory.",
-        format_bytes(n_bytes), what, format_bytes(free), format_bytes(total),
-        format_bytes(read().bytes));
+        "model, context or batch needs less{}.",
+        format_bytes(n_bytes), what, format_bytes(now.free), format_bytes(now.total),
+        format_bytes(read().bytes),
+        shares_memory(device_) ? "; so does a machine with fewer programs open"
+                               : "; --device cpu uses the machine's memory");
   }
   check(error, "cudaMalloc", __FILE__, __LINE__);
   count(int64_t(n_bytes));

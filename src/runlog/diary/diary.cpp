@@ -23,7 +23,7 @@ std::string key_of(const std::string& kind, const std::string& name, const std::
   std::string text = fmt::format("nibble {}: {} {}", kind, name, time);
   for (size_t at; (at = text.find("--")) != std::string::npos;) text.replace(at, 2, "- ");
   std::ranges::replace_if(
-      text, [](char c) { return c == '>' || (c >= 0 && c < 0x20); }, ' ');
+      text, [](char c) { return c == '>' || static_cast<unsigned char>(c) < 0x20; }, ' ');
   return "<!-- " + text + " -->";
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The linear layer: rounds activations where W4A4 is asked for, then dispatches by number of tokens
 // n (docs/cuda.md has the table): 1 gemv.cu, or dense_gemv.cu where weights are not packed; 2-64
-// skinny_gemm_wgmma.cu or skinny_gemm_mma.cu; 65-256 mixed_gemm.cu on compute capability 9.0; more:
+// skinny_gemm_wgmma.cu or skinny_gemm_mma.cu, or up to 7 times gemv.cu; 65-256 mixed_gemm.cu on compute capability 9.0; more:
 // panels of weights dequantised into scratch memory and cuBLASLt; anything else linear_general.cu.
 #include "backends/cuda/kernels/linear/linear.h"
 
@@ -64,14 +64,21 @@ void blas_product(const Context& c, Tensor out, Tensor x, const LinearWeight& w)
   }
 }
 
+// A product of 2 .. kGemvTokens tokens for which the kernels for few tokens have no room (widths of
+// thousands of columns, where blocks have 99 or 163 KiB of shared memory and no clusters to split
+// them over) takes a GEMV for each: reading the packed weights eight times is what a panel costs,
+// written and read.
+constexpr int64_t kGemvTokens = 7;
+
 // The kernel for a product; all but the first two read the packed layout directly.
-enum class Path { blas_or_general, dense_gemv, gemv, skinny_mma, skinny_wgmma, mixed_gemm };
+enum class Path { blas_or_general, dense_gemv, gemv, gemv_each, skinny_mma, skinny_wgmma, mixed_gemm };
 Path path_for(const Context& c, const Tensor& out, const Tensor& x, const LinearWeight& w) {
   if (dense_gemv_fits(x, w)) return Path::dense_gemv;
   if (!w.is_packed() || !is_half(x)) return Path::blas_or_general;
   if (x.dim(0) == 1 && gemv_fits(c, w)) return Path::gemv;
   if (skinny_gemm_wgmma_fits(c, x.dim(0), w)) return Path::skinny_wgmma;
   if (skinny_gemm_mma_fits(c, x.dim(0), w)) return Path::skinny_mma;
+  if (x.dim(0) <= kGemvTokens && gemv_fits(c, w)) return Path::gemv_each;
   return mixed_gemm_fits(c, out, x, w) ? Path::mixed_gemm : Path::blas_or_general;
 }
 
@@ -79,6 +86,9 @@ void product(const Context& c, Tensor out, Tensor x, const LinearWeight& w) {
   switch (path_for(c, out, x, w)) {
     case Path::dense_gemv: dense_gemv(c, out, x, w); return;
     case Path::gemv: gemv(c, out, x, w); return;
+    case Path::gemv_each:
+      for (int64_t n = 0; n < x.dim(0); ++n) gemv(c, out.slice(n, 1), x.slice(n, 1), w);
+      return;
     case Path::skinny_mma: skinny_gemm_mma(c, out, x, w); return;
     case Path::skinny_wgmma: skinny_gemm_wgmma(c, out, x, w); return;
     case Path::mixed_gemm: mixed_gemm(c, out, x, w); return;
@@ -136,6 +146,7 @@ void linear_swiglu(const Context& c, Tensor act, Tensor gate_up, Tensor x, const
       case Path::skinny_mma: skinny_gemm_mma_swiglu(c, act, gate_up, x, w); return;
       case Path::skinny_wgmma: skinny_gemm_wgmma_swiglu(c, act, gate_up, x, w); return;
       case Path::dense_gemv:
+      case Path::gemv_each:
       case Path::mixed_gemm:
       case Path::blas_or_general: break;
     }
