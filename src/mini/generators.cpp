@@ -180,7 +180,8 @@ constexpr std::array<std::string_view, 60> kGiven = {
 Row make_name_zh(const Grammar&, Draw& d) {
   std::string name;
   if (d.percent(30)) {
-    // Drawn one after the other: operands may be evaluated in either order, and ARM takes the other.
+    // Drawn one after the other: operands may be evaluated in either order, and ARM takes the
+    // other.
     const std::string_view given = d.pick(kGiven);
     name = d.percent(60) ? "小" : "阿";
     name += given;

@@ -15,7 +15,7 @@ int64_t tokens_that_fit(uint64_t available, const MemoryNeed& need, uint64_t byt
   return int64_t((available - other) / bytes_per_token);
 }
 
-std::string advice(uint64_t available, const MemoryNeed& need) {
+std::string advice(const Backend& backend, uint64_t available, const MemoryNeed& need) {
   std::vector<std::string> help;
   const int64_t fits =
       std::min(need.context, tokens_that_fit(available, need, need.cache_per_token));
@@ -29,7 +29,9 @@ std::string advice(uint64_t available, const MemoryNeed& need) {
   }
   if (fits == 0 && help.empty())
     help.push_back("a smaller model needs less (--recipe nvfp4 holds dense layers in 4 bits)");
-  if (need.device == Device::cuda) help.push_back("--device cpu uses the machine's own memory");
+  if (need.device == Device::cuda && !backend.memory_is_host()) {
+    help.push_back("--device cpu uses the machine's own memory");
+  }
   std::string text;
   for (const std::string& h : help) text += (text.empty() ? "" : "; ") + h;
   return text;
@@ -88,7 +90,7 @@ void check_fits(const Backend& backend, const MemoryNeed& need) {
   if (need.workspace > 0) parts += fmt::format(", {} of workspace", format_bytes(need.workspace));
   throw_device("the model does not fit: it needs {} ({}), but {} has {} available; {}",
                format_bytes(need.total()), parts, backend.name(), format_bytes(available),
-               advice(available, need));
+               advice(backend, available, need));
 }
 
 }  // namespace nibble

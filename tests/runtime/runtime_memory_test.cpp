@@ -21,21 +21,24 @@ TEST(DeviceChoice, AutomaticIsTheCpuWithoutAGpu) {
   EXPECT_THROW(make_backend(Device(Device::cuda, 5), 1), DeviceError);
 }
 
-// A backend that has only so much.
+// A backend that has only so much, of its own or of the host's.
 class SmallBackend final : public ForwardingBackend {
  public:
-  SmallBackend(Backend& inner, uint64_t bytes) : ForwardingBackend(inner), bytes_(bytes) {}
+  SmallBackend(Backend& inner, uint64_t bytes, bool of_host)
+      : ForwardingBackend(inner), bytes_(bytes), of_host_(of_host) {}
   uint64_t available_memory() const override { return bytes_; }
+  bool memory_is_host() const override { return of_host_; }
 
  private:
   uint64_t bytes_;
+  bool of_host_;
 };
 
 class Fits : public testing::Test {
  protected:
   static constexpr uint64_t kMiB = 1 << 20;
-  std::string problem(const MemoryNeed& need, uint64_t available) {
-    const SmallBackend small(*cpu_, available);
+  std::string problem(const MemoryNeed& need, uint64_t available, bool of_host = false) {
+    const SmallBackend small(*cpu_, available, of_host);
     try {
       check_fits(small, need);
       return "";
@@ -69,6 +72,8 @@ TEST_F(Fits, PromisesNoContextWhereTheWeightsAloneDoNotFit) {
   EXPECT_FALSE(contains(p, "--context")) << p;
   EXPECT_FALSE(contains(p, "fp8")) << p;
   EXPECT_TRUE(contains(p, "--device cpu")) << p;
+  const std::string shared = problem(need_, 900 * kMiB, true);
+  EXPECT_FALSE(contains(shared, "--device cpu")) << "there is no other memory: " << shared;
   need_.cache_type = DType::f8_e4m3;
   EXPECT_FALSE(contains(problem(need_, 1320 * kMiB), "fp8 makes")) << p;
 }
