@@ -16,7 +16,7 @@
 #include "core/shipped_files.h"
 #include "guard/interrupt.h"
 #include "runlog/run_record.h"
-#include "runtime/runtime.h"
+#include "runtime/replicas.h"
 #include "serve/api/model_shelf.h"
 #include "serve/api/running_model.h"
 #include "serve/http/http_server.h"
@@ -36,6 +36,7 @@ struct ServeOptions {
   HttpOptions http;
   std::optional<int64_t> streams, cache_mib;
   SchedulerOptions schedule;
+  int64_t most_waiting = RequestQueue::kMostWaiting;
   std::string served_name;
   std::filesystem::path api_key_file, work, runs_dir, models_dir;
   int32_t connections = 512, body_mib = 16, timeout_s = 0, grace_s = 10;
@@ -100,23 +101,25 @@ struct ServeOptions {
                        .value = "DIR"});
     f.section("Requests");
     f.add(streams, {.flag = "--streams",
-                    .help = "Replies at a time, each with a context of its own; by default 16 that "
-                            "share 1 GiB of cache (on a GPU what 1 GiB holds, 16 at most)",
+                    .help = "Replies at a time on each device, each with a context of its own; by "
+                            "default 16 that share 1 GiB of cache (on a GPU what 1 GiB holds, 16 "
+                            "at most)",
                     .value = "N",
                     .least = 1,
                     .most = 4096,
                     .common = true});
-    f.add(cache_mib, {.flag = "--cache-mib",
-                      .help = "Memory of the cache at most, one context at least; replies share it "
-                              "in blocks, and when it is full they wait (not on a GPU)",
-                      .value = "MIB",
-                      .least = 1,
-                      .most = int64_t(1) << 30});
-    f.add(schedule.most_waiting, {.flag = "--queue",
-                                  .help = "Requests that may wait for a place; more are told 429",
-                                  .value = "N",
-                                  .least = 0,
-                                  .most = 1 << 20});
+    f.add(cache_mib,
+          {.flag = "--cache-mib",
+           .help = "Memory of each device's cache at most, one context at least; replies "
+                   "share it in blocks, and when it is full they wait (not on a GPU)",
+           .value = "MIB",
+           .least = 1,
+           .most = int64_t(1) << 30});
+    f.add(most_waiting, {.flag = "--queue",
+                         .help = "Requests that may wait for a place; more are told 429",
+                         .value = "N",
+                         .least = 0,
+                         .most = 1 << 20});
     f.add(schedule.chunk_beside,
           {.flag = "--prompt-chunk",
            .help = "Tokens of a prompt between two tokens of replies that are on their way; 0: as "
@@ -179,6 +182,7 @@ ServeSettings settings_of(const ServeOptions& o) {
   s.streams = o.streams;
   if (o.cache_mib) s.cache_bytes = uint64_t(*o.cache_mib) << 20;
   s.schedule = o.schedule;
+  s.most_waiting = o.most_waiting;
   s.chat_template = o.written.chat_template;
   s.thinking = o.written.enable_thinking();
   s.timeout_s = o.timeout_s;
@@ -199,13 +203,11 @@ PageFolders folders_of(const ServeOptions& o) {
   return {work, in(o.runs_dir, "runs"), in(o.models_dir, "models")};
 }
 
-std::string device_word(const Device& d) { return unquoted(toml_value(d)); }
-
 // A model that was learned is opened as the first one was, with a smaller cache.
 TeachSettings teach_settings(const ServeOptions& o, const RunningModel& first) {
   TeachSettings t;
   const Runtime& rt = first.runtime();
-  t.base = {o.runtime.model, rt.paths.weights, device_word(rt.device), o.runtime.threads,
+  t.base = {o.runtime.model, rt.paths.weights, device_name(rt.device), o.runtime.threads,
             o.written.chat_template,
             // A GGUF becomes a .dat, whose linear layers are NVFP4.
             !any_packed(rt.model.weights) && rt.source->format() != "gguf"};
@@ -214,6 +216,7 @@ TeachSettings teach_settings(const ServeOptions& o, const RunningModel& first) {
     RuntimeOptions runtime = o.runtime;
     runtime.model = {};
     runtime.model.model = model;
+    runtime.device.beside.clear();
     ServeSettings settings = settings_of(o);
     settings.streams = std::min(o.streams.value_or(kLearnedStreams), kLearnedStreams);
     return std::make_shared<RunningModel>(open_runtime(runtime, TokenizerNeed::optional, &o.cache),
@@ -230,9 +233,12 @@ ExitCode run_serve(const ServeOptions& given, Io& io) {
   o.http.limits.body = size_t(o.body_mib) << 20;
   if (!o.runtime.model.named()) o.runtime.model.model = "mini";
 
-  Runtime rt = open_runtime(o.runtime, TokenizerNeed::optional, &o.cache);
-  const std::string name = name_of(o, rt);
-  RunningModel model(std::move(rt), name, settings_of(o));
+  const ServeSettings settings = settings_of(o);
+  std::vector<Runtime> opened =
+      open_replicas(o.runtime, TokenizerNeed::optional, &o.cache,
+                    [&](const Runtime& r) { return RunningModel::cache_bytes(r, settings); });
+  const std::string name = name_of(o, opened.front());
+  RunningModel model(std::move(opened), name, settings);
   ModelShelf shelf(model);
   Page page(shelf, folders_of(o), teach_settings(o, model));
   o.http.gate.open_paths = page_paths();
@@ -240,13 +246,16 @@ ExitCode run_serve(const ServeOptions& given, Io& io) {
   const InterruptGuard interrupt(TerminateIs::request);
   HttpServer server(o.http, [&](const ApiCall& call) { return page.answer(call); });
   const KvCache& cache = model.cache();
+  const std::string each =
+      model.replicas() > 1 ? fmt::format("{} replicas, each with ", model.replicas()) : "";
   const double mib = double(cache.memory_bytes()) / double(1 << 20);
   if (cache.block() > 0) {
-    log_info("{} streams of {} tokens at most share a cache of {:.1f} MiB: {} blocks of {} tokens",
-             model.streams(), model.model().context, mib, cache.blocks(), cache.block());
+    log_info(
+        "{}{} streams of {} tokens at most share a cache of {:.1f} MiB: {} blocks of {} tokens",
+        each, model.streams(), model.model().context, mib, cache.blocks(), cache.block());
   } else {
-    log_info("{} streams of {} tokens, cache {:.1f} MiB", model.streams(), model.model().context,
-             mib);
+    log_info("{}{} streams of {} tokens, cache {:.1f} MiB", each, model.streams(),
+             model.model().context, mib);
   }
   io.out << fmt::format("serving {} at {}\n", model.name(), server.url()) << std::flush;
   while (!InterruptGuard::requested()) std::this_thread::sleep_for(std::chrono::milliseconds(50));

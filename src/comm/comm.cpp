@@ -35,7 +35,7 @@ class Alone final : public Comm {
   }
 
  private:
-  std::unique_ptr<Comm> make_beside() override { return make_alone(); }
+  std::unique_ptr<Comm> make_beside(size_t) override { return make_alone(); }
   void do_exchange(std::span<const ConstBytes>, std::span<const Bytes>) override {}
 };
 
@@ -60,12 +60,18 @@ void add_in_order(Tensor sum, Tensor x) {
   }
 }
 
-Comm& Comm::beside() {
-  if (!beside_) beside_ = make_beside();
-  return *beside_;
+Comm& Comm::beside(size_t which) {
+  if (beside_.size() <= which) beside_.resize(which + 1);
+  if (!beside_[which]) beside_[which] = make_beside(which);
+  return *beside_[which];
 }
 
 void Comm::exchange(std::span<const ConstBytes> to, std::span<const Bytes> from) {
+  begin_exchange(to, from)->end();
+}
+
+std::unique_ptr<Comm::UnderWay> Comm::begin_exchange(std::span<const ConstBytes> to,
+                                                     std::span<const Bytes> from) {
   if (to.size() != size_t(size_) || from.size() != size_t(size_)) {
     throw_internal("an exchange of {} and {} parts between {} ranks", to.size(), from.size(),
                    size_);
@@ -77,7 +83,13 @@ void Comm::exchange(std::span<const ConstBytes> to, std::span<const Bytes> from)
   }
   if (!to[me].empty() && to[me].data() != from[me].data()) do_copy(from[me], to[me]);
   for (size_t r = 0; r < to.size(); ++r) count(r == me ? 0 : to[r].size());
-  if (size_ > 1) do_exchange(to, from);
+  return size_ > 1 ? do_begin_exchange(to, from) : std::make_unique<UnderWay>();
+}
+
+std::unique_ptr<Comm::UnderWay> Comm::do_begin_exchange(std::span<const ConstBytes> to,
+                                                        std::span<const Bytes> from) {
+  do_exchange(to, from);
+  return std::make_unique<UnderWay>();
 }
 
 void Comm::exchange_host(std::span<const ConstBytes> to, std::span<const Bytes> from) {

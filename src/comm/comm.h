@@ -32,8 +32,9 @@ class Comm {
   virtual std::string host(int rank) const = 0;
 
   // Another way to the same ranks, for another thread: what is said there neither waits for what is
-  // said here nor gets in its way. The first call is one that all ranks make.
-  Comm& beside();
+  // said here nor gets in its way. `which` of several; the first call of each is one that all ranks
+  // make.
+  Comm& beside(size_t which = 0);
 
   // Where the program is, for the message when a rank does not come: "step 12, gradients of layer
   // 3".
@@ -55,6 +56,16 @@ class Comm {
   // Everybody to everybody: to[r] goes to rank r, from[r] comes from it; own parts are copied. What
   // r sends here is as long as what is expected from it here.
   void exchange(std::span<const ConstBytes> to, std::span<const Bytes> from);
+  // The same in two parts, so that two may be under way while something else is done: what it sends
+  // and fills stays as it is until end(), which throws what went wrong. They end in the order in
+  // which they were begun. A body that cannot do that does it all at the beginning.
+  class UnderWay {
+   public:
+    virtual ~UnderWay() = default;
+    virtual void end() {}
+  };
+  std::unique_ptr<UnderWay> begin_exchange(std::span<const ConstBytes> to,
+                                           std::span<const Bytes> from);
   void barrier();
   // `t` of rank `root` to all.
   void broadcast(Tensor t, int root = 0);
@@ -80,9 +91,11 @@ class Comm {
   void count(uint64_t bytes) { bytes_sent_ += bytes; }
 
  private:
-  virtual std::unique_ptr<Comm> make_beside() = 0;
+  virtual std::unique_ptr<Comm> make_beside(size_t which) = 0;
   // Never with itself: parts of the own rank are left out. One may be empty.
   virtual void do_exchange(std::span<const ConstBytes> to, std::span<const Bytes> from) = 0;
+  virtual std::unique_ptr<UnderWay> do_begin_exchange(std::span<const ConstBytes> to,
+                                                      std::span<const Bytes> from);
   // The same in host memory, where that is another thing.
   virtual void do_exchange_host(std::span<const ConstBytes> to, std::span<const Bytes> from) {
     do_exchange(to, from);
@@ -99,7 +112,7 @@ class Comm {
   std::string where_ = "the start";
   uint64_t bytes_sent_ = 0;
   int long_waits_ = 0;
-  std::unique_ptr<Comm> beside_;
+  std::vector<std::unique_ptr<Comm>> beside_;
 };
 
 // sum = sum + x, element by element in the type of `sum` (f32 or f64); x of that type, or bf16

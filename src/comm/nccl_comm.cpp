@@ -48,10 +48,10 @@ class NcclComm final : public Comm {
 
  private:
   // On a stream of its own; both live as long as the process does.
-  std::unique_ptr<Comm> make_beside() override {
+  std::unique_ptr<Comm> make_beside(size_t which) override {
     cudaStream_t other = nullptr;
-    require(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), "a second stream");
-    return std::make_unique<NcclComm>(host_.beside(), other, limit_);
+    require(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), "another stream");
+    return std::make_unique<NcclComm>(host_.beside(which), other, limit_);
   }
   // Until NCCL has taken the calls.
   void ready() {

@@ -46,21 +46,21 @@ struct Scored {
   std::vector<ChoiceResult> results;
   ChoiceScore score;
 };
-Scored score(const CheckOptions& o, const Runtime& r, const ChoiceSet& set,
+Scored score(const CheckOptions& o, Replicas replicas, const ChoiceSet& set,
              std::span<const EncodedQuestion> encoded) {
   Scored s;
-  s.results = score_choices(text_reader(o, r), set, encoded);
+  s.results = score_choices(text_readers(o, replicas), set, encoded);
   s.score = score_of(set, encoded, s.results);
   return s;
 }
 
-void check_file(const CheckOptions& o, const Runtime& r, const Runtime* base,
+void check_file(const CheckOptions& o, Replicas replicas, Replicas base,
                 const std::filesystem::path& path, CheckReport& report) {
   const ChoiceFile file = read_choices(path, o.choice_max);
   const ChoiceSet& set = file.set;
-  const auto encoded = encode_questions(set, r.require_tokenizer());
-  if (base && base->tokenizer) {
-    const auto theirs = encode_questions(set, *base->tokenizer);
+  const auto encoded = encode_questions(set, replicas.front().require_tokenizer());
+  if (!base.empty() && base[0].tokenizer) {
+    const auto theirs = encode_questions(set, *base[0].tokenizer);
     for (size_t i = 0; i < encoded.size(); ++i) {
       if (encoded[i].prompt != theirs[i].prompt || encoded[i].choices != theirs[i].choices) {
         throw_usage("{}: the tokenizers of the model and of --against make different tokens of it",
@@ -69,9 +69,9 @@ void check_file(const CheckOptions& o, const Runtime& r, const Runtime* base,
     }
   }
   const auto start = std::chrono::steady_clock::now();
-  const Scored now = score(o, r, set, encoded);
+  const Scored now = score(o, replicas, set, encoded);
   std::optional<Scored> before;
-  if (base) before = score(o, *base, set, encoded);
+  if (!base.empty()) before = score(o, base, set, encoded);
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 
@@ -122,9 +122,8 @@ void check_file(const CheckOptions& o, const Runtime& r, const Runtime* base,
 
 }  // namespace
 
-void check_choices(const CheckOptions& o, const Runtime& r, const Runtime* base,
-                   CheckReport& report) {
-  for (const std::string& file : o.choices) check_file(o, r, base, file, report);
+void check_choices(const CheckOptions& o, Replicas replicas, Replicas base, CheckReport& report) {
+  for (const std::string& file : o.choices) check_file(o, replicas, base, file, report);
 }
 
 }  // namespace nibble

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/half.h"
+#include "core/threads/share_out.h"
 #include "eval/check_parts.h"
 #include "formats/weights.h"
 #include "generate/generator.h"
@@ -144,12 +145,19 @@ void check_finite(const CheckOptions& o, const Runtime& r, const std::vector<Che
       details);
 }
 
-void check_replies(const CheckOptions& o, const Runtime& r, const std::vector<CheckPrompt>& prompts,
-                   CheckReport& report) {
+void check_replies(const CheckOptions& o, Replicas replicas,
+                   const std::vector<CheckPrompt>& prompts, CheckReport& report) {
+  const Runtime& r = replicas.front();
+  std::vector<GenerateResult> results(prompts.size());
+  share_out(int64_t(prompts.size()), replicas.size(), [&](size_t who, int64_t begin, int64_t end) {
+    for (auto i = size_t(begin); i < size_t(end); ++i)
+      results[i] = greedy_or_drawn(o, replicas[who], prompts[i], o.sample);
+  });
   nlohmann::json replies = nlohmann::json::array();
   std::string first_problem;
-  for (const CheckPrompt& p : prompts) {
-    const GenerateResult result = greedy_or_drawn(o, r, p, o.sample);
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const CheckPrompt& p = prompts[i];
+    const GenerateResult& result = results[i];
     const std::string text = reply_text(r, result.ids), problem = reply_problem(r, result);
     report.note(fmt::format("Prompt: {}\nReply: {}\n---", p.text, text));
     replies.push_back({{"prompt", p.text},

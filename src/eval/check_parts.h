@@ -22,7 +22,10 @@ EngineOptions check_engine_options(const CheckOptions& options, const Runtime& r
 
 void check_finite(const CheckOptions& options, const Runtime& runtime,
                   const std::vector<CheckPrompt>& prompts, CheckReport& report);
-void check_replies(const CheckOptions& options, const Runtime& runtime,
+// `replicas`, here and below: the model on one device or several, which share the work; see
+// runtime/replicas.h. The first is the model to ask everything else of.
+using Replicas = std::span<const Runtime>;
+void check_replies(const CheckOptions& options, Replicas replicas,
                    const std::vector<CheckPrompt>& prompts, CheckReport& report);
 void check_kv(const CheckOptions& options, const Runtime& runtime,
               const std::vector<CheckPrompt>& prompts, CheckReport& report);
@@ -30,12 +33,11 @@ void check_paths(const CheckOptions& options, const Runtime& runtime,
                  const std::vector<CheckPrompt>& prompts, CheckReport& report);
 void check_needle(const CheckOptions& options, const Runtime& runtime, CheckReport& report);
 // How texts and choices go through a model.
-TextReader text_reader(const CheckOptions& options, const Runtime& runtime);
-// `base`: the model of --against, or null.
-void check_text(const CheckOptions& options, const Runtime& runtime, const Runtime* base,
-                CheckReport& report);
-void check_choices(const CheckOptions& options, const Runtime& runtime, const Runtime* base,
+std::vector<TextReader> text_readers(const CheckOptions& options, Replicas replicas);
+// `base`: the model of --against on the same devices, or none.
+void check_text(const CheckOptions& options, Replicas replicas, Replicas base, CheckReport& report);
+void check_choices(const CheckOptions& options, Replicas replicas, Replicas base,
                    CheckReport& report);
-void check_probes(const CheckOptions& options, const Runtime& runtime, CheckReport& report);
+void check_probes(const CheckOptions& options, Replicas replicas, CheckReport& report);
 
 }  // namespace nibble

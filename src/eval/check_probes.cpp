@@ -32,7 +32,8 @@ void show(const ProbeResult& r, CheckReport& report) {
 
 }  // namespace
 
-void check_probes(const CheckOptions& o, const Runtime& r, CheckReport& report) {
+void check_probes(const CheckOptions& o, Replicas replicas, CheckReport& report) {
+  const Runtime& r = replicas.front();
   const ProbeFile file = read_probes(o.probes.file);
   std::optional<ProbeBaseline> baseline;
   if (!o.probes.baseline.empty()) baseline = read_probe_report(o.probes.baseline);
@@ -60,14 +61,22 @@ void check_probes(const CheckOptions& o, const Runtime& r, CheckReport& report) 
   ProbeShape shape =
       probe_shape(probes, r.require_tokenizer(), ask, r.model.config, engine_options.cache);
   if (o.cache.context) shape.context = *o.cache.context;
+  const auto n = int64_t(replicas.size());
+  shape.sequences = std::min(shape.sequences, (int64_t(probes.size()) + n - 1) / n);
   engine_options = r.engine_options(o.cache, shape.sequences);
   engine_options.context = shape.context;
   const auto start = std::chrono::steady_clock::now();
-  BatchEngine engine(*r.backend, r.model, engine_options, shape.sequences);
+  std::vector<std::unique_ptr<BatchEngine>> engines;
+  std::vector<BatchEngine*> all;
+  for (const Runtime& replica : replicas) {
+    engines.push_back(std::make_unique<BatchEngine>(*replica.backend, replica.model, engine_options,
+                                                    shape.sequences));
+    all.push_back(engines.back().get());
+  }
   Progress progress("probes", uint64_t(probes.size()), "probes");
   int64_t told = 0;
   const std::vector<ProbeResult> results =
-      ask_probes(engine, r.require_tokenizer(), probes, ask, [&](int64_t done) {
+      ask_probes(all, r.require_tokenizer(), probes, ask, [&](int64_t done) {
         progress.advance(uint64_t(done - told));
         told = done;
         return true;
@@ -90,7 +99,7 @@ void check_probes(const CheckOptions& o, const Runtime& r, CheckReport& report) 
   const bool passed = wanted.empty() ? scores.all.passed == scores.all.total : low.empty();
   std::string figure =
       fmt::format("{} of {} passed ({:.1f} %) in {:.1f} s, {} at a time", scores.all.passed,
-                  scores.all.total, scores.all.percent(), seconds, shape.sequences);
+                  scores.all.total, scores.all.percent(), seconds, shape.sequences * n);
   for (const std::string& line : low) figure += "; " + line;
   if (!o.probes.report.empty()) {
     write_probe_report(

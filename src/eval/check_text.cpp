@@ -74,9 +74,11 @@ std::vector<std::string> missed(const CheckOptions& o, const TextComparison& c) 
   return out;
 }
 
-void compare(const CheckOptions& o, const Runtime& r, const Runtime& base, const TextWindows& w,
+void compare(const CheckOptions& o, Replicas replicas, Replicas base, const TextWindows& w,
              CheckReport& report) {
-  const TextComparison c = compare_on_text(text_reader(o, base), text_reader(o, r), w, o.moved);
+  const Runtime& r = replicas.front();
+  const TextComparison c =
+      compare_on_text(text_readers(o, base), text_readers(o, replicas), w, o.moved);
   nlohmann::json j = loss_json(w, c.model);
   j["base_loss"] = json_number(c.base.loss);
   j["base_standard_error"] = json_number(c.base.standard_error);
@@ -104,16 +106,23 @@ void compare(const CheckOptions& o, const Runtime& r, const Runtime& base, const
 
 }  // namespace
 
-TextReader text_reader(const CheckOptions& o, const Runtime& r) {
-  return {*r.backend, r.model, {r.compute, r.engine_options(o.cache).cache, r.activations}};
+std::vector<TextReader> text_readers(const CheckOptions& o, Replicas replicas) {
+  std::vector<TextReader> all;
+  for (const Runtime& r : replicas) {
+    all.push_back(
+        {*r.backend, r.model, {r.compute, r.engine_options(o.cache).cache, r.activations}});
+  }
+  return all;
 }
 
-void check_text(const CheckOptions& o, const Runtime& r, const Runtime* base, CheckReport& report) {
+void check_text(const CheckOptions& o, Replicas replicas, Replicas base, CheckReport& report) {
+  const Runtime& r = replicas.front();
   const auto tokenizer = [](const Runtime& m) { return m.tokenizer ? &*m.tokenizer : nullptr; };
   for (const std::string& file : o.texts) {
     const auto all = read_text_windows(file, tokenizer(r), o.text_window, o.text_windows);
-    if (base && base->tokenizer) {
-      const auto theirs = read_text_windows(file, tokenizer(*base), o.text_window, o.text_windows);
+    if (!base.empty() && base[0].tokenizer) {
+      const auto theirs =
+          read_text_windows(file, tokenizer(base[0]), o.text_window, o.text_windows);
       for (size_t i = 0; i < all.size(); ++i) {
         if (all[i].ids != theirs[i].ids) {
           throw_usage(
@@ -122,18 +131,18 @@ void check_text(const CheckOptions& o, const Runtime& r, const Runtime* base, Ch
       }
     }
     for (const TextWindows& w : all) {
-      if (base) {
-        compare(o, r, *base, w, report);
+      if (!base.empty()) {
+        compare(o, replicas, base, w, report);
         continue;
       }
-      const TextReader reader = text_reader(o, r);
-      const TextLoss loss = text_loss(reader, w);
+      const std::vector<TextReader> readers = text_readers(o, replicas);
+      const TextLoss loss = text_loss(readers, w);
       report.add(
           "text", std::isfinite(loss.loss),
           fmt::format("{}: loss {:.5f} +- {:.5f} nats a token, perplexity {:.3f} ({} tokens, "
                       "{} windows, cache {})",
                       w.name, loss.loss, loss.standard_error, std::exp(loss.loss), loss.tokens,
-                      loss.windows.size(), dtype_name(reader.options.cache)),
+                      loss.windows.size(), dtype_name(readers[0].options.cache)),
           loss_json(w, loss));
     }
   }

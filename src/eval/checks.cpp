@@ -8,6 +8,7 @@
 #include "data/records.h"
 #include "eval/check_parts.h"
 #include "runtime/output_files.h"
+#include "runtime/replicas.h"
 
 namespace nibble {
 namespace {
@@ -76,18 +77,19 @@ bool run_checks(const CheckOptions& given, std::ostream& out) {
   }
   RuntimeOptions runtime = o.runtime;
   if (o.finite) runtime.not_finite = NotFinite::accept;  // to say all there is to say
-  const Runtime r = open_runtime(runtime, need);
+  const std::vector<Runtime> replicas = open_replicas(runtime, need);
+  const Runtime& r = replicas.front();
   const std::vector<CheckPrompt> prompts = check_prompts(o, r);
   if (o.finite) check_finite(o, r, prompts, report);
   if (o.kv) check_kv(o, r, prompts, report);
   if (o.paths) check_paths(o, r, prompts, report);
-  if (o.replies) check_replies(o, r, prompts, report);
+  if (o.replies) check_replies(o, replicas, prompts, report);
   if (o.needle) check_needle(o, r, report);
-  if (probes) check_probes(o, r, report);
-  std::optional<Runtime> base;
-  if (base_options) base = open_beside(r, *base_options, TokenizerNeed::optional);
-  if (!o.texts.empty()) check_text(o, r, base ? &*base : nullptr, report);
-  if (!o.choices.empty()) check_choices(o, r, base ? &*base : nullptr, report);
+  if (probes) check_probes(o, replicas, report);
+  std::vector<Runtime> base;
+  if (base_options) base = open_beside(replicas, *base_options, TokenizerNeed::optional);
+  if (!o.texts.empty()) check_text(o, replicas, base, report);
+  if (!o.choices.empty()) check_choices(o, replicas, base, report);
   return finish(o, report, model, r.backend->name());
 }
 

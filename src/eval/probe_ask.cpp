@@ -46,7 +46,7 @@ ProbeShape probe_shape(std::span<const Probe* const> probes, const Tokenizer& to
   return shape;
 }
 
-std::vector<ProbeResult> ask_probes(BatchEngine& engine, const Tokenizer& tokenizer,
+std::vector<ProbeResult> ask_probes(Engines engines, const Tokenizer& tokenizer,
                                     std::span<const Probe* const> probes, const ProbeAskOptions& o,
                                     const std::function<bool(int64_t)>& on_reply) {
   std::vector<ProbeResult> results;
@@ -70,7 +70,7 @@ std::vector<ProbeResult> ask_probes(BatchEngine& engine, const Tokenizer& tokeni
                          forbids_repetition(rules_of(p, o.rules))});
     }
     std::vector<BatchReply> replies =
-        generate_batch(engine, prompts, {o.stop_ids, o.sample}, [&](int64_t done) {
+        generate_batch(engines, prompts, {o.stop_ids, o.sample}, [&](int64_t done) {
           return !on_reply ||
                  on_reply((replies_had + done) * int64_t(probes.size()) / replies_wanted);
         });

@@ -29,8 +29,9 @@ ProbeShape probe_shape(std::span<const Probe* const> probes, const Tokenizer& to
                        const ProbeAskOptions& options, const Config& config, DType cache,
                        size_t cache_bytes = size_t(1) << 30);
 
-// UsageError for a probe that does not fit the engine's context. `on_reply` as in generate_batch.
-std::vector<ProbeResult> ask_probes(BatchEngine& engine, const Tokenizer& tokenizer,
+// UsageError for a probe that does not fit the engines' context. Several engines of one model share
+// the probes. `on_reply` as in generate_batch.
+std::vector<ProbeResult> ask_probes(Engines engines, const Tokenizer& tokenizer,
                                     std::span<const Probe* const> probes,
                                     const ProbeAskOptions& options,
                                     const std::function<bool(int64_t done)>& on_reply = {});

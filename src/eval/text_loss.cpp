@@ -2,11 +2,13 @@
 #include "eval/text_loss.h"
 
 #include <algorithm>
+#include <mutex>
 #include <span>
 
 #include "core/error.h"
 #include "core/file.h"
 #include "core/progress.h"
+#include "core/threads/share_out.h"
 #include "eval/damage/text_compare.h"
 #include "eval/damage/text_passes.h"
 #include "formats/tensor_source.h"
@@ -61,17 +63,21 @@ std::vector<TextWindows> read_text_windows(const std::filesystem::path& file,
   return {w};
 }
 
-TextLoss text_loss(const TextReader& reader, const TextWindows& windows) {
-  TextPasses passes(reader, windows);
+TextLoss text_loss(TextReaders readers, const TextWindows& windows) {
   WindowSums sums(windows);
   Progress progress("loss of " + windows.name, windows.ids.size(), "windows");
-  while (passes.next()) {
-    passes.each_piece([&](int64_t begin, std::span<const PredictedToken> predicted) {
-      const std::vector<RowFigures> rows = passes.figures(begin, predicted);
-      for (size_t i = 0; i < predicted.size(); ++i) sums.add(predicted[i].window, rows[i].loss);
-    });
-    progress.update(uint64_t(passes.done()));
-  }
+  std::mutex one_draws;
+  share_out(int64_t(windows.ids.size()), readers.size(), [&](size_t r, int64_t first, int64_t end) {
+    TextPasses passes(readers[r], windows, first, end);
+    for (int64_t told = 0; passes.next(); told = passes.done()) {
+      passes.each_piece([&](int64_t begin, std::span<const PredictedToken> predicted) {
+        const std::vector<RowFigures> rows = passes.figures(begin, predicted);
+        for (size_t i = 0; i < predicted.size(); ++i) sums.add(predicted[i].window, rows[i].loss);
+      });
+      const std::lock_guard lock(one_draws);
+      progress.advance(uint64_t(passes.done() - told));
+    }
+  });
   return sums.result();
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,7 +38,12 @@ struct TextReader {
   const Model& model;
   PassOptions options;
 };
-// Several windows go through the model in one pass; the logits stay where they are made.
-TextLoss text_loss(const TextReader& reader, const TextWindows& windows);
+using TextReaders = std::span<const TextReader>;
+// Several windows go through the model in one pass; the logits stay where they are made. Several
+// readers of one model, each with a backend of its own, share the windows.
+TextLoss text_loss(TextReaders readers, const TextWindows& windows);
+inline TextLoss text_loss(const TextReader& reader, const TextWindows& windows) {
+  return text_loss(TextReaders(&reader, 1), windows);
+}
 
 }  // namespace nibble

@@ -30,7 +30,13 @@ struct BatchGenerateOptions {
 // bit where the backend's products do not depend on the number of rows. UsageError for a prompt the
 // context has no room for. `on_reply` hears how many are done and may cancel with false; what is
 // missing then has FinishReason::cancelled. The engine's sequences are empty afterwards.
+using Engines = std::span<BatchEngine* const>;
 std::vector<BatchReply> generate_batch(BatchEngine& engine, std::span<const BatchPrompt> prompts,
+                                       const BatchGenerateOptions& options,
+                                       const std::function<bool(int64_t done)>& on_reply = {});
+// On several engines of one model at the same time, each with a backend of its own: whichever has a
+// sequence free takes the next prompt. `on_reply` is called by one at a time.
+std::vector<BatchReply> generate_batch(Engines engines, std::span<const BatchPrompt> prompts,
                                        const BatchGenerateOptions& options,
                                        const std::function<bool(int64_t done)>& on_reply = {});
 

@@ -171,7 +171,8 @@ Gates::Asked Gates::ask(const std::vector<const Probe*>& probes) {
   const auto start = std::chrono::steady_clock::now();
   view_->refresh();
   Asked a;
-  a.results = ask_probes(*engine_, tokenizer_, probes, ask_);
+  BatchEngine* const engine = engine_.get();
+  a.results = ask_probes({&engine, 1}, tokenizer_, probes, ask_);
   a.scores = score_probes(a.results);
   a.signs = reply_signs(a.results, *marks_);
   a.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "runtime/device.h"
 
+#include <algorithm>
 #include <charconv>
 #include <string_view>
 
@@ -27,6 +28,38 @@ std::string parse_device(const std::string& given, Device& out) {
   out = Device(Device::cuda, index);
   return "";
 }
+
+std::string parse_devices(const std::string& text, Devices& out) {
+  Devices all;
+  for (size_t begin = 0, n = 0; begin <= text.size(); ++n) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    Device d;
+    if (std::string wrong = parse_device(text.substr(begin, end - begin), d); !wrong.empty())
+      return wrong;
+    if (n == 0) {
+      all = d;
+    } else {
+      if (d.kind == Device::automatic || all.kind == Device::automatic)
+        return "is not clear: of several devices each is named, cuda:0,cuda:1 or cpu,cpu";
+      if (d.kind != all.kind)
+        return "has devices of two kinds, which do not say the same to the bit";
+      all.beside.push_back(d);
+    }
+    begin = end + 1;
+  }
+  out = std::move(all);
+  return "";
+}
+
+std::string device_name(const Device& d) {
+  switch (d.kind) {
+    case Device::automatic: return "auto";
+    case Device::cpu: return "cpu";
+    case Device::cuda: break;
+  }
+  return d.index == 0 ? "cuda" : fmt::format("cuda:{}", d.index);
+}
+
 namespace {
 
 constexpr bool kBuiltWithCuda = NIBBLE_HAS_CUDA;

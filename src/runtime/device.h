@@ -2,6 +2,7 @@
 // Where a model runs, as it is asked for and as it is found.
 #pragma once
 #include <string>
+#include <vector>
 
 namespace nibble {
 
@@ -15,8 +16,20 @@ struct Device {
   int index = 0;  // of the GPU
 };
 
+// One device, and those on which more copies of the same model are to answer.
+struct Devices : Device {
+  Devices() = default;
+  Devices(Device first) : Device(first) {}
+  Devices(Kind k) : Device(k) {}
+  std::vector<Device> beside;
+};
+
 // "auto", "cpu", "cuda" or "cuda:1". Returns "" or what is wrong with the text.
 std::string parse_device(const std::string& text, Device& out);
+// One of these, or several with commas between them, each named and all of one kind: what a reply
+// says must not depend on who gives it.
+std::string parse_devices(const std::string& text, Devices& out);
+std::string device_name(const Device& device);  // as parse_device reads it
 
 // What `wanted` stands for on this machine, never automatic.
 Device resolve_device(const Device& wanted);

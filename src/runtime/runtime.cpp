@@ -116,15 +116,25 @@ Runtime open_runtime(const RuntimeOptions& o, TokenizerNeed need, const CacheOpt
   return open_runtime(o, std::move(paths), std::move(source), cache);
 }
 
-Runtime open_beside(const Runtime& first, const RuntimeOptions& o, TokenizerNeed need) {
-  ModelPaths paths = resolve_model(o.model, need);
-  auto source = open_weights(paths.weights);
-  return open_runtime(o, std::move(paths), std::move(source), nullptr, first.backend);
-}
-
 Runtime open_runtime(const RuntimeOptions& o, ModelPaths paths,
                      std::unique_ptr<TensorSource> source, const CacheOptions* cache,
                      std::shared_ptr<Backend> backend) {
+  if (!o.device.beside.empty()) {
+    throw_usage(
+        "--device names {} devices, and this runs on one; nibble serve, check and generate --batch "
+        "take several",
+        o.device.beside.size() + 1);
+  }
+  Runtime r = prepare_runtime(o, std::move(paths), std::move(source), std::move(backend));
+  std::optional<EngineOptions> engine;
+  if (cache) engine = r.engine_options(*cache);
+  check_fits(*r.backend, memory_need(r, engine));
+  load_runtime(r);
+  return r;
+}
+
+Runtime prepare_runtime(const RuntimeOptions& o, ModelPaths paths,
+                        std::unique_ptr<TensorSource> source, std::shared_ptr<Backend> backend) {
   check_native_fp4(o);
   Runtime r;
   r.paths = std::move(paths);
@@ -144,8 +154,6 @@ Runtime open_runtime(const RuntimeOptions& o, ModelPaths paths,
             o.not_finite};
   const bool packed = loads_packed(r.model.config, *r.source, r.load);
   r.activations = choose_activations(o.activations, r.device.kind, packed);
-  std::optional<EngineOptions> engine;
-  if (cache) engine = r.engine_options(*cache);
   if (!r.paths.tokenizer.empty()) {
     r.tokenizer = load_tokenizer(r.paths.tokenizer);
     check_tokenizer_fits(*r.tokenizer, r.model.config, r.paths.tokenizer.string());
@@ -158,7 +166,11 @@ Runtime open_runtime(const RuntimeOptions& o, ModelPaths paths,
   } else {
     r.backend = make_cpu_backend(o.threads > 0 ? o.threads : default_thread_count());
   }
-  check_fits(*r.backend, memory_need(r, engine));
+  return r;
+}
+
+void load_runtime(Runtime& r) {
+  const bool packed = loads_packed(r.model.config, *r.source, r.load);
   r.model = load_model(*r.backend, r.model.config, *r.source, r.load);
   log_info("{}", r.source->describe());
   log_info("{}: {}", r.backend->name(), r.model.summary);
@@ -174,7 +186,6 @@ Runtime open_runtime(const RuntimeOptions& o, ModelPaths paths,
         "times slower; nibble convert makes the file fit, or give --compute-dtype {}",
         dtype_name(dense.dtype), dtype_name(r.compute), dtype_name(dense.dtype));
   }
-  return r;
 }
 
 const Tokenizer& Runtime::require_tokenizer() const {

@@ -23,8 +23,8 @@ enum class Prefill { whole, chunked, token };
 
 struct RuntimeOptions {
   ModelOptions model;
-  Device device;
-  int32_t threads = 0;
+  Devices device;       // several: for open_replicas
+  int32_t threads = 0;  // of all copies on the CPU together
   FloatChoice compute = FloatChoice::automatic;
   ActivationsChoice activations = ActivationsChoice::automatic;
   bool require_native_fp4 = false;
@@ -83,8 +83,12 @@ Runtime open_runtime(const RuntimeOptions& options, TokenizerNeed need,
 Runtime open_runtime(const RuntimeOptions& options, ModelPaths paths,
                      std::unique_ptr<TensorSource> source, const CacheOptions* cache = nullptr,
                      std::shared_ptr<Backend> backend = nullptr);
-// Opens a second model on the backend of the first, so that ops can compare what the two say.
-Runtime open_beside(const Runtime& first, const RuntimeOptions& options, TokenizerNeed need);
+// The same in two parts: all that is known before weights are read, and reading them. Whoever has
+// several asks for the memory of all between the two.
+Runtime prepare_runtime(const RuntimeOptions& options, ModelPaths paths,
+                        std::unique_ptr<TensorSource> source,
+                        std::shared_ptr<Backend> backend = nullptr);
+void load_runtime(Runtime& runtime);
 // Throws FormatError when the tokenizer can produce ids the model has no embedding for.
 void check_tokenizer_fits(const Tokenizer& tokenizer, const Config& config,
                           const std::string& where);

@@ -62,8 +62,7 @@ MemoryNeed memory_need(const Runtime& r, const std::optional<EngineOptions>& eng
   if (engine) {
     n.context = engine->context;
     n.cache_type = engine->cache;
-    n.cache = KvCache::bytes(r.model.config, engine->context, engine->cache);
-    n.cache_per_token = n.cache / uint64_t(std::max<int64_t>(1, n.context));
+    set_cache(n, KvCache::bytes(r.model.config, engine->context, engine->cache));
   }
   if (r.device.kind == Device::cuda) {
     uint64_t workspace = kGpuWorkspace;
@@ -79,6 +78,19 @@ MemoryNeed memory_need(const Runtime& r, const std::optional<EngineOptions>& eng
   return n;
 }
 
+void set_cache(MemoryNeed& n, uint64_t bytes) {
+  n.cache = bytes;
+  n.cache_per_token = bytes / uint64_t(std::max<int64_t>(1, n.context));
+}
+
+void add_replica(MemoryNeed& n, const MemoryNeed& other, bool weights_too) {
+  if (weights_too) n.weights += other.weights;
+  n.cache += other.cache;
+  n.cache_per_token += other.cache_per_token;
+  n.workspace += other.workspace;
+  ++n.replicas;
+}
+
 void check_fits(const Backend& backend, const MemoryNeed& need) {
   const uint64_t available = backend.available_memory();
   if (need.total() <= available) return;
@@ -88,9 +100,13 @@ void check_fits(const Backend& backend, const MemoryNeed& need) {
                          need.context, dtype_name(need.cache_type));
   }
   if (need.workspace > 0) parts += fmt::format(", {} of workspace", format_bytes(need.workspace));
-  throw_device("the model does not fit: it needs {} ({}), but {} has {} available; {}",
-               format_bytes(need.total()), parts, backend.name(), format_bytes(available),
-               advice(backend, available, need));
+  const std::string what =
+      need.replicas == 1
+          ? "the model does not fit: it needs"
+          : fmt::format("{} replicas of the model do not fit beside each other: they need",
+                        need.replicas);
+  throw_device("{} {} ({}), but {} has {} available; {}", what, format_bytes(need.total()), parts,
+               backend.name(), format_bytes(available), advice(backend, available, need));
 }
 
 }  // namespace nibble

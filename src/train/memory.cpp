@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "train/ranks/packed_blocks.h"
+#include "train/ranks/wire_bytes.h"
 #include "train/teacher.h"
 
 namespace nibble {
@@ -81,9 +82,9 @@ void make_shares(TrainArenas& arenas, const Config& c, const ParamGroups& g, con
     }
     t.owned.push_back(own);
   }
-  // A window of everybody: of a tied embedding the head's gradient and rows of tokens, at most.
-  const int64_t per_element = 2 * int64_t(sizeof(float));
-  const int64_t bytes = per_element * shards.largest_window() * s.ranks;
+  constexpr uint64_t kAlign = 64;
+  const uint64_t window = (window_bytes(shards, g, c, s) + kAlign - 1) / kAlign * kAlign;
+  const auto bytes = int64_t(window) * kWays * kExchangesUnderWay;
   t.sent = arenas.exchange.take(DType::u8, {bytes});
   t.heard = arenas.exchange.take(DType::u8, {bytes});
 }

@@ -50,7 +50,7 @@ struct TrainTensors {
   Weights teacher;
   Tensor squares;       // f64 [parameters]: sums of squared gradients
   Tensor square_parts;  // see GradSquares; only where all gradients are resident
-  Tensor sent, heard;   // u8, of one exchange; several ranks only
+  Tensor sent, heard;   // u8, of exchanges that are under way; several ranks only
 };
 
 // What one micro-batch needs.

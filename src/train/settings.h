@@ -103,7 +103,7 @@ struct TrainSettings {
   int64_t train_last_layers = 0;  // only the projections of the last N blocks; 0: everything
   uint64_t seed = 0;
   int ranks = 1, rank = 0;         // that train together, and which of them this is
-  int64_t shard_window = 1 << 22;  // see Shards
+  int64_t shard_window = 1 << 20;  // see Shards
   KeepSettings keep;
   // The largest micro-batch, kept rows included.
   int64_t max_tokens = 1, max_outputs = 1, max_sequences = 1;

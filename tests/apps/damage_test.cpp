@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "apps/cli_run.h"
 #include "support/paths.h"
@@ -32,7 +33,7 @@ class Damaged : public testing::Test {
   }
   CliResult check(std::vector<std::string> more, const std::string& model = "two") {
     std::vector<std::string> args = {
-        "check",     "--model", dir_.file(model), "--device", "cpu",
+        "check",     "--model", dir_.file(model), "--device", devices_,
         "--threads", "1",       "--force",        "--json",   dir_.file("r.json")};
     args.insert(args.end(), more.begin(), more.end());
     return cli(args);
@@ -41,6 +42,7 @@ class Damaged : public testing::Test {
     return nlohmann::json::parse(read_text_file(dir_.path() / "r.json"))["checks"][0];
   }
   std::string file(const char* name) { return dir_.file(name); }
+  std::string devices_ = "cpu";
   TemporaryDirectory dir_{"damage"};
 };
 
@@ -143,6 +145,31 @@ TEST_F(Damaged, AnAccuracyThatFellTooFarFails) {
   EXPECT_EQ(r.code, 1) << r.out;
   EXPECT_TRUE(contains(r.out, "more than 1 standard errors")) << r.out;
   EXPECT_EQ(first()["base"]["accuracy"]["passed"], 12);
+}
+
+// Without what a clock says.
+std::string untimed(const std::string& text) {
+  return std::regex_replace(text, std::regex("\\d+\\.\\d s\\b|\"seconds\": *[0-9.e-]+"), "-");
+}
+
+// Three copies of both models, and more copies than there is to do: the same report.
+TEST_F(Damaged, ReplicasShareTheWork) {
+  const std::vector<std::string> all = {
+      "--text",    file("text.txt"),   "--text-window", "40",
+      "--against", file("one"),        "--choices",     file("q.jsonl"),
+      "--choices", file("last.jsonl"), "--replies"};
+  const auto report = [&](const char* devices) {
+    devices_ = devices;
+    std::vector<std::string> more = all;
+    more.insert(more.end(), {"--max-tokens", "8", "--temperature", "1.2"});
+    const CliResult r = check(more);
+    EXPECT_TRUE(contains(r.out, "0 lost")) << r.out << r.err;
+    return untimed(r.out + read_text_file(dir_.path() / "r.json"));
+  };
+  const std::string one = report("cpu");
+  EXPECT_TRUE(contains(one, "moved"));
+  EXPECT_EQ(report("cpu,cpu,cpu"), one);
+  EXPECT_EQ(report("cpu,cpu,cpu,cpu,cpu,cpu,cpu"), one);
 }
 
 TEST_F(Damaged, ThePageNeedsNothingButItself) {

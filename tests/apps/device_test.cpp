@@ -36,6 +36,28 @@ TEST(DeviceOption, ReadsAndWritesNames) {
   }
 }
 
+TEST(DeviceOption, SeveralOfAKind) {
+  Devices d;
+  EXPECT_EQ(parse_value("cuda:1,cuda", d), "");
+  EXPECT_EQ(static_cast<const Device&>(d), Device(Device::cuda, 1));
+  EXPECT_EQ(d.beside, std::vector<Device>{Device(Device::cuda)});
+  EXPECT_EQ(toml_value(d), "\"cuda:1,cuda\"");
+  EXPECT_EQ(parse_value("cpu,CPU,cpu", d), "");
+  EXPECT_EQ(d.beside.size(), 2u);
+  EXPECT_EQ(parse_value("cuda", d), "");
+  EXPECT_TRUE(d.beside.empty());
+  for (const auto& [bad, why] : {std::pair("cpu,cuda", "two kinds"),
+                                 {"auto,auto", "each is named"},
+                                 {"cpu,", "choices"},
+                                 {",cpu", "choices"},
+                                 {"cpu,gpu", "choices"}}) {
+    EXPECT_TRUE(contains(parse_value(bad, d), why)) << bad << ": " << parse_value(bad, d);
+  }
+  cli_fails({"trace", "--model", golden("predecessor"), "--input-ids", "1,2", "--top", "1",
+             "--device", "cpu,cpu"},
+            2, "names 2 devices");
+}
+
 // Every command that computes answers the same way: exit 4, what is missing, what helps.
 TEST(DeviceOption, AGpuThatIsNotThereIsExit4) {
   const std::string model = golden("predecessor");

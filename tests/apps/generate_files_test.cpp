@@ -118,6 +118,12 @@ TEST_F(GenerateFiles, BatchAnswersEveryLineInItsOrder) {
   refused({"--batch", in, "--out", out}, 2, "out.jsonl");  // exists
   EXPECT_EQ(run({"--batch", in, "--out", out, "--force"}).code, 0);
   EXPECT_EQ(run({"--batch", in}).out, read_text_file(out));
+  // Copies of the model that share the lines say the same, also what is drawn.
+  const auto drawn = [&](const char* devices) {
+    return run({"--batch", in, "--temperature", "1.2", "--device", devices}).out;
+  };
+  EXPECT_EQ(drawn("cpu,cpu"), drawn("cpu"));
+  refused({"--prompt", "x", "--device", "cpu,cpu"}, 2, "generate --batch take several");
 }
 
 TEST_F(GenerateFiles, ABadLineIsNamedBeforeAnythingIsComputed) {

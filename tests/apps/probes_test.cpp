@@ -242,6 +242,25 @@ TEST_F(CheckProbes, ScoresFailuresReportAndBaseline) {
   EXPECT_EQ(checks["checks"][1]["scores"]["passed"], 7);
 }
 
+// Drawn replies, of several turns, too: who is asked by which copy of the model makes no
+// difference.
+TEST_F(CheckProbes, ReplicasShareTheProbes) {
+  Json j = questions({{"stops", true}});
+  j["probes"][1]["messages"] = Json::array({{{"role", "user"}, {"content", "one"}},
+                                            {{"role", "assistant"}, {"content", "two"}},
+                                            {{"role", "user"}, {"content", "three"}}});
+  const std::string file = write("p.json", j), report = dir_.file("r.json");
+  const auto results = [&](const char* devices) {
+    const CliResult r = check({"--probes", file, "--probe-report", report, "--force", "--show",
+                               "all", "--device", devices, "--temperature", "1.3", "--seed", "5"});
+    EXPECT_TRUE(contains(r.out, " of 8 passed")) << r.out << r.err;
+    return Json::parse(read_text_file(report))["results"];
+  };
+  const Json one = results("cpu");
+  EXPECT_EQ(results("cpu,cpu"), one);
+  EXPECT_EQ(results("cpu,cpu,cpu"), one);
+}
+
 TEST_F(CheckProbes, RepliesThatPassBecomeTrainingData) {
   Json j = questions({{"no_repetition", true}});
   // One that cannot pass, and one of several turns.

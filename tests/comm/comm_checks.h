@@ -3,6 +3,7 @@
 #pragma once
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,33 @@ inline std::string check_comm(Comm& c) {
       }
     }
     if (c.bytes_sent() - before != sent) return problem("bytes sent are not those that were");
+  }
+  // Two under way at once, larger than what MPI sends unasked; each fills its own.
+  {
+    constexpr size_t kLong = 300000;
+    std::vector<std::vector<std::byte>> to(2), from(2);
+    std::vector<std::unique_ptr<Comm::UnderWay>> under_way(2);
+    const auto end = [&](int k) {
+      const auto& heard = from[size_t(k % 2)];
+      under_way[size_t(k % 2)]->end();
+      for (int r = 0; r < n; ++r) {
+        if (heard[size_t(r) * kLong] != std::byte(k * 16 + r) ||
+            heard[size_t(r + 1) * kLong - 1] != std::byte(k * 16 + r))
+          return false;
+      }
+      return true;
+    };
+    for (int k = 0; k < 5; ++k) {
+      if (k >= 2 && !end(k - 2)) return problem("exchanges that overlap are mixed up");
+      to[size_t(k % 2)].assign(kLong, std::byte(k * 16 + me));
+      from[size_t(k % 2)].resize(kLong * size_t(n));
+      std::vector<Bytes> receive;
+      for (int r = 0; r < n; ++r)
+        receive.push_back(Bytes(from[size_t(k % 2)]).subspan(size_t(r) * kLong, kLong));
+      const std::vector<ConstBytes> send(size_t(n), to[size_t(k % 2)]);
+      under_way[size_t(k % 2)] = c.begin_exchange(send, receive);
+    }
+    if (!end(3) || !end(4)) return problem("exchanges that overlap are mixed up");
   }
   c.barrier();
   // A broadcast, from the first and from the last.

@@ -2,6 +2,8 @@
 // Rules of probes, their scores, thresholds and signs, and replies to many prompts at once.
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "eval/probe_ask.h"
 #include "generate/batch_generate.h"
 #include "generate/health.h"
@@ -11,6 +13,8 @@
 
 namespace nibble::test {
 namespace {
+
+std::array<BatchEngine*, 1> only(BatchEngine& engine) { return {&engine}; }
 
 using Kind = ProbeRule::Kind;
 
@@ -333,7 +337,7 @@ TEST_F(BatchReplies, ProbesAreAskedAsAChat) {
   EngineOptions e = options();
   e.context = shape.context;
   BatchEngine engine(*backend_, toy_.model, e, shape.sequences);
-  const auto results = ask_probes(engine, tokenizer, probes, o);
+  const auto results = ask_probes(only(engine), tokenizer, probes, o);
   Engine alone(*backend_, toy_.model, e);
   GenerateOptions g;
   g.max_tokens = 10;
@@ -342,7 +346,7 @@ TEST_F(BatchReplies, ProbesAreAskedAsAChat) {
   EXPECT_EQ(results[4].reply.ids, expected.ids);
   EXPECT_EQ(results[4].reply.text, tokenizer.decode(expected.ids, DecodeSpecial::skip));
   o.max_tokens = 2;
-  for (const ProbeResult& r : ask_probes(engine, tokenizer, probes, o)) {
+  for (const ProbeResult& r : ask_probes(only(engine), tokenizer, probes, o)) {
     EXPECT_LE(r.reply.ids.size(), 2u);
   }
 }
@@ -371,7 +375,7 @@ TEST_F(BatchReplies, ItsOwnTurnsAreTheModelsReplies) {
   e.context = probe_shape(probes, tokenizer, o, toy_.model.config, DType::f32).context;
   BatchEngine engine(*backend_, toy_.model, e, 2);
   int64_t told = 0;
-  const auto results = ask_probes(engine, tokenizer, probes, o, [&](int64_t done) {
+  const auto results = ask_probes(only(engine), tokenizer, probes, o, [&](int64_t done) {
     EXPECT_GE(done, told);
     told = done;
     return true;
@@ -398,7 +402,7 @@ TEST_F(BatchReplies, ItsOwnTurnsAreTheModelsReplies) {
   EXPECT_EQ(results[2].problem, "in turn 4: contains \"no such words\"");
   // The rules of a turn are those of the target.
   o.rules = WhichRules::base;
-  EXPECT_EQ(ask_probes(engine, tokenizer, probes, o)[2].problem, "");
+  EXPECT_EQ(ask_probes(only(engine), tokenizer, probes, o)[2].problem, "");
 }
 
 }  // namespace

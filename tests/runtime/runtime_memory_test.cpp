@@ -7,6 +7,8 @@
 #include "backend/forwarding_backend.h"
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cuda/cuda_backend.h"
+#include "runtime/replicas.h"
+#include "support/paths.h"
 #include "support/text.h"
 #include "support/toy_model.h"
 
@@ -49,7 +51,8 @@ class Fits : public testing::Test {
   }
   std::unique_ptr<Backend> cpu_ = make_cpu_backend(1);
   // 1024 tokens of 64 KiB each.
-  MemoryNeed need_{1000 * kMiB, 64 * kMiB, 64 << 10, 1024, DType::bf16, 300 * kMiB, Device::cuda};
+  MemoryNeed need_{1000 * kMiB, 64 * kMiB,   64 << 10,   1024,
+                   1,           DType::bf16, 300 * kMiB, Device::cuda};
 };
 
 TEST_F(Fits, ExactlyIsEnough) {
@@ -76,6 +79,51 @@ TEST_F(Fits, PromisesNoContextWhereTheWeightsAloneDoNotFit) {
   EXPECT_FALSE(contains(shared, "--device cpu")) << "there is no other memory: " << shared;
   need_.cache_type = DType::f8_e4m3;
   EXPECT_FALSE(contains(problem(need_, 1320 * kMiB), "fp8 makes")) << p;
+}
+
+// Two on one device: caches and workspaces of both, and weights of both or shared ones.
+TEST_F(Fits, ReplicasAreCountedTogether) {
+  MemoryNeed both = need_, shared = need_;
+  add_replica(both, need_, true);
+  add_replica(shared, need_, false);
+  EXPECT_EQ(both.total(), 2 * need_.total());
+  EXPECT_EQ(shared.total(), 2 * need_.total() - 1000 * kMiB);
+  EXPECT_EQ(problem(both, 2728 * kMiB), "");
+  const std::string p = problem(both, 2640 * kMiB);  // 20 MiB for each cache
+  for (const char* part :
+       {"2 replicas of the model do not fit beside each other: they need 2.66 GiB",
+        "--context 320 would fit"}) {
+    EXPECT_TRUE(contains(p, part)) << part << " in: " << p;
+  }
+}
+
+// Nothing is loaded where the second would not fit: all are asked for first.
+TEST(Replicas, AreAskedForBeforeAnythingIsLoaded) {
+  RuntimeOptions o;
+  o.model.model = kSourceDir + std::string("/models/mini");
+  ASSERT_EQ(parse_devices("cpu,cpu,cpu", o.device), "");
+  o.threads = 2;
+  int asked = 0;
+  const auto too_much = [&](const Runtime& r) {
+    EXPECT_EQ(r.model.memory.capacity(), 0u);
+    ++asked;
+    return r.backend->available_memory() / 2;
+  };
+  const CacheOptions cache;
+  try {
+    open_replicas(o, TokenizerNeed::optional, &cache, too_much);
+    FAIL();
+  } catch (const DeviceError& e) {
+    EXPECT_TRUE(contains(e.what(), "3 replicas of the model do not fit")) << e.what();
+  }
+  EXPECT_EQ(asked, 3);
+  const std::vector<Runtime> all = open_replicas(o, TokenizerNeed::optional, &cache);
+  ASSERT_EQ(all.size(), 3u);
+  EXPECT_GT(all[0].model.memory.capacity(), 0u);
+  EXPECT_EQ(all[2].model.memory.capacity(), 0u);
+  EXPECT_EQ(all[2].model.weights.embed.data, all[0].model.weights.embed.data);
+  EXPECT_NE(all[2].backend, all[0].backend);
+  EXPECT_TRUE(all[0].tokenizer && !all[1].tokenizer);
 }
 
 TEST(GpuChunk, IsWhatTheWorkspaceHolds) {

@@ -396,7 +396,7 @@ TEST_F(Api, AReplyThatNobodyReadsIsCancelled) {
 }
 
 TEST_F(Api, TheQueueIsALimit) {
-  MiniService small(1, {0, 128, true});
+  MiniService small(1, {}, 0);
   const Json body = {
       {"prompt", "Hello"}, {"max_tokens", 900}, {"ignore_eos", true}, {"stream", true}};
   ApiResponse first = small.service.answer({"POST", "/v1/completions", body.dump(), {}});

@@ -39,9 +39,7 @@ class CachePool : public SchedulerTest {
 
 // 257 contexts of 512 tokens are 2,056 blocks; here are 263.
 TEST_F(CachePool, TwoHundredFiftySixShortConversationsAndALongOneShareIt) {
-  SchedulerOptions o;
-  o.most_waiting = 300;
-  make(pool_of(256 + 7), 257, o);
+  make(pool_of(256 + 7), 257, {}, 300);
   const auto make_request = [](size_t i) {
     if (i == 100) return request(330, 7, 100);
     return request(4 + int64_t(i % 9), 1000 + i, 10);
@@ -141,7 +139,7 @@ TEST_F(CachePool, FactsOfAPromptThatBeginsAgain) {
 
 // Prompts that do not fit beside each other wait, in their order; whoever leaves meanwhile ends.
 TEST_F(CachePool, RequestsWaitForRoom) {
-  Scheduler& s = make(pool_of(8), 4);
+  DrivenSchedule& s = make(pool_of(8), 4);
   const auto one = s.submit(request(400, 1, 20)), two = s.submit(request(400, 2, 20)),
              three = s.submit(request(10, 3, 20));
   for (int i = 0; i < 3; ++i) s.tick();
@@ -162,7 +160,7 @@ TEST_F(CachePool, RequestsWaitForRoom) {
 
 // One that has given its blocks back can still be left, and its time can run out.
 TEST_F(CachePool, AReplyThatWaitsForRoomCanEnd) {
-  Scheduler& s = make(pool_of(8), 2);
+  DrivenSchedule& s = make(pool_of(8), 2);
   const auto first = s.submit(request(100, 1, 300)), second = s.submit(request(100, 2, 300));
   while (s.counts().preempted == 0) ASSERT_TRUE(s.tick());
   EXPECT_EQ(s.counts().decoding + s.counts().feeding, 1);
@@ -186,7 +184,7 @@ TEST_F(CachePool, AReplyThatWaitsForRoomCanEnd) {
 
 // Whoever gave his blocks back goes on before those who came later begin.
 TEST_F(CachePool, WhoWasThereGoesOnFirst) {
-  Scheduler& s = make(pool_of(8), 3);
+  DrivenSchedule& s = make(pool_of(8), 3);
   const auto first = s.submit(request(100, 1, 300)), second = s.submit(request(100, 2, 300));
   s.tick();
   const auto third = s.submit(request(400, 3, 5));
@@ -209,7 +207,7 @@ TEST_F(CachePool, WhatWasUsedLeastRecentlyIsForgottenFirst) {
 
 // What lies there only in case it comes again makes room for those who ask.
 TEST_F(CachePool, KeptBeginningsMakeRoom) {
-  Scheduler& s = make(pool_of(8), 3);
+  DrivenSchedule& s = make(pool_of(8), 3);
   EXPECT_EQ(run(request(200, 1, 4)).end.reused_tokens, 0);
   EXPECT_EQ(run(request(200, 1, 4)).end.reused_tokens, 199);
   EXPECT_EQ(run(request(240, 2, 4)).end.reused_tokens, 0);

@@ -15,14 +15,16 @@ namespace nibble::test {
 
 class MiniService {
  public:
-  explicit MiniService(int64_t streams = 3, SchedulerOptions o = {})
+  explicit MiniService(int64_t streams = 3, SchedulerOptions o = {},
+                       int64_t most_waiting = RequestQueue::kMostWaiting)
       : runtime(open()),
         cache(),
         engine(*runtime.backend, runtime.model, runtime.engine_options(cache, streams), streams),
         model(describe()),
-        scheduler(engine, model.tokenizer, o),
-        thread(std::make_unique<EngineThread>(scheduler)),
-        service(model, scheduler) {}
+        scheduler(engine, o),
+        queue({&scheduler}, model.tokenizer, most_waiting),
+        thread(std::make_unique<EngineThread>(scheduler, queue)),
+        service(model, queue) {}
 
   // What generate says to the same tokens.
   GenerateResult alone(const std::vector<int32_t>& prompt, int64_t max_tokens) {
@@ -45,6 +47,7 @@ class MiniService {
   BatchEngine engine;
   ServedModel model;
   Scheduler scheduler;
+  RequestQueue queue;
   std::unique_ptr<EngineThread> thread;
   Service service;
 

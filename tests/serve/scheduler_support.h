@@ -11,7 +11,7 @@
 
 #include "backends/cpu/cpu_backend.h"
 #include "generate/generator.h"
-#include "serve/schedule/scheduler.h"
+#include "serve/schedule/request_queue.h"
 #include "support/toy_model.h"
 
 namespace nibble::test {
@@ -21,6 +21,26 @@ struct Heard {
   std::vector<TokenFacts> facts;
   ReplyEnd end;
   bool ended = false;
+};
+
+// One schedule behind its queue.
+struct DrivenSchedule {
+  DrivenSchedule(BatchEngine& engine, const SchedulerOptions& o, int64_t most_waiting)
+      : schedule(engine, o), queue({&schedule}, no_tokenizer, most_waiting) {}
+  bool tick() {
+    const bool busy = schedule.tick();
+    queue.deal();
+    return busy;
+  }
+  template <class R>
+  auto submit(R requests) {
+    return queue.submit(std::move(requests));
+  }
+  SchedulerCounts counts() const { return queue.counts(); }
+
+  std::optional<Tokenizer> no_tokenizer;
+  Scheduler schedule;
+  RequestQueue queue;
 };
 
 class SchedulerTest : public testing::Test {
@@ -34,14 +54,16 @@ class SchedulerTest : public testing::Test {
     return o;
   }
   EngineOptions engine_options() const { return {96, 16, DType::f32, DType::f32, DType::bf16, {}}; }
-  Scheduler& make(int64_t places, SchedulerOptions o = {}) {
-    return make(engine_options(), places, o);
+  DrivenSchedule& make(int64_t places, SchedulerOptions o = {},
+                       int64_t most_waiting = RequestQueue::kMostWaiting) {
+    return make(engine_options(), places, o, most_waiting);
   }
-  Scheduler& make(const EngineOptions& e, int64_t places, SchedulerOptions o = {}) {
+  DrivenSchedule& make(const EngineOptions& e, int64_t places, SchedulerOptions o = {},
+                       int64_t most_waiting = RequestQueue::kMostWaiting) {
     schedule_.reset();
     engine_ = std::make_unique<BatchEngine>(*backend_, toy_.model, e, places);
     if (o.chunk_beside == SchedulerOptions().chunk_beside) o.chunk_beside = 5;  // divides nothing
-    schedule_ = std::make_unique<Scheduler>(*engine_, no_tokenizer_, o);
+    schedule_ = std::make_unique<DrivenSchedule>(*engine_, o, most_waiting);
     return *schedule_;
   }
   static StreamRequest request(int64_t prompt, uint64_t seed, int64_t max_tokens = 12) {
@@ -90,9 +112,8 @@ class SchedulerTest : public testing::Test {
 
   std::unique_ptr<Backend> backend_;
   ToyModel toy_;
-  std::optional<Tokenizer> no_tokenizer_;
   std::unique_ptr<BatchEngine> engine_;
-  std::unique_ptr<Scheduler> schedule_;
+  std::unique_ptr<DrivenSchedule> schedule_;
 };
 
 }  // namespace nibble::test

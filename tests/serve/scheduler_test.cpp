@@ -22,7 +22,7 @@ TEST_F(SchedulerTest, EightInterleavedRequestsEqualEachAlone) {
   std::vector<GenerateResult> want;
   for (size_t i = 0; i < 8; ++i) want.push_back(alone(kind(i)));
   for (const int64_t places : {1, 3, 8}) {
-    Scheduler& s = make(places);
+    DrivenSchedule& s = make(places);
     std::vector<std::shared_ptr<ReplyStream>> streams;
     std::vector<Heard> heard(8);
     for (int tick = 0; tick < 400; ++tick) {
@@ -49,7 +49,7 @@ TEST_F(SchedulerTest, EightInterleavedRequestsEqualEachAlone) {
 }
 
 TEST_F(SchedulerTest, SharedBeginningsAreNotComputedTwice) {
-  Scheduler& s = make(3);
+  DrivenSchedule& s = make(3);
   StreamRequest first = request(40, 1, 4), longer = request(40, 1, 6), other = request(40, 1, 6);
   const auto more = random_tokens(7, 160, 2);
   longer.prompt.insert(longer.prompt.end(), more.begin(), more.end());
@@ -90,7 +90,7 @@ TEST_F(SchedulerTest, ALongBeginningIsNotComputedAgain) {
   };
   for (const int64_t pool : {0, 3 * 4200}) {
     e.pool = pool;
-    Scheduler& s = make(e, 3);
+    DrivenSchedule& s = make(e, 3);
     run(ask(10));
     EXPECT_EQ(s.counts().prompt_tokens, 4016);
     const Heard again = run(ask(11));
@@ -110,7 +110,7 @@ TEST_F(SchedulerTest, ALongBeginningIsNotComputedAgain) {
 
 // The second waits for the first one's prompt instead of computing it beside it.
 TEST_F(SchedulerTest, TwinsThatComeTogetherComputeTheirPromptOnce) {
-  Scheduler& s = make(4);
+  DrivenSchedule& s = make(4);
   std::vector<StreamRequest> twins;
   for (int i = 0; i < 3; ++i) twins.push_back(request(50, 9, 5));
   const auto want = alone(twins[0]);
@@ -128,7 +128,7 @@ TEST_F(SchedulerTest, TwinsThatComeTogetherComputeTheirPromptOnce) {
 }
 
 TEST_F(SchedulerTest, QueueLimitRefusesAndForgets) {
-  Scheduler& s = make(1, {.most_waiting = 1, .chunk_beside = 5, .reuse = true});
+  DrivenSchedule& s = make(1, {}, 1);
   const auto a = s.submit(request(5, 1)), b = s.submit(request(5, 2));
   EXPECT_THROW(s.submit(request(5, 3)), QueueFull);
   a->cancel();
@@ -145,12 +145,12 @@ TEST_F(SchedulerTest, QueueLimitRefusesAndForgets) {
   }
   while (s.tick()) continue;
   EXPECT_EQ(s.counts().refused, 1u);
-  s.close();
+  s.queue.close();
   EXPECT_THROW(s.submit(request(5, 3)), Closing);
 }
 
 TEST_F(SchedulerTest, RefusesWhatCanNeverRun) {
-  Scheduler& s = make(2);
+  DrivenSchedule& s = make(2);
   StreamRequest r = request(5, 1);
   r.prompt[2] = 160;
   EXPECT_THROW(s.submit(std::move(r)), UsageError);
@@ -192,7 +192,7 @@ TEST_F(SchedulerTest, FactsDoNotChangeTheReply) {
 }
 
 TEST_F(SchedulerTest, PromptFactsAreThoseOfAWholePass) {
-  Scheduler& s = make(2);
+  DrivenSchedule& s = make(2);
   StreamRequest r = request(37, 5, 3);
   const std::vector<int32_t> prompt = r.prompt;
   Engine whole(*backend_, toy_.model, engine_options());
@@ -236,11 +236,11 @@ TEST_F(SchedulerTest, RulesBiasesAndPenaltiesAreObeyed) {
 }
 
 TEST_F(SchedulerTest, ThreadsHandOverAndAreEnded) {
-  Scheduler& s = make(3);
+  DrivenSchedule& s = make(3);
   std::vector<GenerateResult> want;
   for (size_t i = 0; i < 8; ++i) want.push_back(alone(kind(i)));
   {
-    EngineThread thread(s);
+    EngineThread thread(s.schedule, s.queue);
     std::vector<std::thread> readers;
     for (size_t i = 0; i < 8; ++i) {
       readers.emplace_back([&, i] {
@@ -255,12 +255,12 @@ TEST_F(SchedulerTest, ThreadsHandOverAndAreEnded) {
       });
     }
     for (std::thread& t : readers) t.join();
-    EXPECT_TRUE(thread.drain(std::chrono::seconds(10)));
+    EXPECT_TRUE(s.queue.drain(std::chrono::seconds(10)));
   }
-  Scheduler& again = make(1);
+  DrivenSchedule& again = make(1);
   std::shared_ptr<ReplyStream> stream;
   {
-    EngineThread thread(again);
+    EngineThread thread(again.schedule, again.queue);
     stream = again.submit(request(5, 1, 80));
   }
   Heard h;

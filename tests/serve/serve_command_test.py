@@ -114,8 +114,32 @@ class Serve(unittest.TestCase):
                 self.assertEqual(ask(s, "/v1/completions", long)[0], 200)
             self.assertLess(time.monotonic() - start, 20)
 
+    def test_several_devices(self):
+        """Replies drawn with a seed are those of one device; the log, /health and /metrics name both."""
+        body = {"prompt": "Hello", "max_tokens": 30, "ignore_eos": True, "temperature": 1, "n": 4, "seed": 5}
+        with served(NIBBLE) as s:
+            want = json.loads(ask(s, "/v1/completions", body)[2])["choices"]
+        s = Server(NIBBLE, "--streams", "2", device="cpu,cpu")
+        try:
+            self.assertEqual(json.loads(ask(s, "/v1/completions", body)[2])["choices"], want)
+            up = {"device": "cpu", "status": "ok"}
+            self.assertEqual(json.loads(ask(s, "/health")[2]), {"status": "ok", "replicas": [up, up]})
+            metrics = ask(s, "/metrics")[2]
+        finally:
+            err = s.end()[1]
+        self.assertIn("nibble_cache_places 4\n", metrics)
+        for i in range(2):
+            self.assertRegex(metrics, rf'nibble_replica_generated_tokens_total{{replica="{i}",device="cpu"}} [1-9]')
+        self.assertIn("2 replicas, each with 2 streams of", err)
+        self.assertIn("two kinds", refused("--device", "cpu,cuda")[1])
+
     def test_ends_when_it_is_asked_to(self):
-        s = Server(NIBBLE, "--grace", "0", "--streams", "2")
+        for device in "cpu", "cpu,cpu":
+            with self.subTest(device):
+                self.ends(device)
+
+    def ends(self, device):
+        s = Server(NIBBLE, "--grace", "0", "--streams", "2", device=device)
         c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60)
         c.request("POST", "/v1/completions", json.dumps({"prompt": "Hello", "max_tokens": 1000, "stream": True,
                                                          "ignore_eos": True, "temperature": 1}), JSON)

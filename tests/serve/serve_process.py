@@ -8,9 +8,9 @@ import subprocess
 
 
 class Server:
-    def __init__(self, nibble, *options, model="mini", env=None):
+    def __init__(self, nibble, *options, model="mini", device="cpu", env=None):
         self.process = subprocess.Popen(
-            [nibble, "serve", "--model", str(model), "--port", "0", "--device", "cpu", "--threads", "2", *options],
+            [nibble, "serve", "--model", str(model), "--port", "0", "--device", device, "--threads", "2", *options],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})})
         line = self.process.stdout.readline()
         found = re.fullmatch(r"serving (\S+) at (http://\S+:(\d+))\n", line)
@@ -27,8 +27,8 @@ class Server:
 
 
 @contextlib.contextmanager
-def served(nibble, *options, model="mini", env=None):
-    server = Server(nibble, *options, model=model, env=env)
+def served(nibble, *options, model="mini", device="cpu", env=None):
+    server = Server(nibble, *options, model=model, device=device, env=env)
     try:
         yield server
     finally:

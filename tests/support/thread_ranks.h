@@ -17,7 +17,7 @@ namespace nibble::test {
 class ThreadRanks {
  public:
   explicit ThreadRanks(int size, double limit_seconds = 120)
-      : limit_(limit_seconds), size_(size), channels_(2, std::vector<Post>(size_t(size))) {}
+      : limit_(limit_seconds), size_(size), channels_(3, std::vector<Post>(size_t(size))) {}
 
   // Called by each rank before each exchange beside (Comm::beside); may wait.
   std::function<void(int rank)> before_beside;
@@ -57,8 +57,8 @@ class ThreadRanks {
     std::string host(int) const override { return "here"; }
 
    private:
-    std::unique_ptr<Comm> make_beside() override {
-      return std::make_unique<One>(all_, rank(), channel_ + 1);
+    std::unique_ptr<Comm> make_beside(size_t which) override {
+      return std::make_unique<One>(all_, rank(), 1 + which);
     }
     void do_exchange(std::span<const ConstBytes> to, std::span<const Bytes> from) override {
       if (channel_ > 0 && all_.before_beside) all_.before_beside(rank());

@@ -468,7 +468,6 @@ TEST(Shards, EveryElementHasOneOwnerAndChunksAreWhole) {
                 for (int64_t e = p.begin; e < p.begin + p.count; ++e) ++seen[p.param][size_t(e)];
               }
               EXPECT_LE(together, std::max(kShardChunk, window / ranks));
-              EXPECT_LE(together, shards.largest_window());
             }
           }
           int64_t owned = 0;

@@ -15,6 +15,7 @@
 #include "generate/stop_text.h"
 #include "runtime/model_template.h"
 #include "runtime/output_files.h"
+#include "runtime/replicas.h"
 #include "tokenizer/stream_decoder.h"
 
 namespace nibble {
@@ -97,7 +98,8 @@ ExitCode run_generate_batch(const GenerateCommandOptions& o, Io& io) {
     check_output_file(o.out, overwrite, {o.runtime.model.model, {}, {}}, {o.batch});
     file = std::make_unique<AtomicFile>(o.out, existing_file(overwrite));
   }
-  const Runtime rt = open_runtime(o.runtime, TokenizerNeed::required, &o.cache);
+  const std::vector<Runtime> replicas = open_replicas(o.runtime, TokenizerNeed::required, &o.cache);
+  const Runtime& rt = replicas.front();
   const std::vector<BatchPrompt> prompts = batch_prompts(o, rt, asked);
   log_sampling(o.generate.sample, rt.generation);
 
@@ -109,18 +111,25 @@ ExitCode run_generate_batch(const GenerateCommandOptions& o, Io& io) {
   EngineOptions engine_options = rt.engine_options(o.cache);
   const size_t each = KvCache::bytes(rt.model.config, context, engine_options.cache);
   const auto fit = int64_t(kBatchCacheBytes / std::max<size_t>(1, each));
-  const int64_t sequences =
-      std::clamp<int64_t>(int64_t(prompts.size()), 1, std::clamp<int64_t>(fit, 1, kMostAtOnce));
+  const auto n = int64_t(replicas.size());
+  const int64_t sequences = std::clamp<int64_t>((int64_t(prompts.size()) + n - 1) / n, 1,
+                                                std::clamp<int64_t>(fit, 1, kMostAtOnce));
   engine_options = rt.engine_options(o.cache, sequences);
   engine_options.context = context;
-  BatchEngine engine(*rt.backend, rt.model, engine_options, sequences);
-  log_info("{} prompts, {} at a time", prompts.size(), sequences);
+  std::vector<std::unique_ptr<BatchEngine>> engines;
+  std::vector<BatchEngine*> all;
+  for (const Runtime& r : replicas) {
+    engines.push_back(
+        std::make_unique<BatchEngine>(*r.backend, r.model, engine_options, sequences));
+    all.push_back(engines.back().get());
+  }
+  log_info("{} prompts, {} at a time", prompts.size(), sequences * n);
 
   const GenerateOptions how = o.generate.options(rt, o.cache);
   Progress progress("batch", uint64_t(prompts.size()), "prompts");
   int64_t told = 0;
   std::vector<BatchReply> replies =
-      generate_batch(engine, prompts, {how.stop_ids, how.sample}, [&](int64_t done) {
+      generate_batch(all, prompts, {how.stop_ids, how.sample}, [&](int64_t done) {
         progress.advance(uint64_t(done - told));
         told = done;
         return true;

@@ -46,7 +46,7 @@ void add_scale_rule(Fields& f, ScaleRule& rule, const std::string& help) {
 void visit_fields(RuntimeOptions& o, Fields& f) {
   visit_fields(o.model, f);
   f.section("Execution");
-  add_device(f, o.device, o.threads);
+  add_devices(f, o.device, o.threads);
   add_compute_type(f, o.compute, "auto is bf16 on a GPU, fp32 on a CPU");
   f.add_choice(o.activations,
                {.flag = "--activations",

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 
 #include "core/error.h"
 #include "core/progress.h"
+#include "core/threads/share_out.h"
 #include "tokenizer/unicode.h"
 
 namespace nibble {
@@ -136,32 +138,37 @@ std::vector<EncodedQuestion> encode_questions(const ChoiceSet& set, const Tokeni
   return out;
 }
 
-std::vector<ChoiceResult> score_choices(const TextReader& reader, const ChoiceSet& set,
+std::vector<ChoiceResult> score_choices(TextReaders readers, const ChoiceSet& set,
                                         std::span<const EncodedQuestion> encoded) {
   int64_t slots = kSlots, all = 0;
   for (const EncodedQuestion& q : encoded) {
     slots = std::max(slots, slots_of(q));
     all += slots_of(q);
   }
-  PackedPass pass(reader.backend, reader.model, reader.options, std::min(slots, all));
   std::vector<ChoiceResult> results(encoded.size());
   for (size_t i = 0; i < encoded.size(); ++i) {
     results[i].log_likelihood.resize(encoded[i].choices.size());
     results[i].greedy = true;
   }
   Progress progress(set.name, encoded.size(), "questions");
-  for (size_t begin = 0; begin < encoded.size();) {
-    size_t end = begin;
-    for (int64_t used = 0; end < encoded.size(); ++end) {
-      used += slots_of(encoded[end]);
-      if (used > pass.slots()) break;
+  std::mutex one_draws;
+  share_out(int64_t(encoded.size()), readers.size(), [&](size_t r, int64_t first, int64_t last) {
+    const TextReader& reader = readers[r];
+    PackedPass pass(reader.backend, reader.model, reader.options, std::min(slots, all));
+    for (auto begin = size_t(first); begin < size_t(last);) {
+      size_t end = begin;
+      for (int64_t used = 0; end < size_t(last); ++end) {
+        used += slots_of(encoded[end]);
+        if (used > pass.slots()) break;
+      }
+      const size_t count = end - begin;
+      QuestionGroup(pass, encoded.subspan(begin, count), std::span(results).subspan(begin, count))
+          .run();
+      begin = end;
+      const std::lock_guard lock(one_draws);
+      progress.advance(count);
     }
-    const size_t count = end - begin;
-    QuestionGroup(pass, encoded.subspan(begin, count), std::span(results).subspan(begin, count))
-        .run();
-    begin = end;
-    progress.update(end);
-  }
+  });
   for (size_t i = 0; i < results.size(); ++i) choose(results[i], set.questions[i]);
   return results;
 }

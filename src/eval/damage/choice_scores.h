@@ -29,8 +29,13 @@ struct ChoiceResult {
   int64_t best_by_length = 0;  // most likely for its characters
 };
 // Prompts go through the model once for all their choices, those of many questions in one pass.
-std::vector<ChoiceResult> score_choices(const TextReader& reader, const ChoiceSet& set,
+// Several readers of one model, each with a backend of its own, share the questions.
+std::vector<ChoiceResult> score_choices(TextReaders readers, const ChoiceSet& set,
                                         std::span<const EncodedQuestion> encoded);
+inline std::vector<ChoiceResult> score_choices(const TextReader& reader, const ChoiceSet& set,
+                                               std::span<const EncodedQuestion> encoded) {
+  return score_choices(TextReaders(&reader, 1), set, encoded);
+}
 
 struct ChoiceScore {
   Score plain;                     // last words: said greedily

@@ -27,8 +27,13 @@ struct TextComparison {
 };
 
 // Both read the same windows, several in a pass, on one backend: the logits of neither leave it.
+// Several pairs of readers, each with a backend of its own, share the windows.
 // `most`: of `moved`. UsageError when their vocabularies differ.
-TextComparison compare_on_text(const TextReader& base, const TextReader& model,
-                               const TextWindows& windows, int64_t most);
+TextComparison compare_on_text(TextReaders base, TextReaders model, const TextWindows& windows,
+                               int64_t most);
+inline TextComparison compare_on_text(const TextReader& base, const TextReader& model,
+                                      const TextWindows& windows, int64_t most) {
+  return compare_on_text(TextReaders(&base, 1), TextReaders(&model, 1), windows, most);
+}
 
 }  // namespace nibble

@@ -18,18 +18,21 @@ int64_t slots_for(const TextWindows& windows) {
 
 }  // namespace
 
-TextPasses::TextPasses(const TextReader& r, const TextWindows& windows)
-    : windows_(windows), pass_(r.backend, r.model, r.options, slots_for(windows)) {}
+TextPasses::TextPasses(const TextReader& r, const TextWindows& windows, int64_t begin, int64_t end)
+    : windows_(windows),
+      pass_(r.backend, r.model, r.options, slots_for(windows)),
+      begin_(begin),
+      next_(begin),
+      end_(end) {}
 
 bool TextPasses::next() {
-  const auto total = int64_t(windows_.ids.size());
-  if (done_ == total) return false;
+  if (next_ == end_) return false;
   predicted_.clear();
   std::vector<std::vector<int32_t>> ids;
   std::vector<PassSequence> sequences;
   int64_t used = 0;
-  for (; done_ < total; ++done_) {
-    const std::vector<int64_t>& window = windows_.ids[size_t(done_)];
+  for (; next_ < end_; ++next_) {
+    const std::vector<int64_t>& window = windows_.ids[size_t(next_)];
     const auto n = int64_t(window.size());
     if (used > 0 && used + n > pass_.slots()) break;
     ids.emplace_back();
@@ -37,7 +40,7 @@ bool TextPasses::next() {
       ids.back().push_back(id < 0 || id > INT32_MAX ? -1 : int32_t(id));  // refused by run()
     }
     for (int64_t at = 1; at < n; ++at) {
-      predicted_.push_back({done_, at, ids.back()[size_t(at)]});
+      predicted_.push_back({next_, at, ids.back()[size_t(at)]});
     }
     PassSequence s;
     s.slot = used;

@@ -17,11 +17,11 @@ struct PredictedToken {
 
 class TextPasses {
  public:
-  // `windows` must outlive this.
-  TextPasses(const TextReader& reader, const TextWindows& windows);
+  // Of the windows [begin, end). `windows` must outlive this.
+  TextPasses(const TextReader& reader, const TextWindows& windows, int64_t begin, int64_t end);
   // The next windows; false when there are none left.
   bool next();
-  int64_t done() const { return done_; }  // windows
+  int64_t done() const { return next_ - begin_; }  // windows
   // The tokens that are predicted in this pass, as many at a time as there is room for logits.
   void each_piece(
       const std::function<void(int64_t begin, std::span<const PredictedToken>)>& body) const;
@@ -34,11 +34,12 @@ class TextPasses {
  private:
   const TextWindows& windows_;
   PackedPass pass_;
-  int64_t done_ = 0;
+  int64_t begin_, next_, end_;
   std::vector<PredictedToken> predicted_;
 };
 
-// Sums by window, and the mean of all tokens with its standard error.
+// Sums by window, and the mean of all tokens with its standard error. Several threads may add, each
+// to windows of its own.
 class WindowSums {
  public:
   explicit WindowSums(const TextWindows& windows);

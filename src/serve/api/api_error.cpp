@@ -4,7 +4,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/log.h"
-#include "serve/schedule/scheduler.h"
+#include "serve/schedule/request_queue.h"
 
 namespace nibble {
 

@@ -35,14 +35,14 @@ struct ChatChoice {
 
 class ChatAnswer {
  public:
-  ChatAnswer(const ChatRequest& request, const ServedModel& model, Scheduler& schedule)
+  ChatAnswer(const ChatRequest& request, const ServedModel& model, RequestQueue& queue)
       : model_(model),
         id_(new_reply_id("chatcmpl")),
         created_(std::time(nullptr)),
         facts_(request.top_logprobs.has_value()),
         usage_(request.common.stream_usage),
         choices_(size_t(request.common.n), ChatChoice(!request.tools.empty())),
-        streams_(submit(request, model, schedule)) {
+        streams_(submit(request, model, queue)) {
     streams_.set_choices_per_prompt(choices_.size());
   }
 
@@ -85,7 +85,7 @@ class ChatAnswer {
  private:
   static std::vector<std::shared_ptr<ReplyStream>> submit(const ChatRequest& r,
                                                           const ServedModel& model,
-                                                          Scheduler& schedule) {
+                                                          RequestQueue& queue) {
     const std::vector<int32_t> prompt = r.prompt(model);
     std::vector<StreamRequest> all;
     for (int64_t i = 0; i < r.common.n; ++i) {
@@ -96,7 +96,7 @@ class ChatAnswer {
             model.forms->rule(*r.form, model.require_tokenizer(), r.common.reply.stop_ids);
       }
     }
-    return schedule.submit(std::move(all));
+    return queue.submit(std::move(all));
   }
 
   Json head(const char* object) const {
@@ -170,10 +170,10 @@ class ChatAnswer {
 
 }  // namespace
 
-ApiResponse answer_chat(const Json& body, const ServedModel& model, Scheduler& schedule,
+ApiResponse answer_chat(const Json& body, const ServedModel& model, RequestQueue& queue,
                         const std::function<bool()>& gone) {
   const ChatRequest request = read_chat_request(body, model);
-  auto answer = std::make_shared<ChatAnswer>(request, model, schedule);
+  auto answer = std::make_shared<ChatAnswer>(request, model, queue);
   if (!request.common.stream) return answer->whole(gone);
   ApiResponse r{200, "text/event-stream", "", {}, {}};
   r.next = [answer](std::string& out) { return answer->next(out); };

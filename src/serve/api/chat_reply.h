@@ -6,12 +6,12 @@
 
 #include "serve/api/api_call.h"
 #include "serve/api/chat_request.h"
-#include "serve/schedule/scheduler.h"
+#include "serve/schedule/request_queue.h"
 
 namespace nibble {
 
-// Throws ApiError. The model and the schedule outlive a stream.
-ApiResponse answer_chat(const BodyFields::Json& body, const ServedModel& model, Scheduler& schedule,
+// Throws ApiError. The model and the queue outlive a stream.
+ApiResponse answer_chat(const BodyFields::Json& body, const ServedModel& model, RequestQueue& queue,
                         const std::function<bool()>& gone);
 
 }  // namespace nibble

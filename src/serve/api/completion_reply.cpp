@@ -23,13 +23,13 @@ struct CompletionChoice {
 
 class CompletionAnswer {
  public:
-  CompletionAnswer(CompletionRequest&& request, const ServedModel& model, Scheduler& schedule)
+  CompletionAnswer(CompletionRequest&& request, const ServedModel& model, RequestQueue& queue)
       : request_(std::move(request)),
         model_(model),
         id_(new_reply_id("cmpl")),
         created_(std::time(nullptr)),
         choices_(request_.prompts.size() * size_t(request_.common.n)),
-        streams_(submit(request_, schedule)) {
+        streams_(submit(request_, queue)) {
     streams_.set_choices_per_prompt(size_t(request_.common.n));
     for (CompletionChoice& c : choices_) {
       if (request_.logprobs) c.logprobs.emplace(*model_.tokenizer, *request_.logprobs);
@@ -74,7 +74,7 @@ class CompletionAnswer {
 
  private:
   static std::vector<std::shared_ptr<ReplyStream>> submit(const CompletionRequest& r,
-                                                          Scheduler& schedule) {
+                                                          RequestQueue& queue) {
     std::vector<StreamRequest> all;
     for (size_t i = 0; i < r.prompts.size() * size_t(r.common.n); ++i) {
       const size_t n = size_t(r.common.n);
@@ -83,7 +83,7 @@ class CompletionAnswer {
       all.back().prompt_logprobs = r.echo && r.logprobs;
       all.back().prompt_only = r.prompt_only;
     }
-    return schedule.submit(std::move(all));
+    return queue.submit(std::move(all));
   }
 
   Json head() const {
@@ -135,11 +135,11 @@ class CompletionAnswer {
 
 }  // namespace
 
-ApiResponse answer_completion(const Json& body, const ServedModel& model, Scheduler& schedule,
+ApiResponse answer_completion(const Json& body, const ServedModel& model, RequestQueue& queue,
                               const std::function<bool()>& gone) {
   CompletionRequest request = read_completion_request(body, model);
   const bool stream = request.common.stream;
-  auto answer = std::make_shared<CompletionAnswer>(std::move(request), model, schedule);
+  auto answer = std::make_shared<CompletionAnswer>(std::move(request), model, queue);
   if (!stream) return answer->whole(gone);
   ApiResponse r{200, "text/event-stream", "", {}, {}};
   r.next = [answer](std::string& out) { return answer->next(out); };

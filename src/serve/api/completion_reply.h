@@ -5,7 +5,7 @@
 
 #include "serve/api/api_call.h"
 #include "serve/api/common_fields.h"
-#include "serve/schedule/scheduler.h"
+#include "serve/schedule/request_queue.h"
 
 namespace nibble {
 
@@ -17,9 +17,9 @@ struct CompletionRequest {
   bool echo = false, prompt_only = false;
 };
 
-// Throw ApiError. The model and the schedule outlive a stream.
+// Throw ApiError. The model and the queue outlive a stream.
 CompletionRequest read_completion_request(const BodyFields::Json& body, const ServedModel& model);
 ApiResponse answer_completion(const BodyFields::Json& body, const ServedModel& model,
-                              Scheduler& schedule, const std::function<bool()>& gone);
+                              RequestQueue& queue, const std::function<bool()>& gone);
 
 }  // namespace nibble

@@ -5,10 +5,46 @@
 
 namespace nibble {
 
+namespace {
+
+void add_head(std::string& out, const char* name, const char* type, const char* help) {
+  out += fmt::format("# HELP nibble_{} {}\n# TYPE nibble_{} {}\n", name, help, name, type);
+}
+
+}  // namespace
+
+std::string replica_metrics_text(std::span<const SchedulerCounts> each,
+                                 std::span<const std::string> devices) {
+  std::string out;
+  const auto add = [&](const char* name, const char* type, const char* help, auto value) {
+    add_head(out, name, type, help);
+    for (size_t i = 0; i < each.size(); ++i) {
+      out += fmt::format("nibble_{}{{replica=\"{}\",device=\"{}\"}} {}\n", name, i, devices[i],
+                         value(each[i]));
+    }
+  };
+  using Counts = const SchedulerCounts&;
+  add("replica_up", "gauge", "1, or 0 after the model could not be run there",
+      [](Counts c) { return int(c.broken.empty()); });
+  add("replica_requests", "gauge", "Requests that are being answered there",
+      [](Counts c) { return c.inside; });
+  add("replica_cache_tokens", "gauge", "Tokens in its cache",
+      [](Counts c) { return c.cached_tokens; });
+  add("replica_prompt_tokens_total", "counter", "Tokens of prompts that were run there",
+      [](Counts c) { return c.prompt_tokens; });
+  add("replica_generated_tokens_total", "counter", "Tokens of replies that have ended there",
+      [](Counts c) { return c.tokens; });
+  add("replica_failed_total", "counter", "Requests that ended there with an error", [](Counts c) {
+    const auto at = c.finished.find("error");
+    return at == c.finished.end() ? uint64_t(0) : at->second;
+  });
+  return out;
+}
+
 std::string metrics_text(const SchedulerCounts& c) {
   std::string out;
   const auto head = [&](const char* name, const char* type, const char* help) {
-    out += fmt::format("# HELP nibble_{} {}\n# TYPE nibble_{} {}\n", name, help, name, type);
+    add_head(out, name, type, help);
   };
   const auto gauge = [&](const char* name, const char* help, int64_t value) {
     head(name, "gauge", help);

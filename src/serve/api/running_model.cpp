@@ -67,19 +67,59 @@ ServedModel RunningModel::describe(const Runtime& rt, const std::string& name,
   return m;
 }
 
+uint64_t RunningModel::cache_bytes(const Runtime& rt, const ServeSettings& s) {
+  const EngineOptions e = engine_options(rt, s);
+  const int64_t tokens = e.pool > 0 ? e.pool : streams_of(rt, s) * e.context;
+  return KvCache::bytes(rt.model.config, tokens, e.cache);
+}
+
+RunningModel::Replica::Replica(Runtime&& opened, const ServeSettings& s)
+    : runtime(std::move(opened)),
+      engine(*runtime.backend, runtime.model, engine_options(runtime, s), streams_of(runtime, s)),
+      schedule(engine, s.schedule) {}
+
+std::vector<std::unique_ptr<RunningModel::Replica>> RunningModel::make(
+    std::vector<Runtime>&& opened, const ServeSettings& s) {
+  std::vector<std::unique_ptr<Replica>> all;
+  for (Runtime& r : opened) all.push_back(std::make_unique<Replica>(std::move(r), s));
+  return all;
+}
+
+std::vector<Scheduler*> RunningModel::schedules() const {
+  std::vector<Scheduler*> all;
+  for (const auto& r : replicas_) all.push_back(&r->schedule);
+  return all;
+}
+
+RunningModel::RunningModel(std::vector<Runtime> replicas, const std::string& name,
+                           const ServeSettings& s)
+    : replicas_(make(std::move(replicas), s)),
+      model_(describe(runtime(), name, s, replicas_.front()->engine.options().context)),
+      queue_(schedules(), model_.tokenizer, s.most_waiting),
+      service_(model_, queue_) {
+  for (const auto& r : replicas_) {
+    model_.devices.push_back(device_name(r->runtime.device));
+    threads_.push_back(std::make_unique<EngineThread>(r->schedule, queue_));
+  }
+}
+
+namespace {
+
+std::vector<Runtime> only(Runtime&& runtime) {
+  std::vector<Runtime> one;
+  one.push_back(std::move(runtime));
+  return one;
+}
+
+}  // namespace
+
 RunningModel::RunningModel(Runtime runtime, const std::string& name, const ServeSettings& s)
-    : runtime_(std::move(runtime)),
-      engine_(*runtime_.backend, runtime_.model, engine_options(runtime_, s),
-              streams_of(runtime_, s)),
-      model_(describe(runtime_, name, s, engine_.options().context)),
-      schedule_(engine_, model_.tokenizer, s.schedule),
-      service_(model_, schedule_),
-      thread_(std::make_unique<EngineThread>(schedule_)) {}
+    : RunningModel(only(std::move(runtime)), name, s) {}
 
 void RunningModel::end(std::chrono::milliseconds at_most) {
-  if (!thread_) return;
-  thread_->drain(at_most);
-  thread_.reset();
+  if (threads_.empty()) return;
+  queue_.drain(at_most);
+  threads_.clear();
 }
 
 }  // namespace nibble

@@ -26,6 +26,7 @@ struct ServedModel {
   int64_t context = 0;   // tokens of a conversation
   double timeout_s = 0;  // of a request; 0: none
   int64_t most_choices = 128;
+  std::vector<std::string> devices;   // of its replicas
   std::shared_ptr<ReplyForms> forms;  // of the tokenizer
 
   // Or an ApiError.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "serve/api/service.h"
 
+#include <algorithm>
+
 #include "core/json.h"
 #include "serve/api/api_error.h"
 #include "serve/api/body_fields.h"
@@ -64,7 +66,11 @@ ApiResponse Service::route(const ApiCall& call) const {
   }
   if (call.path == "/health") return health();
   if (call.path == "/metrics") {
-    return {200, "text/plain; version=0.0.4", metrics_text(schedule_.counts()), {}, {}};
+    std::string text = metrics_text(queue_.counts());
+    if (const auto each = queue_.each_count(); each.size() > 1) {
+      text += replica_metrics_text(each, model_.devices);
+    }
+    return {200, "text/plain; version=0.0.4", std::move(text), {}, {}};
   }
   if (const EmbeddedFile* const file = find_file(api_files(), call.path)) {
     return {200, content_type_of(file->path), std::string(file->bytes), {}, {}};
@@ -80,17 +86,26 @@ ApiResponse Service::route(const ApiCall& call) const {
   }
   const Json body = parse_body(call.body);
   if (call.path == "/v1/completions") {
-    return answer_completion(body, model_, schedule_, call.gone);
+    return answer_completion(body, model_, queue_, call.gone);
   }
-  return answer_chat(body, model_, schedule_, call.gone);
+  return answer_chat(body, model_, queue_, call.gone);
 }
 
+// Of several replicas one that works is enough to serve.
 ApiResponse Service::health() const {
-  const SchedulerCounts c = schedule_.counts();
-  Json j = {{"status", c.broken.empty() ? "ok" : "error"}};
-  if (!c.broken.empty()) j["message"] = "the last step of the model failed; the log says why";
+  const std::vector<SchedulerCounts> each = queue_.each_count();
+  const auto broken = std::ranges::count_if(each, [](const auto& c) { return !c.broken.empty(); });
+  const bool any = broken < int64_t(each.size());
+  Json j = {{"status", broken == 0 ? "ok" : any ? "degraded" : "error"}};
+  if (broken > 0) j["message"] = "the last step of the model failed; the log says why";
+  if (each.size() > 1) {
+    for (size_t i = 0; i < each.size(); ++i) {
+      j["replicas"].push_back(
+          {{"device", model_.devices.at(i)}, {"status", each[i].broken.empty() ? "ok" : "error"}});
+    }
+  }
   ApiResponse r = json_response(j);
-  if (!c.broken.empty()) r.status = 503;
+  if (!any) r.status = 503;
   return r;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The API: which path does what. Any thread may call; the model is run by the schedule's.
+// The API: which path does what. Any thread may call; the model is run by its replicas'.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -7,14 +7,14 @@
 
 #include "serve/api/api_call.h"
 #include "serve/api/served_model.h"
-#include "serve/schedule/scheduler.h"
+#include "serve/schedule/request_queue.h"
 
 namespace nibble {
 
 class Service {
  public:
   // Both outlive it and the streams it has answered with.
-  Service(const ServedModel& model, Scheduler& schedule) : model_(model), schedule_(schedule) {}
+  Service(const ServedModel& model, RequestQueue& queue) : model_(model), queue_(queue) {}
 
   // Never throws: what is wrong is an answer, too.
   ApiResponse answer(const ApiCall& call) const;
@@ -29,7 +29,7 @@ class Service {
   ApiResponse health() const;
 
   const ServedModel& model_;
-  Scheduler& schedule_;
+  RequestQueue& queue_;
 };
 
 // An error as an answer, and JSON as one.

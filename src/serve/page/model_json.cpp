@@ -35,8 +35,6 @@ Json sample_json(const SampleOptions& s) {
 }
 
 Json speed_json(const SchedulerCounts& c) {
-  uint64_t ended = 0;
-  for (const auto& [reason, n] : c.finished) ended += n;
   return {{"waiting", c.waiting},
           {"feeding", c.feeding},
           {"decoding", c.decoding},
@@ -44,7 +42,7 @@ Json speed_json(const SchedulerCounts& c) {
           {"reused_tokens", c.reused_tokens},
           {"chosen_tokens", c.stepped},
           {"steps", c.steps},
-          {"requests", ended},
+          {"requests", c.ended()},
           {"first_token_seconds", c.first_token_s},
           {"request_seconds", c.request_s},
           {"cached_tokens", c.cached_tokens}};
@@ -59,6 +57,11 @@ const char* basis_text(Basis basis) {
     case Basis::reference: return "exact";
   }
   return "none";
+}
+
+std::string device_text(const RunningModel& m) {
+  const std::string first = m.runtime().backend->name();
+  return m.replicas() == 1 ? first : fmt::format("{} x {}", m.replicas(), first);
 }
 
 Json tensor_json(const TensorReport& t) {
@@ -85,21 +88,22 @@ Json tensor_json(const TensorReport& t) {
 
 Json model_json(const RunningModel& m) {
   const Runtime& rt = m.runtime();
+  const SchedulerCounts now = m.counts();
   return {{"name", m.name()},
           {"created", m.model().created},  // another model may have had the name before
           {"file", rt.source->describe()},
           {"held", rt.model.summary},
-          {"device", rt.backend->name()},
+          {"device", device_text(m)},
           {"compute", dtype_name(rt.compute)},
           {"config", config_json(rt.model.config)},
           {"sampling", sample_json(m.model().sample)},
           {"context", m.model().context},
-          {"streams", m.streams()},
+          {"streams", m.streams() * int64_t(m.replicas())},
           {"can_chat", rt.tokenizer.has_value()},
           {"weights_bytes", rt.model.memory.capacity()},
-          {"cache_bytes", m.cache().memory_bytes()},
-          {"cache_tokens", m.schedule().counts().capacity},
-          {"now", speed_json(m.schedule().counts())}};
+          {"cache_bytes", m.cache().memory_bytes() * m.replicas()},
+          {"cache_tokens", now.capacity},
+          {"now", speed_json(now)}};
 }
 
 Json machine_json() {

@@ -4,21 +4,22 @@
 #include <atomic>
 #include <thread>
 
-#include "serve/schedule/scheduler.h"
+#include "serve/schedule/request_queue.h"
 
 namespace nibble {
 
 class EngineThread {
  public:
-  explicit EngineThread(Scheduler& schedule);
-  ~EngineThread();  // requests that are still there end with an error
-
-  // Takes no more requests and waits until there is none, `at_most` so long; whether there is none.
-  bool drain(std::chrono::milliseconds at_most);
+  // The queue is one the schedule is behind; both outlive it.
+  EngineThread(Scheduler& schedule, RequestQueue& queue);
+  // The queue ends with the first of its threads: requests that are still there, or in the
+  // schedule, end with an error.
+  ~EngineThread();
 
  private:
   void run();
   Scheduler& schedule_;
+  RequestQueue& queue_;
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };

@@ -11,7 +11,22 @@ int64_t common_prefix(std::span<const int32_t> a, std::span<const int32_t> b) {
 }
 
 Places::Places(BatchEngine& engine)
-    : engine_(engine), taken_(size_t(engine.sequences())), freed_(size_t(engine.sequences())) {}
+    : engine_(engine),
+      taken_(size_t(engine.sequences())),
+      freed_(size_t(engine.sequences())),
+      promised_(size_t(engine.sequences())) {}
+
+void Places::promise(int64_t place, std::span<const int32_t> tokens) {
+  const std::lock_guard lock(mutex_);
+  promised_[size_t(place)].assign(tokens.begin(), tokens.end());
+}
+
+int64_t Places::promised(std::span<const int32_t> prompt) const {
+  const std::lock_guard lock(mutex_);
+  int64_t most = 0;
+  for (const auto& tokens : promised_) most = std::max(most, common_prefix(tokens, prompt));
+  return std::min(most, int64_t(prompt.size()) - 1);
+}
 
 int64_t Places::usable(int64_t place, std::span<const int32_t> prompt) const {
   return std::min(common_prefix(engine_.tokens(place), prompt), int64_t(prompt.size()) - 1);
@@ -27,13 +42,17 @@ int64_t Places::take(std::span<const int32_t> prompt) {
       shares = here;
     }
   }
-  if (best >= 0) taken_[size_t(best)] = true;
+  if (best >= 0) {
+    taken_[size_t(best)] = true;
+    promise(best, prompt);
+  }
   return best;
 }
 
 void Places::free(int64_t place) {
   taken_[size_t(place)] = false;
   freed_[size_t(place)] = ++clock_;
+  promise(place, engine_.tokens(place));
 }
 
 int64_t Places::free_count() const { return std::ranges::count(taken_, false); }
@@ -54,6 +73,7 @@ bool Places::forget_one() {
   }
   if (oldest < 0) return false;
   engine_.truncate(oldest, 0);
+  promise(oldest, {});
   return true;
 }
 

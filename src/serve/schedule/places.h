@@ -3,6 +3,7 @@
 // computed twice: its own place may hold an earlier turn, or another place the same beginning.
 #pragma once
 #include <cstdint>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -31,6 +32,9 @@ class Places {
   // How much of a prompt the cache holds in one place or another. The last token always runs: its
   // logits are wanted.
   int64_t cached(std::span<const int32_t> prompt) const;
+  // The same of what will be there when the prompts that have places have been run, from any
+  // thread.
+  int64_t promised(std::span<const int32_t> prompt) const;
   // Makes `place` hold the most it can have of the prompt and nothing else; how much that is.
   int64_t settle(int64_t place, std::span<const int32_t> prompt);
 
@@ -39,11 +43,14 @@ class Places {
 
  private:
   int64_t usable(int64_t place, std::span<const int32_t> prompt) const;
+  void promise(int64_t place, std::span<const int32_t> tokens);
 
   BatchEngine& engine_;
   std::vector<bool> taken_;
   std::vector<uint64_t> freed_;  // when
   uint64_t clock_ = 0;
+  mutable std::mutex mutex_;                    // guards what follows
+  std::vector<std::vector<int32_t>> promised_;  // by place
 };
 
 }  // namespace nibble

@@ -9,10 +9,16 @@
 
 namespace nibble {
 
-Scheduler::Scheduler(BatchEngine& engine, const std::optional<Tokenizer>& tokenizer,
-                     const SchedulerOptions& options)
+namespace {
+
+// A reply that is on its way costs whoever comes to its side about as much as so many tokens of a
+// prompt: by so much must a cached beginning be longer to be worth a fuller replica.
+constexpr int64_t kReplyWeighs = 64;
+
+}  // namespace
+
+Scheduler::Scheduler(BatchEngine& engine, const SchedulerOptions& options)
     : engine_(engine),
-      tokenizer_(tokenizer),
       options_(options),
       context_(engine.options().context),
       vocabulary_(engine.config().V),
@@ -46,58 +52,47 @@ void Scheduler::check(const StreamRequest& r) const {
   }
   if (!std::isfinite(r.frequency_penalty) || !std::isfinite(r.presence_penalty))
     throw_usage("a penalty is not a number");
-  if (!r.stop.empty() && !tokenizer_)
-    throw_usage("stop texts need a tokenizer, and this model has none");
 }
 
-std::shared_ptr<ReplyStream> Scheduler::submit(StreamRequest request) {
-  std::vector<StreamRequest> one;
-  one.push_back(std::move(request));
-  return submit(std::move(one)).front();
-}
-
-std::vector<std::shared_ptr<ReplyStream>> Scheduler::submit(std::vector<StreamRequest> requests) {
-  std::vector<Job> jobs;
-  std::vector<std::shared_ptr<ReplyStream>> streams;
-  for (StreamRequest& r : requests) {
-    check(r);
-    jobs.push_back(std::make_unique<StreamJob>(std::move(r), tokenizer_));
-    streams.push_back(jobs.back()->stream);
-  }
-  const auto n = int64_t(jobs.size());
+void Scheduler::hand(Job job) {
   {
     const std::lock_guard lock(mutex_);
-    if (closed_) throw Closing("the server is about to end and takes no more requests");
-    const int64_t most = counts_.places + options_.most_waiting;
-    if (n > most) {
-      throw_usage("{} replies were asked for at once, and the server holds {} requests at most", n,
-                  most);
-    }
-    if (inside_ + n > most) {
-      ++counts_.refused;
-      uint64_t done = 0;
-      for (const auto& [reason, count] : counts_.finished) done += count;
-      const double each = done > 0 ? counts_.request_s / double(done) : 1;
-      throw QueueFull(
-          fmt::format("{} requests are being answered or waiting, which is the limit", inside_),
-          int(std::clamp(each, 1.0, 60.0)));
-    }
-    inside_ += n;
-    counts_.waiting += n;
-    for (Job& j : jobs) incoming_.push_back(std::move(j));
+    ++inside_;
+    ++counts_.waiting;
+    incoming_.push_back(std::move(job));
   }
   work_.notify_all();
-  return streams;
 }
 
-void Scheduler::close() {
+Scheduler::Offer Scheduler::offer(std::span<const int32_t> prompt) const {
   const std::lock_guard lock(mutex_);
-  closed_ = true;
+  Offer o;
+  o.sound = counts_.broken.empty();
+  o.kept = counts_.cached_tokens;
+  o.room = inside_ < counts_.places && !crowded_;
+  int64_t there = options_.reuse ? places_.promised(prompt) : 0;
+  // What others have before them anyway and this one begins with, too, is run once.
+  const auto beside = [&](std::span<const int32_t> other, int64_t fed) {
+    const int64_t shared = options_.reuse ? common_prefix(other, prompt) : 0;
+    there = std::max(there, shared);
+    o.tokens += int64_t(other.size()) - std::max(fed, shared);
+  };
+  for (const Job& j : incoming_) beside(j->to_feed(), 0);
+  for (const Feeding& f : ahead_) beside(f.tokens, f.fed);
+  o.tokens += kReplyWeighs * inside_ + int64_t(prompt.size()) - there;
+  return o;
+}
+
+Scheduler::Feeding Scheduler::feeding(const StreamJob& job) {
+  const std::span<const int32_t> all = job.to_feed();
+  return {{all.begin(), all.end()}, job.fed};
 }
 
 SchedulerCounts Scheduler::counts() const {
   const std::lock_guard lock(mutex_);
-  return counts_;
+  SchedulerCounts now = counts_;
+  now.inside = inside_;
+  return now;
 }
 
 void Scheduler::wait(std::chrono::milliseconds at_most) {
@@ -107,24 +102,21 @@ void Scheduler::wait(std::chrono::milliseconds at_most) {
 
 void Scheduler::take_incoming() {
   const std::lock_guard lock(mutex_);
-  for (Job& j : incoming_) waiting_.push_back(std::move(j));
+  for (Job& j : incoming_) {
+    ahead_.push_back(feeding(*j));
+    waiting_.push_back(std::move(j));
+  }
   incoming_.clear();
 }
 
 void Scheduler::drop_unwanted() {
-  const auto unwanted = [](const StreamJob& j) -> std::optional<FinishReason> {
-    if (j.stream->cancelled()) return FinishReason::cancelled;
-    // A reply on its way is asked by ReplyProgress, after its token.
-    if (!j.decoding() && j.progress.timed_out()) return FinishReason::timeout;
-    return std::nullopt;
-  };
   for (Job& j : waiting_) {
-    if (const auto reason = unwanted(*j)) finish(j, reason);
+    if (const auto reason = j->unwanted()) finish(j, reason);
   }
   std::erase_if(waiting_, [](const Job& j) { return !j; });
   for (size_t p = 0; p < running_.size(); ++p) {
     if (!running_[p]) continue;
-    if (const auto reason = unwanted(*running_[p])) leave(int64_t(p), reason);
+    if (const auto reason = running_[p]->unwanted()) leave(int64_t(p), reason);
   }
 }
 
@@ -148,7 +140,7 @@ bool Scheduler::tick() {
   admit();
   const bool fed = feed(), stepped = step();
   count_now();
-  return fed || stepped;
+  return fed || stepped || try_again();
 }
 
 void Scheduler::take(int64_t place, int32_t id) {
@@ -165,23 +157,11 @@ void Scheduler::leave(int64_t place, std::optional<FinishReason> reason, const s
 }
 
 void Scheduler::finish(Job& job, std::optional<FinishReason> reason, const std::string& error) {
-  ReplyEnd end{reason,
-               error,
-               job->text.flush(),
-               job->facts,
-               int64_t(job->request.prompt.size()),
-               job->reused,
-               int64_t(job->progress.ids().size()),
-               job->first_token_s,
-               job->progress.seconds()};
+  ReplyEnd end = job->end(reason, error);
   {
     const std::lock_guard lock(mutex_);
     --inside_;
-    ++counts_.finished[reason ? std::string(finish_reason_name(*reason)) : "error"];
-    counts_.first_token_s += end.first_token_s;
-    counts_.request_s += end.seconds;
-    counts_.tokens += uint64_t(end.tokens);
-    counts_.reused_tokens += uint64_t(end.reused_tokens);
+    counts_.add(end);
   }
   job->stream->finish(std::move(end));
   job.reset();
@@ -194,6 +174,10 @@ void Scheduler::count_now() {
   counts_.decoding = counts_.places - places_.free_count() - counts_.feeding;
   counts_.cached_tokens = 0;
   for (int64_t p = 0; p < counts_.places; ++p) counts_.cached_tokens += engine_.length(p);
+  crowded_ = !waiting_.empty();
+  ahead_.clear();
+  for (const Job& j : waiting_) ahead_.push_back(feeding(*j));
+  for (const int64_t p : feeding_) ahead_.push_back(feeding(*running_[size_t(p)]));
 }
 
 void Scheduler::end_all(const std::string& why) {
@@ -204,6 +188,46 @@ void Scheduler::end_all(const std::string& why) {
     if (running_[p]) leave(int64_t(p), std::nullopt, why);
   }
   count_now();
+}
+
+void Scheduler::set_broken(const std::string& why) {
+  failed_at_ = std::chrono::steady_clock::now();
+  const std::lock_guard lock(mutex_);
+  counts_.broken = why;
+}
+
+void Scheduler::fail(const std::string& why) {
+  set_broken(why);
+  end_all("the engine failed; the server's log says why");
+}
+
+// A token and a step of nobody's, where a device failed and nobody has asked it since: requests
+// keep away from it while there are others, so it would never be seen to work again. Whether it
+// does.
+bool Scheduler::try_again() {
+  if (places_.free_count() < engine_.sequences()) return false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (counts_.broken.empty()) return false;
+  }
+  if (std::chrono::steady_clock::now() - failed_at_ < options_.try_again) return false;
+  const std::vector<int32_t> token = {0};
+  const int64_t place = places_.take(token);
+  std::string why;
+  try {
+    engine_.truncate(place, 0);
+    make_room(place, 2);
+    engine_.feed(place, token);
+    const DecodeStep step{place, 0, {}, 0};
+    engine_.step({&step, 1});
+  } catch (const std::exception& e) {
+    why = e.what();
+  }
+  engine_.truncate(place, 0);
+  places_.free(place);
+  set_broken(why);
+  if (why.empty()) log_info("{} works again", engine_.backend().name());
+  return why.empty();
 }
 
 }  // namespace nibble

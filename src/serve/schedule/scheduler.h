@@ -4,76 +4,51 @@
 // long prompt costs the others a chunk's time and not its own. Where the cache is a pool of blocks
 // a request waits until there is room for its prompt; when replies outgrow the pool the youngest
 // gives its blocks back and waits at the head of the queue (docs/adr/0024-cache-pool.md).
-// Everything but submit(), close() and
-// counts() belongs to the one thread that owns the backend.
+// Requests come out of a RequestQueue, which several schedules may share. Everything but check(),
+// hand(), offer() and counts() belongs to the one thread that owns the backend.
 #pragma once
+#include <chrono>
 #include <condition_variable>
 #include <deque>
-#include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "core/error.h"
 #include "serve/schedule/places.h"
 #include "serve/schedule/reply_stream.h"
-#include "tokenizer/tokenizer.h"
+#include "serve/schedule/schedule_counts.h"
 
 namespace nibble {
 
 class StreamJob;
 
 struct SchedulerOptions {
-  int64_t most_waiting = 64;   // requests beyond those that have a place
   int64_t chunk_beside = 128;  // tokens of a prompt between two steps of other replies; 0: as alone
   bool reuse = true;           // what the cache has of a prompt is not computed again
-};
-
-// There is no room for another request now.
-class QueueFull : public UsageError {
- public:
-  QueueFull(const std::string& message, int retry_after_s)
-      : UsageError(message), retry_after_s_(retry_after_s) {}
-  int retry_after_s() const { return retry_after_s_; }
-
- private:
-  int retry_after_s_;
-};
-// Requests are taken no longer: the server ends.
-class Closing : public UsageError {
- public:
-  using UsageError::UsageError;
-};
-
-struct SchedulerCounts {
-  int64_t waiting = 0, feeding = 0, decoding = 0;      // requests, now
-  int64_t cached_tokens = 0, places = 0, context = 0;  // the cache, now
-  int64_t capacity = 0;                                // tokens it has room for
-  uint64_t preempted = 0;  // times a reply gave its room in the cache to older ones, to go on later
-  uint64_t prompt_tokens = 0, reused_tokens = 0, tokens = 0, steps = 0;
-  uint64_t stepped = 0;  // tokens that steps chose, of replies that go on, too
-  uint64_t refused = 0;
-  std::map<std::string, uint64_t> finished;  // by reason
-  double first_token_s = 0, request_s = 0;   // sums over finished requests
-  std::string broken;                        // the last error of the device; empty: none
+  // How often a device that failed is tried while nothing runs there.
+  std::chrono::milliseconds try_again{5000};
 };
 
 class Scheduler {
  public:
-  // Everything outlives it.
-  Scheduler(BatchEngine& engine, const std::optional<Tokenizer>& tokenizer,
-            const SchedulerOptions& options);
+  using Job = std::unique_ptr<StreamJob>;
+  // The engine outlives it.
+  Scheduler(BatchEngine& engine, const SchedulerOptions& options);
   ~Scheduler();
 
-  // Any thread. All of the requests, or none: UsageError for what can never run, QueueFull,
-  // Closing.
-  std::vector<std::shared_ptr<ReplyStream>> submit(std::vector<StreamRequest> requests);
-  std::shared_ptr<ReplyStream> submit(StreamRequest request);
-  void close();  // from now on nothing is taken
+  // Any thread. UsageError for what can never run here.
+  void check(const StreamRequest& request) const;
+  // What a request would meet here.
+  struct Offer {
+    bool room = false;   // a place is free and nobody waits for one
+    bool sound = false;  // the last thing the device did went well
+    int64_t tokens = 0;  // that are to be run before its reply, and what other replies count for
+    int64_t kept = 0;    // tokens in the cache, which others may ask for again
+  };
+  Offer offer(std::span<const int32_t> prompt) const;
+  void hand(Job job);
   SchedulerCounts counts() const;
-  int64_t context() const { return context_; }
 
   // The engine's thread. One chunk and one step; false: there was nothing to do.
   bool tick();
@@ -81,10 +56,15 @@ class Scheduler {
   void wait(std::chrono::milliseconds at_most);
   // Ends every request with this error.
   void end_all(const std::string& why);
+  // Likewise, because the device failed beyond any one request.
+  void fail(const std::string& why);
 
  private:
-  using Job = std::unique_ptr<StreamJob>;
-  void check(const StreamRequest& request) const;
+  struct Feeding {
+    std::vector<int32_t> tokens;
+    int64_t fed = 0;  // of them
+  };
+  static Feeding feeding(const StreamJob& job);
   void take_incoming();
   void drop_unwanted();
   void admit();
@@ -104,9 +84,10 @@ class Scheduler {
   void finish(Job& job, std::optional<FinishReason> reason, const std::string& error = "");
   void leave(int64_t place, std::optional<FinishReason> reason, const std::string& error = "");
   void count_now();
+  void set_broken(const std::string& why);
+  bool try_again();
 
   BatchEngine& engine_;
-  const std::optional<Tokenizer>& tokenizer_;
   SchedulerOptions options_;
   int64_t context_, vocabulary_;
   Places places_;
@@ -115,13 +96,15 @@ class Scheduler {
   std::deque<int64_t> feeding_;  // places, the oldest request first
   std::vector<DecodeStep> steps_;
   uint64_t turns_ = 0;
+  std::chrono::steady_clock::time_point failed_at_;  // what broken is about
   bool shortest_ = false;  // whose turn it is to be fed: the oldest prompt, or the shortest
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable work_;
   std::vector<Job> incoming_;
-  int64_t inside_ = 0;  // requests that have not ended
-  bool closed_ = false;
+  std::vector<Feeding> ahead_;  // what is to be fed, when the last tick ended; without incoming_
+  int64_t inside_ = 0;          // requests that have not ended
+  bool crowded_ = false;        // some wait for room in the cache
   SchedulerCounts counts_;
 };
 

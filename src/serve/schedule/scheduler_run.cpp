@@ -49,8 +49,7 @@ bool Scheduler::feed() {
     log_warning("a prompt could not be run: {}", e.what());
     engine_.truncate(place, 0);
     if (running_[size_t(place)]) leave(place, std::nullopt, e.what());
-    const std::lock_guard lock(mutex_);
-    counts_.broken = e.what();
+    set_broken(e.what());
   }
   return true;
 }
@@ -165,8 +164,7 @@ bool Scheduler::step() {
       engine_.truncate(d.sequence, 0);
       if (running_[size_t(d.sequence)]) leave(d.sequence, std::nullopt, e.what());
     }
-    const std::lock_guard lock(mutex_);
-    counts_.broken = e.what();
+    set_broken(e.what());
   }
   return true;
 }

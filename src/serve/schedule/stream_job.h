@@ -30,6 +30,24 @@ class StreamJob {
   bool decoding() const { return started && fed == int64_t(to_feed().size()); }
   int64_t left_to_feed() const { return int64_t(to_feed().size()) - fed; }
   bool goes_on() const { return !progress.ids().empty(); }
+  // It is not to go on, though nothing has ended it; a reply on its way is asked about its time by
+  // ReplyProgress, after each token.
+  std::optional<FinishReason> unwanted() const {
+    if (stream->cancelled()) return FinishReason::cancelled;
+    if (!decoding() && progress.timed_out()) return FinishReason::timeout;
+    return std::nullopt;
+  }
+  ReplyEnd end(std::optional<FinishReason> reason, const std::string& error) {
+    return {reason,
+            error,
+            text.flush(),
+            facts,
+            int64_t(request.prompt.size()),
+            reused,
+            int64_t(progress.ids().size()),
+            first_token_s,
+            progress.seconds()};
+  }
   // Its blocks are given back: whatever it has in the cache is to be fed again.
   void begin_again() {
     const std::vector<int32_t>& said = progress.ids();

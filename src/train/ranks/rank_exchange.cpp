@@ -2,6 +2,7 @@
 #include "train/ranks/rank_exchange.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -12,7 +13,6 @@ namespace nibble {
 
 RankExchange::RankExchange(Comm& comm, TrainState& state)
     : comm_(comm),
-      beside_(comm.beside()),
       state_(state),
       wire_(state),
       shards_(state.groups(), state.config(), comm.size(), state.settings().shard_window) {
@@ -24,6 +24,10 @@ RankExchange::RankExchange(Comm& comm, TrainState& state)
   if (s.stat != DType::f32) throw_internal("sums over ranks are fp32");
   if (!state.backend().memory_is_host()) {
     throw_usage("several ranks train on CPUs so far: use --device cpu");
+  }
+  for (size_t w = 0; w < ways_.size(); ++w) {
+    ways_[w].comm = &comm.beside(w);
+    ways_[w].part = int64_t(w);
   }
   gathers_ = s.memory == MemoryMode::gathered;
   arrived_.resize(size_t(shards_.last_layer()) + 2);
@@ -45,13 +49,35 @@ void RankExchange::begin_round(std::vector<BatchTokens> tokens, bool first) {
   wire_.begin_round(std::move(tokens), first);
 }
 
+RankExchange::Ticket RankExchange::add(int64_t layer, std::string what,
+                                       std::function<void()> work) {
+  Way& way = way_of(layer);
+  const uint64_t number =
+      way.queue.add([comm = way.comm, what = std::move(what), work = std::move(work)] {
+        comm->at(what);
+        work();
+      });
+  return {size_t(way.part), number};
+}
+
 void RankExchange::add_gradients(int64_t layer) {
   state_.backend().sync();
   // The backward may run ahead of the wire by one layer: two layers' gradients exist.
-  queue_.wait(std::exchange(last_gradients_, queue_.add([this, layer, step = step_] {
-    beside_.at(fmt::format("step {}, the gradients of {}", step, name_of(layer)));
-    exchange_gradients(layer);
-  })));
+  wait(std::exchange(last_gradients_,
+                     add(layer, fmt::format("step {}, the gradients of {}", step_, name_of(layer)),
+                         [this, layer] { exchange_gradients(layer); })));
+}
+
+uint64_t RankExchange::bytes_sent() const {
+  uint64_t all = comm_.bytes_sent();
+  for (const Way& w : ways_) all += w.comm->bytes_sent();
+  return all;
+}
+
+double RankExchange::waited_seconds() const {
+  double all = 0;
+  for (const Way& w : ways_) all += w.queue.waited_seconds();
+  return all;
 }
 
 std::string RankExchange::name_of(int64_t layer) const {
@@ -60,31 +86,53 @@ std::string RankExchange::name_of(int64_t layer) const {
                                        : fmt::format("layer {}", layer);
 }
 
-void RankExchange::exchange_gradients(int64_t layer) {
+// While one window is under way the next is made ready and begun, and then the first taken in: the
+// wire does not wait for either. `make` fills its part of the buffers.
+void RankExchange::pass_windows(int64_t layer, const MakeWindow& make, const TakeWindow& take) {
   TrainTensors& t = state_.tensors();
-  const auto ranks = size_t(size());
-  for (int64_t k = 0; k < shards_.windows(layer); ++k) {
-    std::vector<ConstBytes> to(ranks);
-    std::vector<Bytes> from(ranks);
-    std::byte* out = t.sent.data;
-    std::byte* in = t.heard.data;
+  const auto part = int64_t(t.heard.bytes()) / (kWays * kExchangesUnderWay);
+  const Way& way = way_of(layer);
+  const int64_t first_part = way.part * kExchangesUnderWay;
+  std::array<std::unique_ptr<Comm::UnderWay>, kExchangesUnderWay> under_way;
+  std::array<WindowParts, kExchangesUnderWay> parts;
+  const int64_t n = shards_.windows(layer), ahead = kExchangesUnderWay - 1;
+  for (int64_t k = 0; k < n + ahead; ++k) {
+    const int64_t turn = k % kExchangesUnderWay;
+    if (k < n) {
+      WindowParts& p = parts[size_t(turn)];
+      p.to.assign(size_t(size()), {});
+      p.from.assign(size_t(size()), {});
+      const int64_t begin = (first_part + turn) * part;
+      make(k, t.sent.data + begin, t.heard.data + begin, p);
+      under_way[size_t(turn)] = way.comm->begin_exchange(p.to, p.from);
+    }
+    if (k < ahead) continue;
+    const auto first = size_t((k - ahead) % kExchangesUnderWay);
+    under_way[first]->end();
+    take(k - ahead, parts[first]);
+  }
+}
+
+void RankExchange::exchange_gradients(int64_t layer) {
+  const auto make = [&](int64_t k, std::byte* out, std::byte* in, WindowParts& w) {
     for (int r = 0; r < size(); ++r) {
       std::byte* const begin = out;
       for (const ShardPiece& p : shards_.window(r, layer, k)) out = wire_.write_gradients(p, out);
-      to[size_t(r)] = {begin, size_t(out - begin)};
+      w.to[size_t(r)] = {begin, size_t(out - begin)};
       size_t expected = 0;
       for (const ShardPiece& p : shards_.window(rank(), layer, k)) {
         expected += wire_.gradient_bytes(p, r);
       }
-      from[size_t(r)] = {in, expected};
+      w.from[size_t(r)] = {in, expected};
       in += expected;
     }
-    beside_.exchange(to, from);
+  };
+  pass_windows(layer, make, [&](int64_t k, const WindowParts& w) {
     for (int r = 0; r < size(); ++r) {
-      const std::byte* heard = from[size_t(r)].data();
+      const std::byte* heard = w.from[size_t(r)].data();
       for (const ShardPiece& p : shards_.window(rank(), layer, k)) heard = wire_.add(p, r, heard);
     }
-  }
+  });
 }
 
 std::vector<double> RankExchange::gather(double mine) {
@@ -104,7 +152,7 @@ bool RankExchange::agree(bool leader_says) {
 }
 
 std::vector<double> RankExchange::squares() {
-  queue_.wait_for_all();
+  settle();
   at("the norm of the gradients");
   TrainTensors& t = state_.tensors();
   Backend& be = state_.backend();
@@ -161,16 +209,16 @@ std::vector<double> RankExchange::squares() {
 void RankExchange::share_weights() {
   state_.backend().sync();
   for (int64_t layer = -1; layer <= shards_.last_layer(); ++layer) {
-    arrived_[size_t(layer + 1)] = queue_.add([this, layer, step = step_] {
-      beside_.at(fmt::format("step {}, the weights of {} after the update", step, name_of(layer)));
-      exchange_weights(layer);
-    });
+    arrived_[size_t(layer + 1)] = add(
+        layer, fmt::format("step {}, the weights of {} after the update", step_, name_of(layer)),
+        [this, layer] { exchange_weights(layer); });
   }
 }
 
 // And those of the layer after it: where a block ends the next one's norm, or the last, is read.
 void RankExchange::await_weights(int64_t layer) {
-  queue_.wait(arrived_[size_t(std::min(layer + 1, shards_.last_layer()) + 1)]);
+  wait(arrived_[size_t(layer + 1)]);
+  wait(arrived_[size_t(std::min(layer + 1, shards_.last_layer()) + 1)]);
   if (gathers_ && layer >= 0 && layer < shards_.last_layer()) await_block(layer);
 }
 
@@ -182,66 +230,58 @@ void RankExchange::await_block(int64_t layer) {
   const int64_t next = layer > asked_ ? layer + 1 : layer - 1;
   asked_ = layer;
   if (in_step_ && next >= 0 && next < shards_.last_layer()) begin_block(next);
-  queue_.wait(come_[layer % 2]);
+  wait(come_[layer % 2]);
 }
 
 void RankExchange::begin_block(int64_t layer) {
   if (laid_out_[layer % 2] == layer) return;
   state_.backend().sync();  // nothing reads what was there
   laid_out_[layer % 2] = layer;
-  come_[layer % 2] = queue_.add([this, layer, step = step_] {
-    beside_.at(fmt::format("step {}, the weights of layer {}", step, layer));
-    exchange_block(layer, true);
-  });
+  come_[layer % 2] = add(layer, fmt::format("step {}, the weights of layer {}", step_, layer),
+                         [this, layer] { exchange_block(layer, true); });
 }
 
 void RankExchange::lend_block(int64_t layer) {
   laid_out_[layer % 2] = -1;
-  queue_.wait(queue_.add([this, layer] {
-    beside_.at(fmt::format("the weights of layer {} for rank 0", layer));
-    exchange_block(layer, false);
-  }));
+  wait(add(layer, fmt::format("the weights of layer {} for rank 0", layer),
+           [this, layer] { exchange_block(layer, false); }));
 }
 
 void RankExchange::exchange_block(int64_t layer, bool for_all) {
-  TrainTensors& t = state_.tensors();
   Backend& be = state_.backend();
   const ParamGroups& g = state_.groups();
-  const auto ranks = size_t(size());
   const auto gathered = [&](const ShardPiece& p) {
     return state_.shared_out(StateBytes::nvfp4, g.table[p.param]);
   };
-  for (int64_t k = 0; k < shards_.windows(layer); ++k) {
-    std::vector<Bytes> parts(ranks);
-    std::byte* at = t.heard.data;
-    for (size_t r = 0; r < ranks; ++r) {
+  const auto make = [&](int64_t k, std::byte*, std::byte* at, WindowParts& w) {
+    Bytes own;
+    for (int r = 0; r < size(); ++r) {
       std::byte* const begin = at;
-      for (const ShardPiece& p : shards_.window(int(r), layer, k)) {
+      for (const ShardPiece& p : shards_.window(r, layer, k)) {
         if (!gathered(p)) continue;
-        if (int(r) == rank()) be.download(at, own_blocks(p));
+        if (r == rank()) be.download(at, own_blocks(p));
         at += packed_block_bytes(p.count);
       }
-      parts[r] = {begin, size_t(at - begin)};
+      const Bytes part(begin, size_t(at - begin));
+      if (r == rank()) own = part;
+      if (r == rank() || for_all || rank() == 0) w.from[size_t(r)] = part;
     }
-    std::vector<ConstBytes> to(ranks);
-    std::vector<Bytes> from(ranks);
-    for (size_t r = 0; r < ranks; ++r) {
-      if (int(r) == rank()) continue;
-      if (for_all || r == 0) to[r] = parts[size_t(rank())];
-      if (for_all || rank() == 0) from[r] = parts[r];
+    for (int r = 0; r < size(); ++r) {
+      if (r == rank() || for_all || r == 0) w.to[size_t(r)] = own;
     }
-    beside_.exchange(to, from);
-    if (!for_all && rank() != 0) continue;
-    for (size_t r = 0; r < ranks; ++r) {
-      const std::byte* bytes = parts[r].data();
-      for (const ShardPiece& p : shards_.window(int(r), layer, k)) {
+  };
+  pass_windows(layer, make, [&](int64_t k, const WindowParts& w) {
+    if (!for_all && rank() != 0) return;
+    for (int r = 0; r < size(); ++r) {
+      const std::byte* bytes = w.from[size_t(r)].data();
+      for (const ShardPiece& p : shards_.window(r, layer, k)) {
         if (!gathered(p)) continue;
         const ParamSpec& spec = g.table[p.param];
         write_blocks(be, *state_.updated_packed_of(spec), spec.row_offset, p.begin, p.count, bytes);
         bytes += packed_block_bytes(p.count);
       }
     }
-  }
+  });
 }
 
 // Of a piece that this rank owns.
@@ -254,31 +294,33 @@ Tensor RankExchange::own_blocks(const ShardPiece& piece) const {
   throw_internal("rank {} does not own {} of parameter {}", rank(), piece.begin, piece.param);
 }
 
-void RankExchange::settle() { queue_.wait_for_all(); }
+void RankExchange::settle() {
+  for (Way& w : ways_) w.queue.wait_for_all();
+}
 
 void RankExchange::exchange_weights(int64_t layer) {
-  TrainTensors& t = state_.tensors();
-  for (int64_t k = 0; k < shards_.windows(layer); ++k) {
-    std::vector<Tensor> parts;
-    std::byte* at = t.heard.data;
+  const auto make = [&](int64_t k, std::byte*, std::byte* at, WindowParts& w) {
     for (int r = 0; r < size(); ++r) {
       size_t n = 0;
       for (const ShardPiece& p : shards_.window(r, layer, k)) {
         if (r == rank()) wire_.write_weights(p, at + n);
         n += wire_.weight_bytes(p);
       }
-      parts.push_back(make_tensor(at, DType::u8, {int64_t(n)}));
+      w.from[size_t(r)] = {at, n};
       at += n;
     }
-    beside_.all_gather(parts);
+    w.to.assign(size_t(size()), w.from[size_t(rank())]);
+  };
+  pass_windows(layer, make, [&](int64_t k, const WindowParts& w) {
     for (int r = 0; r < size(); ++r) {
-      const std::byte* from = parts[size_t(r)].data;
+      if (r == rank()) continue;
+      const std::byte* from = w.from[size_t(r)].data();
       for (const ShardPiece& p : shards_.window(r, layer, k)) {
-        if (r != rank()) wire_.read_weights(p, from);
+        wire_.read_weights(p, from);
         from += wire_.weight_bytes(p);
       }
     }
-  }
+  });
 }
 
 void RankExchange::fetch(StateBytes what, size_t param, uint64_t at, uint64_t n,

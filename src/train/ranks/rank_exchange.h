@@ -3,7 +3,9 @@
 // everybody, squares and losses. All ranks call the same in the same order.
 // docs/adr/0023-ranks.md
 #pragma once
+#include <array>
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -51,14 +53,23 @@ class RankExchange {
   void lend_block(int64_t layer);
   std::function<void(int64_t layer)> call_others;
   // Payload that this rank has sent, both ways; when nothing is under way.
-  uint64_t bytes_sent() const { return comm_.bytes_sent() + beside_.bytes_sent(); }
-  // Seconds in which there was nothing to do but wait for the other way.
-  double waited_seconds() const { return queue_.waited_seconds(); }
+  uint64_t bytes_sent() const;
+  // Seconds in which there was nothing to do but wait for what passes beside.
+  double waited_seconds() const;
   // Bytes [at, at + n) of a master, a moment or NVFP4 blocks as they are when whole, to rank 0,
   // which has them in `out` afterwards; others give none.
   void fetch(StateBytes what, size_t param, uint64_t at, uint64_t n, std::span<std::byte> out);
 
  private:
+  // By rank, in the buffers of an exchange; what goes to the own rank may be where it comes from.
+  struct WindowParts {
+    std::vector<ConstBytes> to;
+    std::vector<Bytes> from;
+  };
+  using MakeWindow =
+      std::function<void(int64_t window, std::byte* sent, std::byte* heard, WindowParts& parts)>;
+  using TakeWindow = std::function<void(int64_t window, const WindowParts& parts)>;
+  void pass_windows(int64_t layer, const MakeWindow& make, const TakeWindow& take);
   void exchange_gradients(int64_t layer);
   void exchange_weights(int64_t layer);
   void await_block(int64_t layer);
@@ -68,8 +79,22 @@ class RankExchange {
   std::string name_of(int64_t layer) const;
   void at(const std::string& what) { comm_.at(fmt::format("step {}, {}", step_, what)); }
 
+  // Layers take turns on two ways: while one makes its last window ready, or adds it, the other
+  // keeps the wire busy.
+  struct Way {
+    Comm* comm = nullptr;
+    int64_t part = 0;  // of the buffers
+    WorkQueue queue;
+  };
+  struct Ticket {
+    size_t way = 0;
+    uint64_t number = 0;  // of its queue
+  };
+  Way& way_of(int64_t layer) { return ways_[size_t(layer + 1) % kWays]; }
+  Ticket add(int64_t layer, std::string what, std::function<void()> work);
+  void wait(const Ticket& ticket) { ways_[ticket.way].queue.wait(ticket.number); }
+
   Comm& comm_;
-  Comm& beside_;
   TrainState& state_;
   PieceWire wire_;
   Shards shards_;
@@ -78,10 +103,10 @@ class RankExchange {
   bool gathers_;                    // blocks come when they are needed, into one of two places:
   int64_t asked_ = -1;              // the last one that was awaited in this round
   int64_t laid_out_[2] = {-1, -1};  // whose are there, or on their way
-  uint64_t come_[2] = {};           // numbers of the queue
-  uint64_t last_gradients_ = 0;     // numbers of the queue
-  std::vector<uint64_t> arrived_;   // of a layer's weights, -1 first
-  WorkQueue queue_;                 // gone before all that it works with
+  Ticket come_[2];
+  Ticket last_gradients_;
+  std::vector<Ticket> arrived_;  // of a layer's weights, -1 first
+  std::array<Way, kWays> ways_;  // gone before all that they work with
 };
 
 }  // namespace nibble

@@ -66,7 +66,6 @@ void Shards::cut(Layer& layer, int64_t window) {
         }
         join_or_append(windows.back(), {whole.param, whole.begin + b, n});
         room -= n;
-        largest_ = std::max(largest_, most - room);
       }
     }
     longest = std::max(longest, windows.size());

@@ -10,6 +10,9 @@
 
 namespace nibble {
 
+// Windows of a layer that pass between ranks at the same time, and ways on which layers do.
+constexpr int64_t kExchangesUnderWay = 2, kWays = 2;
+
 // Elements of a parameter that have one owner: those whose squares are summed together. Whole
 // blocks of moments and of NVFP4.
 constexpr int64_t kShardChunk = 1 << 16;
@@ -37,8 +40,6 @@ class Shards {
   // The same in the parts that pass at once: window k of every rank together.
   int64_t windows(int64_t layer) const;
   std::span<const ShardPiece> window(int rank, int64_t layer, int64_t k) const;
-  // The most elements of any window of any rank.
-  int64_t largest_window() const { return largest_; }
 
  private:
   struct Layer {
@@ -49,7 +50,6 @@ class Shards {
   void cut(Layer& layer, int64_t window);
 
   int ranks_;
-  int64_t largest_ = 0;
   std::vector<Layer> layers_;  // -1 first
 };
 

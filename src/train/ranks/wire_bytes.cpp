@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "train/ranks/wire_bytes.h"
 
+#include <algorithm>
+
 #include "train/memory.h"
 #include "train/ranks/packed_blocks.h"
 
@@ -26,6 +28,30 @@ bool gradient_is_whole(const ParamSpec& p, const Config& c, const TrainSettings&
 
 DType gradient_type(const ParamSpec& p, const TrainSettings& s) {
   return p.is_matrix() ? s.grad : s.stat;
+}
+
+uint64_t window_bytes(const Shards& shards, const ParamGroups& g, const Config& c,
+                      const TrainSettings& s) {
+  const auto piece_bytes = [&](const ShardPiece& piece) {
+    const ParamSpec& p = g.table[piece.param];
+    const auto n = uint64_t(piece.count), size = uint64_t(dtype_bytes(gradient_type(p, s)));
+    uint64_t gradient = gradient_is_whole(p, c, s) ? n * size : 0, weight = 0;
+    if (p.slot == ParamSlot::embed) gradient += std::min(n, uint64_t(s.max_tokens * c.C)) * size;
+    if (master_is_read(p, c, s)) weight += n * dtype_bytes(master_type_of(g, s, p));
+    if (read_as_nvfp4(p, c, s)) weight += uint64_t(packed_block_bytes(piece.count));
+    return std::max(gradient, weight);
+  };
+  uint64_t most = 0;
+  for (int64_t layer = -1; layer <= shards.last_layer(); ++layer) {
+    for (int64_t k = 0; k < shards.windows(layer); ++k) {
+      for (int r = 0; r < shards.ranks(); ++r) {
+        uint64_t bytes = 0;
+        for (const ShardPiece& p : shards.window(r, layer, k)) bytes += piece_bytes(p);
+        most = std::max(most, bytes);
+      }
+    }
+  }
+  return most * uint64_t(shards.ranks());
 }
 
 WireBytes wire_bytes(const ParamGroups& g, const Config& c, const TrainSettings& s, int rank) {

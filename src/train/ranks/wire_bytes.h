@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "train/param_groups.h"
+#include "train/ranks/shards.h"
 #include "train/settings.h"
 
 namespace nibble {
@@ -22,6 +23,9 @@ struct WireBytes {
   uint64_t blocks = 0, blocks_again = 0;
   uint64_t embed_row = 0;  // for each row of the embedding and rank it has elements for, at most
 };
+// Of one window: the most that a rank has to send, or to hear, of all parts of it together.
+uint64_t window_bytes(const Shards& shards, const ParamGroups& groups, const Config& config,
+                      const TrainSettings& settings);
 WireBytes wire_bytes(const ParamGroups& groups, const Config& config, const TrainSettings& settings,
                      int rank);
 
