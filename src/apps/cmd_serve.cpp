@@ -243,7 +243,7 @@ ExitCode run_serve(const ServeOptions& given, Io& io) {
   const double mib = double(cache.memory_bytes()) / double(1 << 20);
   if (cache.block() > 0) {
     log_info("{} streams of {} tokens at most share a cache of {:.1f} MiB: {} blocks of {} tokens",
-             model.streams(), model.model().context, mib, cache.blocks(), cache.block());
+             model.streams(), model.model().context, mib, cache.blocks().blocks(), cache.block());
   } else {
     log_info("{} streams of {} tokens, cache {:.1f} MiB", model.streams(), model.model().context,
              mib);

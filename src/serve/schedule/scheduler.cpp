@@ -21,7 +21,7 @@ Scheduler::Scheduler(BatchEngine& engine, const std::optional<Tokenizer>& tokeni
   counts_.places = engine.sequences();
   counts_.context = context_;
   const KvCache& cache = engine.cache();
-  counts_.capacity = cache.block() > 0 ? cache.blocks() * cache.block() : cache.slots();
+  counts_.capacity = cache.block() > 0 ? cache.blocks().blocks() * cache.block() : cache.slots();
 }
 
 Scheduler::~Scheduler() { end_all("the server has ended"); }
@@ -131,13 +131,14 @@ void Scheduler::drop_unwanted() {
 void Scheduler::admit() {
   while (!waiting_.empty()) {
     StreamJob& job = *waiting_.front();
-    if (!has_room_for(job)) return;
-    const int64_t place = places_.take(job.to_feed());
-    if (place < 0) return;
+    const int64_t place = places_.find(job.to_feed());
+    if (place < 0 || !has_room_for(job, place)) return;
     if (job.turn == 0) job.turn = ++turns_;
+    places_.take(place);
     running_[size_t(place)] = std::move(waiting_.front());
     waiting_.pop_front();
     feeding_.push_back(place);
+    keep_beginning(place);
     make_room(place, int64_t(job.to_feed().size()));
   }
 }
@@ -194,6 +195,9 @@ void Scheduler::count_now() {
   counts_.decoding = counts_.places - places_.free_count() - counts_.feeding;
   counts_.cached_tokens = 0;
   for (int64_t p = 0; p < counts_.places; ++p) counts_.cached_tokens += engine_.length(p);
+  const KvCache& cache = engine_.cache();
+  counts_.shared_tokens = cache.block() > 0 ? cache.blocks().saved() * cache.block() : 0;
+  counts_.cached_tokens -= counts_.shared_tokens;
 }
 
 void Scheduler::end_all(const std::string& why) {
