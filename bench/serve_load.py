@@ -12,6 +12,9 @@ bench/serve_load.py turns --url http://127.0.0.1:8080 --against http://127.0.0.1
     two servers in turns, round by round, and the ratio of their rates
 bench/serve_load.py prefix --url http://127.0.0.1:8080 --prompt 4000
     time to the first token of a prompt that shares its beginning with an earlier one, and of one that does not
+bench/serve_load.py together --url http://127.0.0.1:8080 --clients 12 --prompt 1200 --tokens 24
+    so many conversations at once behind one beginning: how many are answered at a time, and how many tokens of the
+    cache they take
 bench/serve_load.py soak --url http://127.0.0.1:8080 --clients 64 --seconds 60
     mixed requests: whole, streamed, left half-way, malformed. Every greedy answer must be the one the
     server gave when it was asked alone; anything that was not asked for is a failure (exit 1)
@@ -26,6 +29,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from pathlib import Path
 
 from serve_client import Client, Rate, median_text, middle, one_stream, print_row, prompt_of, rate_of
@@ -114,6 +118,38 @@ async def prefix(args):
           f"{args.rounds} rounds")
 
 
+def metrics(args):
+    """Of nibble's own: numbers by name."""
+    with urllib.request.urlopen(f"{args.url}/metrics", timeout=30) as reply:
+        lines = (line.split() for line in reply.read().decode().splitlines() if not line.startswith("#"))
+        return {line[0].removeprefix("nibble_"): float(line[1]) for line in lines if len(line) == 2}
+
+
+async def together(args):
+    client = Client(args.url, args.key)
+    beginning = prompt_of(args, f"{args.seed} together", args.prompt)
+    most, ended = 0, asyncio.Event()
+
+    async def watch():
+        nonlocal most
+        while not ended.is_set():
+            most = max(most, int((await asyncio.to_thread(metrics, args))["requests_decoding"]))
+            await asyncio.sleep(0.05)
+
+    async def one(i):
+        tail = prompt_of(args, f"{args.seed} together {i}", args.tail)
+        await one_stream(client, args, f"{beginning} {tail}" if args.words else beginning + tail, time.monotonic())
+
+    watching = asyncio.create_task(watch())
+    await asyncio.gather(*map(one, range(args.clients)))
+    ended.set()
+    await watching
+    m = metrics(args)
+    print(f"{args.clients} conversations behind {args.prompt} tokens: {most} at a time; {m['cache_tokens']:.0f} tokens of "
+          f"{m['cache_capacity_tokens']:.0f} in the cache, {m.get('cache_shared_tokens', 0):.0f} more are shared; "
+          f"{m['preempted_total']:.0f} gave way")
+
+
 async def soak(args):
     client = Client(args.url, args.key)
     questions = ["Hello", "Who are you?", "What is 2 + 3?", "Tell me a story", "你好", "你是誰"]
@@ -182,7 +218,7 @@ async def soak(args):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    modes = {"rate": rate, "table": table, "turns": turns, "prefix": prefix, "soak": soak}
+    modes = {"rate": rate, "table": table, "turns": turns, "prefix": prefix, "together": together, "soak": soak}
     p.add_argument("mode", choices=modes)
     p.add_argument("--url", default="http://127.0.0.1:8080")
     p.add_argument("--key", default="")

@@ -42,7 +42,7 @@ multiples of 16 bytes.
 BESIDE = {
     **dict.fromkeys(("name", "traits", "linear_kernels", "decode_way"),
                     "what a backend says of itself"),
-    **dict.fromkeys(("allocate", "reserve", "give_back", "available_memory", "available_host_memory",
+    **dict.fromkeys(("allocate", "reserve", "available_memory", "available_host_memory",
                      "memory_is_host", "device_memory", "device_memory_reader", "host_update_bytes", "upload", "download", "packed_bytes"),
                     "memory and bytes, whatever they mean"),
     **dict.fromkeys(("sync", "repeat", "make_hand_over", "mark_updates", "await_updates"),

@@ -252,7 +252,7 @@ ExitCode run_serve(const ServeOptions& given, Io& io) {
   if (cache.block() > 0) {
     log_info(
         "{}{} streams of {} tokens at most share a cache of {:.1f} MiB: {} blocks of {} tokens",
-        each, model.streams(), model.model().context, mib, cache.blocks(), cache.block());
+        each, model.streams(), model.model().context, mib, cache.blocks().blocks(), cache.block());
   } else {
     log_info("{}{} streams of {} tokens, cache {:.1f} MiB", each, model.streams(),
              model.model().context, mib);

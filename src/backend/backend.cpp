@@ -77,19 +77,14 @@ Buffer Backend::allocate(size_t n_bytes, std::string_view what, Place place) {
   return on_host ? do_allocate_host(n_bytes, what) : do_allocate(n_bytes, what);
 }
 
-Buffer Backend::reserve(size_t n_bytes, size_t used, std::string_view what) {
+std::unique_ptr<ReservedPages> Backend::reserve(size_t n_bytes, size_t used,
+                                                std::string_view what) {
   check_available(used, available_memory(), what, name());
   return do_reserve(n_bytes, what);
 }
-Buffer Backend::do_reserve(size_t, std::string_view what) {
+std::unique_ptr<ReservedPages> Backend::do_reserve(size_t, std::string_view what) {
   throw_internal("{}: {} does not reserve addresses", what, name());
 }
-
-void Backend::give_back(Tensor pages) {
-  require(pages && pages.contiguous(), "give_back", "needs a contiguous tensor", pages);
-  do_give_back(pages);
-}
-void Backend::do_give_back(Tensor) { throw_internal("{} does not reserve addresses", name()); }
 
 void Backend::upload(Tensor dst, const void* host) {
   require(dst && dst.contiguous(), "upload", "needs a contiguous tensor", dst);

@@ -23,6 +23,7 @@
 #include "backend/traits.h"
 #include "backend/weight_views.h"
 #include "core/arena.h"
+#include "core/memory/reserved_pages.h"
 #include "core/tensor.h"
 #include "optim/adamw.h"
 #include "quant/nvfp4.h"
@@ -84,9 +85,9 @@ class Backend {
   // Zeroed memory; DeviceError that says what was wanted and what there is when it cannot be had.
   Buffer allocate(size_t n_bytes, std::string_view what, Place place = Place::device);
   // Addresses whose memory comes page by page (traits().page_bytes) when it is written, and reads
-  // as zero until then; at most `used` bytes of it at a time, which must be available.
-  Buffer reserve(size_t n_bytes, size_t used, std::string_view what);
-  void give_back(Tensor pages);  // Whole pages of what was reserved, contiguous: zero again.
+  // as zero until then; at most `used` bytes of it at a time, which must be available. Pages can be
+  // given back, and shown at several addresses.
+  std::unique_ptr<ReservedPages> reserve(size_t n_bytes, size_t used, std::string_view what);
   virtual uint64_t available_memory() const { return UINT64_MAX; }
   virtual uint64_t available_host_memory() const { return available_memory(); }
   virtual bool memory_is_host() const { return true; }  // false: a device has memory of its own
@@ -324,8 +325,7 @@ class Backend {
   virtual Buffer do_allocate_host(size_t n_bytes, std::string_view what) {
     return do_allocate(n_bytes, what);
   }
-  virtual Buffer do_reserve(size_t n_bytes, std::string_view what);
-  virtual void do_give_back(Tensor pages);
+  virtual std::unique_ptr<ReservedPages> do_reserve(size_t n_bytes, std::string_view what);
   virtual uint64_t do_mark_updates() { return 0; }
   virtual void do_await_updates(uint64_t /*mark*/) {}
   virtual void do_upload(Tensor dst, const void* host) = 0;

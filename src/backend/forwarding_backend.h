@@ -33,10 +33,9 @@ class ForwardingBackend : public Backend {
     return inner_.allocate(n_bytes, what, Place::host);
   }
   // What is reserved need not be available to whom it is handed on: that was judged here.
-  Buffer do_reserve(size_t n_bytes, std::string_view what) override {
+  std::unique_ptr<ReservedPages> do_reserve(size_t n_bytes, std::string_view what) override {
     return inner_.reserve(n_bytes, 0, what);
   }
-  void do_give_back(Tensor pages) override { inner_.give_back(pages); }
   uint64_t do_mark_updates() override { return inner_.mark_updates(); }
   void do_await_updates(uint64_t mark) override { inner_.await_updates(mark); }
   Buffer do_allocate(size_t n_bytes, std::string_view what) override {

@@ -93,10 +93,10 @@ void BatchEngine::truncate(int64_t sequence, int64_t length) {
 
 void BatchEngine::hold(int64_t sequence, int64_t tokens) {
   if (cache_.hold(sequence, tokens)) return;
-  throw PoolFull(
-      fmt::format("the cache is full: {} tokens were to be in a sequence that holds {}, and {} of "
-                  "{} blocks of {} tokens are free",
-                  tokens, length(sequence), cache_.free_blocks(), cache_.blocks(), cache_.block()));
+  throw PoolFull(fmt::format(
+      "the cache is full: {} tokens were to be in a sequence that holds {}, and {} of "
+      "{} blocks of {} tokens are free",
+      tokens, length(sequence), cache_.blocks().free(), cache_.blocks().blocks(), cache_.block()));
 }
 
 void BatchEngine::read_cache(int64_t sequence,
@@ -139,9 +139,10 @@ void BatchEngine::copy_prefix(int64_t from, int64_t to, int64_t length) {
   if (from == to || length < 0 || length > int64_t(tokens.size()))
     throw_internal("copy {} of {} tokens from {} to {}", length, tokens.size(), from, to);
   truncate(to, 0);
-  hold(to, length);
-  if (length > 0) {
+  if (!cache_.share(from, to, length)) {
+    hold(to, length);
     for (const KvView& layer : cache_.views()) {
+      if (length == 0) break;
       for (const Tensor& t : {layer.k, layer.v}) {
         backend_.copy(t.slice(cache_.first_slot(to), length),
                       t.slice(cache_.first_slot(from), length));

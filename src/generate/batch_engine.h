@@ -105,7 +105,7 @@ class BatchEngine {
   void write_cache(int64_t sequence, std::span<const int32_t> tokens,
                    const std::function<void(std::span<std::byte>)>& fill);
   // In place of what sequence `to` holds: the first `length` tokens of another, with their keys and
-  // values, as if it had run them.
+  // values, as if it had run them. Of a pool it has the same memory until it goes on.
   void copy_prefix(int64_t from, int64_t to, int64_t length);
   int64_t sequences() const { return int64_t(sequences_.size()); }
 

@@ -51,15 +51,11 @@ size_t KvCache::bytes(const Config& c, int64_t slots, DType dtype) {
 }
 
 KvCache::KvCache(Backend& backend, const Config& c, const CacheShape& shape, DType dtype)
-    : backend_(backend),
-      shape_(shape),
-      dtype_(dtype),
-      stride_(shape.context),
-      held_(size_t(shape.sequences)),
-      arena_("kv cache") {
+    : backend_(backend), shape_(shape), dtype_(dtype), stride_(shape.context), arena_("kv cache") {
   if (shape.pool == 0) {
     memory_bytes_ = bytes(c, slots(), dtype);
     arena_ = Arena("kv cache", backend.allocate(memory_bytes_, "the KV cache"));
+    views_ = make_views(arena_, c, slots(), dtype);
   } else {
     if (shape.pool < shape.context) {
       throw_usage("a cache of {} tokens cannot hold one context of {}", shape.pool, shape.context);
@@ -70,37 +66,48 @@ KvCache::KvCache(Backend& backend, const Config& c, const CacheShape& shape, DTy
       throw_usage("{} sequences of {} tokens were asked for, expected 1 .. {}", shape.sequences,
                   stride_, INT32_MAX / stride_);
     }
-    blocks_ = free_ = blocks_of(shape.pool);
-    memory_bytes_ = size_t(blocks_) * block_bytes(c, block_, dtype);
-    arena_ =
-        Arena("kv cache", backend.reserve(bytes(c, slots(), dtype), memory_bytes_, "the KV cache"));
+    const int64_t blocks = blocks_of(shape.pool), each = stride_ / block_;
+    const int64_t all = CacheBlocks::names(shape.sequences, each, blocks) * block_;
+    memory_bytes_ = size_t(blocks) * block_bytes(c, block_, dtype);
+    memory_ = backend.reserve(bytes(c, all, dtype), memory_bytes_, "the KV cache");
+    arena_ = Arena("kv cache", Buffer(memory_->data(), memory_->bytes(), {}));
+    std::vector<Tensor> tensors;
+    for (const KvView& v : make_views(arena_, c, all, dtype)) {
+      views_.push_back({v.k.slice(0, slots()), v.v.slice(0, slots())});
+      tensors.insert(tensors.end(), {v.k, v.v});
+    }
+    // Half of what the system gives; the other half is for the rest of us, and for blocks whose own
+    // place is taken.
+    const int64_t breaks = most_mappings() / 2 / int64_t(tensors.size());
+    blocks_ = std::make_unique<CacheBlocks>(shape.sequences, each, blocks, block_, breaks,
+                                            block_memory(std::move(tensors)));
   }
-  views_ = make_views(arena_, c, slots(), dtype);
 }
 
-bool KvCache::hold(int64_t sequence, int64_t tokens) {
-  if (block_ == 0) return true;
-  int64_t& held = held_[size_t(sequence)];
-  const int64_t more = blocks_of(tokens) - held;
-  if (more <= 0) return true;
-  if (more > free_) return false;
-  free_ -= more;
-  held += more;
-  return true;
-}
-
-void KvCache::keep(int64_t sequence, int64_t tokens) {
-  if (block_ == 0) return;
-  int64_t& held = held_[size_t(sequence)];
-  const int64_t kept = blocks_of(tokens), back = held - kept;
-  if (back <= 0) return;
-  const int64_t first = first_slot(sequence) + kept * block_;
-  for (const KvView& layer : views_) {
-    backend_.give_back(layer.k.slice(first, back * block_));
-    backend_.give_back(layer.v.slice(first, back * block_));
-  }
-  held = kept;
-  free_ += back;
+// `tensors` have the slots of all names.
+CacheBlocks::Memory KvCache::block_memory(std::vector<Tensor> tensors) {
+  const auto part = [block = block_](const Tensor& t, int64_t first, int64_t n) {
+    return t.slice(first * block, n * block);
+  };
+  const auto offset = [this](const Tensor& t) { return size_t(t.data - memory_->data()); };
+  CacheBlocks::Memory m;
+  m.show = [=, this](int64_t at, int64_t name, int64_t n) {
+    for (const Tensor& t : tensors) {
+      const Tensor to = part(t, at, n);
+      memory_->show(offset(to), offset(part(t, name, n)), to.bytes());
+    }
+  };
+  m.give_back = [=, this](int64_t name, int64_t n) {
+    for (const Tensor& t : tensors) {
+      const Tensor pages = part(t, name, n);
+      memory_->give_back(offset(pages), pages.bytes());
+    }
+  };
+  m.copy = [=, this](int64_t to, int64_t from, int64_t slots) {
+    for (const Tensor& t : tensors)
+      backend_.copy(t.slice(to * block_, slots), t.slice(from * block_, slots));
+  };
+  return m;
 }
 
 }  // namespace nibble

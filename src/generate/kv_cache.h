@@ -4,9 +4,11 @@
 // them (docs/adr/0024-cache-pool.md): from the beginning, or block by block from a pool that all
 // sequences share.
 #pragma once
+#include <memory>
 #include <vector>
 
 #include "backend/backend.h"
+#include "generate/cache_blocks.h"
 #include "model/config.h"
 
 namespace nibble {
@@ -24,6 +26,8 @@ class KvCache {
   // Of so many slots from the beginning.
   KvCache(Backend& backend, const Config& config, int64_t slots, DType dtype)
       : KvCache(backend, config, {1, slots, 0}, dtype) {}
+  KvCache(const KvCache&) = delete;
+  KvCache& operator=(const KvCache&) = delete;
   static size_t bytes(const Config& config, int64_t slots, DType dtype);
 
   std::span<const KvView> views() const { return views_; }
@@ -34,25 +38,37 @@ class KvCache {
 
   // Slots in a block of the pool; 0: there is no pool.
   int64_t block() const { return block_; }
-  int64_t blocks() const { return blocks_; }
-  int64_t free_blocks() const { return free_; }
   int64_t blocks_of(int64_t tokens) const { return (tokens + block_ - 1) / block_; }
-  int64_t held_blocks(int64_t sequence) const { return held_[size_t(sequence)]; }
-  // Memory behind the first `tokens` slots of a sequence; false where the pool has no blocks left
-  // for it, and nothing has changed.
-  bool hold(int64_t sequence, int64_t tokens);
-  // Gives back the blocks behind them.
-  void keep(int64_t sequence, int64_t tokens);
+  // Of a pool: who holds which blocks.
+  const CacheBlocks& blocks() const { return *blocks_; }
+  // Memory to write to behind the first `tokens` slots of a sequence; false where the pool has no
+  // blocks left for it, and nothing has changed.
+  bool hold(int64_t sequence, int64_t tokens) {
+    return !blocks_ || blocks_->hold(sequence, tokens);
+  }
+  // The first `tokens` of a sequence are left: gives up the blocks behind them.
+  void keep(int64_t sequence, int64_t tokens) {
+    if (blocks_) blocks_->keep(sequence, tokens);
+  }
+  // Sequence `to`, which holds nothing, begins with the memory of these tokens of `from`; false
+  // where that cannot be, and nothing has changed.
+  bool share(int64_t from, int64_t to, int64_t tokens) {
+    return blocks_ && blocks_->share(from, to, tokens);
+  }
+  size_t used_bytes() const { return memory_ ? memory_->used_bytes() : memory_bytes_; }
 
  private:
+  CacheBlocks::Memory block_memory(std::vector<Tensor> tensors);
+
   Backend& backend_;
   CacheShape shape_;
   DType dtype_;
-  int64_t block_ = 0, stride_ = 0, blocks_ = 0, free_ = 0;
+  int64_t block_ = 0, stride_ = 0;
   size_t memory_bytes_ = 0;
-  std::vector<int64_t> held_;  // blocks, by sequence
+  std::unique_ptr<ReservedPages> memory_;  // of a pool
   Arena arena_;
-  std::vector<KvView> views_;  // per layer, [slots, Hkv, D]
+  std::vector<KvView> views_;            // per layer, [slots, Hkv, D]
+  std::unique_ptr<CacheBlocks> blocks_;  // of a pool
 };
 
 }  // namespace nibble

@@ -3,16 +3,16 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <csignal>
 #include <cstdlib>
 #include <sstream>
+
+#include "core/error.h"
+#include "guard/child_process.h"
 
 namespace nibble {
 namespace {
@@ -134,41 +134,18 @@ BackgroundOutput::BackgroundOutput(const std::filesystem::path& program,
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return;
   ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
-  std::vector<std::string> words = {program.string()};
-  words.insert(words.end(), args.begin(), args.end());
-  std::vector<char*> argv;
-  for (std::string& w : words) argv.push_back(w.data());
-  argv.push_back(nullptr);
-
-  posix_spawn_file_actions_t files;
-  ::posix_spawn_file_actions_init(&files);
-  ::posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  ::posix_spawn_file_actions_adddup2(&files, ends[1], STDOUT_FILENO);
-  ::posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  posix_spawnattr_t attributes;
-  ::posix_spawnattr_init(&attributes);
-  sigset_t none, defaults;
-  sigemptyset(&none);
-  sigemptyset(&defaults);
-  sigaddset(&defaults, SIGPIPE);
-  ::posix_spawnattr_setsigmask(&attributes, &none);
-  ::posix_spawnattr_setsigdefault(&attributes, &defaults);
-  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  if (::posix_spawn(&pid_, program.c_str(), &files, &attributes, argv.data(), environ) != 0) {
-    pid_ = -1;
+  try {
+    pid_ = start_writing_to(ends[1], {program, program.string()}, args);
+    fd_ = ends[0];
+  } catch (const FormatError&) {  // done(), and there is no output
+    ::close(ends[0]);
   }
-  ::posix_spawnattr_destroy(&attributes);
-  ::posix_spawn_file_actions_destroy(&files);
   ::close(ends[1]);
-  fd_ = ends[0];
-  if (pid_ < 0) ::close(std::exchange(fd_, -1));
 }
 
 BackgroundOutput::~BackgroundOutput() {
   if (fd_ >= 0) ::close(fd_);
-  if (pid_ < 0) return;
-  ::kill(pid_, SIGKILL);
-  ::waitpid(pid_, nullptr, 0);
+  if (pid_ >= 0) end_child(pid_);
 }
 
 void BackgroundOutput::service() {
@@ -184,11 +161,11 @@ void BackgroundOutput::service() {
     }
     text_.append(block, size_t(n));
   }
-  int status = 0;
-  // -1: the caller ignores SIGCHLD and the kernel has collected it; the status stays 0.
-  if (pid_ < 0 || ::waitpid(pid_, &status, WNOHANG) == 0) return;
+  const auto status = pid_ < 0 ? std::nullopt : collect_child(pid_);
+  if (!status) return;
   pid_ = -1;
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) result_ = std::move(text_);
+  // Where SIGCHLD is ignored the kernel has collected it, and nobody knows: its text will say.
+  if (*status == 0 || *status == kNobodyKnows) result_ = std::move(text_);
 }
 
 void GpuWatch::start(std::initializer_list<std::string> args) {

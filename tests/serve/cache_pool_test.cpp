@@ -28,11 +28,15 @@ class CachePool : public SchedulerTest {
     return heard;
   }
   void expect_all_is_given_back() {
-    const KvCache& cache = engine_->cache();
+    const CacheBlocks& blocks = engine_->cache().blocks();
     int64_t held = 0;
-    for (int64_t p = 0; p < engine_->sequences(); ++p) held += cache.held_blocks(p);
-    EXPECT_EQ(cache.free_blocks() + held, cache.blocks());
+    for (int64_t p = 0; p < engine_->sequences(); ++p) held += blocks.held(p);
+    EXPECT_EQ(blocks.free() + held - blocks.saved(), blocks.blocks());
     EXPECT_EQ(schedule_->counts().waiting + schedule_->counts().decoding, 0);
+  }
+  int64_t used_blocks() const {
+    const CacheBlocks& blocks = engine_->cache().blocks();
+    return blocks.blocks() - blocks.free();
   }
   int64_t most_ = 0;  // replies on their way at once
 };
@@ -145,7 +149,7 @@ TEST_F(CachePool, RequestsWaitForRoom) {
   for (int i = 0; i < 3; ++i) s.tick();
   EXPECT_EQ(s.counts().waiting, 2);  // the short one does not overtake
   // All of its prompt has room from the beginning, though a few tokens of it are there.
-  EXPECT_EQ(engine_->cache().blocks() - engine_->cache().free_blocks(), 7);
+  EXPECT_EQ(used_blocks(), 7);
   two->cancel();
   while (s.tick()) continue;
   std::vector<Heard> h(3);
@@ -203,6 +207,90 @@ TEST_F(CachePool, WhatWasUsedLeastRecentlyIsForgottenFirst) {
   run(request(300, 3, 4));  // five blocks; four are free
   EXPECT_EQ(run(request(100, 1, 4)).end.reused_tokens, 99);
   EXPECT_EQ(run(request(100, 2, 4)).end.reused_tokens, 0);
+}
+
+// Twelve conversations with one system prompt of five blocks take 72 without sharing it; here are
+// 18. Three of them draw, and one has its logits brought to the host.
+TEST_F(CachePool, ConversationsWithOneSystemPromptFitWhereTheyWouldNot) {
+  const std::vector<int32_t> system = random_tokens(5 * kBlock + 10, 160, 77);
+  const auto make_request = [&](size_t i) {
+    StreamRequest r = kind(i % 8);
+    r.prompt = system;
+    const auto own = random_tokens(3 + int64_t(i % 5), 160, 500 + i);
+    r.prompt.insert(r.prompt.end(), own.begin(), own.end());
+    r.prompt[system.size()] = int32_t(i);  // here they differ
+    r.reply.max_tokens = 25;
+    if (i == 2) r.frequency_penalty = 0.7;
+    return r;
+  };
+  const auto make_all = [&] {
+    std::vector<StreamRequest> all;
+    for (size_t i = 0; i < 12; ++i) all.push_back(make_request(i));
+    return all;
+  };
+  make(pool_of(18), 12);
+  const std::vector<Heard> heard = run_all(make_all());
+  EXPECT_EQ(most_, 12);  // all at once
+  EXPECT_EQ(schedule_->counts().preempted, 0);
+  EXPECT_EQ(schedule_->counts().reused_tokens, 11 * system.size());
+  EXPECT_LE(schedule_->counts().cached_tokens, schedule_->counts().capacity);
+  EXPECT_EQ(schedule_->counts().shared_tokens, 11 * 5 * kBlock);
+  EXPECT_LE(engine_->cache().used_bytes(), engine_->cache().memory_bytes());
+  expect_all_is_given_back();
+  SchedulerOptions apart;
+  apart.reuse = false;
+  make(whole(), 12, apart);
+  const std::vector<Heard> want = run_all(make_all());
+  for (size_t i = 0; i < want.size(); ++i) {
+    EXPECT_EQ(heard[i].ids, want[i].ids) << i;
+    EXPECT_EQ(heard[i].ids.size(), 25) << i;
+  }
+}
+
+// They outgrow the pool, which shares their beginning: whoever gives his blocks back takes nothing
+// of it with him, and goes on where he was.
+TEST_F(CachePool, RepliesThatShareABeginningGiveWay) {
+  const std::vector<int32_t> system = random_tokens(3 * kBlock + 7, 160, 78);
+  const auto make_all = [&] {
+    std::vector<StreamRequest> all;
+    for (size_t i = 0; i < 8; ++i) {
+      all.push_back(kind(i));
+      std::vector<int32_t>& prompt = all.back().prompt;
+      prompt.insert(prompt.begin(), system.begin(), system.end());
+      all.back().reply.max_tokens = 60 + 20 * int64_t(i);
+      all.back().prompt_logprobs = i == 4;
+      if (i == 4) all.back().top_logprobs = 1;
+    }
+    return all;
+  };
+  make(whole(), 8);
+  const std::vector<Heard> want = run_all(make_all());
+  for (const int64_t chunk : {0, 5}) {
+    SchedulerOptions o;
+    o.chunk_beside = chunk;
+    make(pool_of(13), 8, o);
+    most_ = 0;
+    const std::vector<Heard> heard = run_all(make_all());
+    for (size_t i = 0; i < 8; ++i) EXPECT_EQ(heard[i].ids, want[i].ids) << i;
+    EXPECT_GT(schedule_->counts().preempted, 0);
+    EXPECT_GT(most_, 3);
+    expect_all_is_given_back();
+  }
+}
+
+// A new conversation that begins like an old one leaves the old one what it had besides.
+TEST_F(CachePool, ABeginningIsSharedAndNotTaken) {
+  make(pool_of(8), 3);
+  StreamRequest first = request(150, 1, 4), second = request(150, 1, 4), again = request(150, 1, 4);
+  const auto tail = random_tokens(20, 160, 9);
+  second.prompt.resize(100);
+  second.prompt.insert(second.prompt.end(), tail.begin(), tail.end());
+  run(std::move(first));
+  EXPECT_EQ(used_blocks(), 3);
+  EXPECT_EQ(run(std::move(second)).end.reused_tokens, 100);
+  EXPECT_EQ(used_blocks(), 4);
+  EXPECT_EQ(run(std::move(again)).end.reused_tokens, 149);
+  expect_all_is_given_back();
 }
 
 // What lies there only in case it comes again makes room for those who ask.

@@ -3,9 +3,7 @@
 // model beside the base.
 #include "serve/page/lesson.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <fstream>
 #include <thread>
@@ -13,10 +11,10 @@
 #include "core/file.h"
 #include "eval/probe_file.h"
 #include "serve/api/api_error.h"
-#include "serve/page/child_process.h"
 #include "serve/page/lesson_commands.h"
 #include "serve/page/lesson_questions.h"
 #include "serve/page/lesson_rows.h"
+#include "serve/page/trainings.h"
 #include "serve/page_support.h"
 #include "support/text.h"
 
@@ -73,6 +71,9 @@ TEST(Lesson, StepsFollowFromTheRows) {
   EXPECT_EQ(steps(100, "own_text"), 300);
   EXPECT_EQ(steps(101, "own_text"), 303);
   EXPECT_EQ(steps(100, "nothing"), 150);
+  // A step of a large model takes as long as a lesson of a small one, and moves it further.
+  const PageJson four = {{"rows", PageJson(4, row("q", "a"))}, {"keep", "own_text"}};
+  EXPECT_EQ(read_lesson(four, default_lesson(500'000'000), true).steps, 16);
 }
 
 TEST(Lesson, RefusesWhatIsOutOfBounds) {
@@ -145,32 +146,50 @@ TEST(LessonRows, ProbesAskWhatIsTaughtKeptAndNeither) {
   EXPECT_EQ(read_text_file(dir.path() / "keep.jsonl"), "{\"prompt\":\"Good morning!\"}\n");
 }
 
-TEST(ChildProcess, GivesWordsAsTheyAreAndSaysHowItEnded) {
-  const OwnProgram echo{"/bin/echo", "echo"};
-  Finished f = run_shortly(echo, {"$HOME", "a b", "; ls"}, std::chrono::seconds(10));
-  EXPECT_EQ(f.status, 0);
-  EXPECT_EQ(f.out, "$HOME a b ; ls\n");
-  f = run_shortly({"/bin/sh", "sh"}, {"-c", "echo no >&2; kill -9 $$"}, std::chrono::seconds(10));
-  EXPECT_EQ(f.status, 137);
-  EXPECT_EQ(f.err, "no\n");
-  f = run_shortly({"/bin/sleep", "sleep"}, {"60"}, std::chrono::milliseconds(50));
-  EXPECT_EQ(f.status, -1);
-  EXPECT_THROW(run_shortly({"/no/such", "x"}, {"y"}, std::chrono::seconds(1)), Error);
+// A log may be as long as it likes, and end in a long line.
+TEST(Trainings, SayWhatAProgramThatFailedSaidLast) {
+  const TemporaryDirectory dir("log");
+  const auto log = dir.path() / "train.log";
+  StoredLesson lesson;
+  lesson.name = "lesson-1";
+  lesson.runs = {"lesson-1"};
+  const Trainings trainings({}, dir.path());
+  const auto message = [&](std::string_view end, uint64_t before) {
+    replace_file(log, "");
+    std::filesystem::resize_file(log, before);
+    append_file(log, std::string(end));
+    return trainings.standing(lesson, log).message;
+  };
+  EXPECT_EQ(message("no\n\n", 0), "it did not begin: no");
+  const std::string line = "error: " + std::string(900, 'x');
+  EXPECT_EQ(message("first\n" + line + "\n" + line + "\n", uint64_t(200) << 20),
+            "it did not begin: first\n" + line + "\n" + line);
+  EXPECT_EQ(message(std::string(5000, 'y') + "\n", 10),
+            "it did not begin: " + std::string(2000, 'y'));
 }
 
-// The key that opens the server is not for children, nor are its sockets.
-TEST(ChildProcess, InheritsNoSecretAndNoFile) {
-  ::setenv("NIBBLE_API_KEY", "0123456789abcdef", 1);
-  const int low = ::open("/dev/null", O_RDONLY);
-  const int fd = ::fcntl(low, F_DUPFD, 200);  // without FD_CLOEXEC; no number a shell would take
-  ASSERT_GE(fd, 200);
-  const Finished f =
-      run_shortly({"/bin/sh", "sh"}, {"-c", "env; ls /proc/self/fd"}, std::chrono::seconds(10));
-  ::close(fd);
-  ::close(low);
-  ::unsetenv("NIBBLE_API_KEY");
-  EXPECT_FALSE(contains(f.out, "NIBBLE_API_KEY"));
-  EXPECT_FALSE(contains(f.out, "\n" + std::to_string(fd) + "\n")) << f.out;
+TEST(Trainings, SayWhatIsDoneBeforeTheFirstStep) {
+  const TemporaryDirectory dir("log");
+  const auto log = dir.path() / "train.log";
+  const auto after = [&](std::string_view text) {
+    replace_file(log, text);
+    return preparing(log);
+  };
+  EXPECT_FALSE(preparing(log));
+  const auto p =
+      after("chat template: x\n 51 %, 10 s left: loading (1.20 GiB of 2.35 GiB, 10 s)\n");
+  ASSERT_TRUE(p);
+  EXPECT_EQ(p->what, "loading");
+  EXPECT_EQ(p->percent, 51);
+  EXPECT_EQ(p->seconds_left, 10);
+  const auto kept =
+      after("  5 %, 684 s left: replies to /w/keep.jsonl (1 replies of 20 replies, 36 s)\n");
+  ASSERT_TRUE(kept);
+  EXPECT_EQ(kept->what, "replies");
+  EXPECT_EQ(kept->seconds_left, 684);
+  EXPECT_FALSE(after("100 %, 0 s left: loading (2.35 GiB of 2.35 GiB, 18 s)\n"));
+  EXPECT_FALSE(after(" 51 %, 10 s left: loading (1 of 2, 10 s)\nstep 1/20  loss 3.7406\n"));
+  EXPECT_FALSE(after(" 51 %, 10 s left: <b>something else</b>\n"));
 }
 
 class LessonFlow : public testing::Test {

@@ -29,7 +29,7 @@ class RefBackend final : public Backend {
   std::string name() const override { return "reference"; }
   BackendTraits traits() const override {
     BackendTraits t;
-    t.page_bytes = page_bytes();
+    t.page_bytes = can_reserve_pages() ? page_bytes() : 0;
     return t;
   }
 
@@ -37,10 +37,9 @@ class RefBackend final : public Backend {
   Buffer do_allocate(size_t n_bytes, std::string_view) override {
     return Buffer(new std::byte[n_bytes](), n_bytes, [](std::byte* p, size_t) { delete[] p; });
   }
-  Buffer do_reserve(size_t n_bytes, std::string_view what) override {
-    return reserve_pages(n_bytes, what);
+  std::unique_ptr<ReservedPages> do_reserve(size_t n_bytes, std::string_view what) override {
+    return std::make_unique<ReservedPages>(n_bytes, what);
   }
-  void do_give_back(Tensor pages) override { give_back_pages(pages.data, pages.bytes()); }
   void do_upload(Tensor dst, const void* host) override {
     std::memcpy(dst.data, host, dst.bytes());
   }

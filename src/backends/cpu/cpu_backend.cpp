@@ -23,7 +23,7 @@ class CpuBackend final : public Backend {
   }
   BackendTraits traits() const override {
     BackendTraits t;
-    t.page_bytes = page_bytes();
+    t.page_bytes = can_reserve_pages() ? page_bytes() : 0;
     return t;
   }
   uint64_t available_memory() const override { return system_memory().available_bytes; }
@@ -32,10 +32,9 @@ class CpuBackend final : public Backend {
   Buffer do_allocate(size_t n_bytes, std::string_view what) override {
     return cpu::allocate_memory(n_bytes, what);
   }
-  Buffer do_reserve(size_t n_bytes, std::string_view what) override {
-    return reserve_pages(n_bytes, what);
+  std::unique_ptr<ReservedPages> do_reserve(size_t n_bytes, std::string_view what) override {
+    return std::make_unique<ReservedPages>(n_bytes, what);
   }
-  void do_give_back(Tensor pages) override { give_back_pages(pages.data, pages.bytes()); }
   void do_upload(Tensor dst, const void* host) override {
     if (dst.bytes() > 0) std::memcpy(dst.data, host, dst.bytes());
   }

@@ -58,7 +58,10 @@ std::string metrics_text(const SchedulerCounts& c) {
   gauge("requests_feeding", "Requests whose prompt is being run", c.feeding);
   gauge("requests_decoding", "Requests whose reply is on its way", c.decoding);
   gauge("cache_places", "Conversations the cache has room for", c.places);
-  gauge("cache_tokens", "Tokens in the cache, those of ended requests included", c.cached_tokens);
+  gauge("cache_tokens", "Tokens in the cache, those of ended requests included, shared ones once",
+        c.cached_tokens);
+  gauge("cache_shared_tokens", "Tokens that need no memory of their own: others have the same",
+        c.shared_tokens);
   gauge("cache_capacity_tokens", "Tokens the cache has room for", c.capacity);
   counter("prompt_tokens_total", "Tokens of prompts that were run", c.prompt_tokens);
   counter("reused_tokens_total", "Tokens of prompts that the cache had", c.reused_tokens);

@@ -23,7 +23,8 @@ struct Lesson {
   LessonKeep keep = LessonKeep::nothing;
   std::vector<std::string> prompts;  // kept: the model answers these as it did
   int64_t own_tokens = 0;            // kept: so much text of its own
-  int64_t steps = 0, batch_size = 0;
+  int64_t steps = 0;                 // of the defaults: at least, where nothing is said
+  int64_t batch_size = 0;
   double lr = 0;
 };
 
@@ -38,9 +39,8 @@ nlohmann::ordered_json lesson_json(const Lesson& lesson);
 
 // Settings that suit a model: small ones learn at high rates. Steps follow from the rows.
 Lesson default_lesson(int64_t parameters);
-// So many that each row is seen a dozen times, and never fewer than the optimizer needs to get
-// anywhere.
-int64_t steps_for(const Lesson& lesson);
+// So many that each row is seen a dozen times, and never fewer than `least`.
+int64_t steps_for(const Lesson& lesson, int64_t least);
 // How often each row is seen. Where something is kept, every second sample is.
 double passes_of(const Lesson& lesson);
 

@@ -10,8 +10,6 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-constexpr int64_t kGates = 6;  // on the way
-
 void add(Words& words, std::initializer_list<std::string> more) { words.insert(words.end(), more); }
 
 void add_path(Words& w, const char* flag, const std::filesystem::path& path) {
@@ -56,7 +54,7 @@ Words train_words(const Lesson& l, const LessonBase& b, const LessonPlace& p) {
   std::error_code ec;
   if (std::filesystem::exists(p.folder / "probes.json", ec)) {
     add(w, {"--probes", (p.folder / "probes.json").string(), "--probe-every",
-            std::to_string(std::max<int64_t>(1, l.steps / kGates)), "--probe-replies", "40"});
+            std::to_string(std::max<int64_t>(1, l.steps / kLessonGates)), "--probe-replies", "40"});
   }
   add(w, {"--runs-dir", p.runs.string(), "--run-name", p.run, "--output", p.output.string()});
   if (!p.checkpoints.empty()) add(w, {"--resume", "--checkpoint-dir", p.checkpoints.string()});

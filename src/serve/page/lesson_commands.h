@@ -10,6 +10,8 @@
 
 namespace nibble {
 
+constexpr int64_t kLessonGates = 6;  // on the way
+
 // What the server's own model was opened with.
 struct LessonBase {
   ModelOptions model;             // as it was named at start

@@ -8,6 +8,7 @@
 #include "runlog/run_record.h"
 #include "serve/api/api_error.h"
 #include "serve/api/token_json.h"
+#include "serve/page/lesson_questions.h"
 #include "serve/page/lesson_rows.h"
 
 namespace nibble {
@@ -21,7 +22,10 @@ constexpr auto kPlanLimit = std::chrono::seconds(60);
 // A step is a forward, a backward of twice its work, the teacher's forward of what is kept, and the
 // optimizer: about five times a prompt of as many tokens, where nothing has been measured.
 constexpr double kStepPerPrompt = 5;
-constexpr double kAround = 5;  // seconds: opening, gates, export, self-test of a small model
+constexpr double kAround = 5;  // seconds: opening, export, self-test of a small model
+// Every question is asked before the first step, at each gate and at the end: about so many tokens
+// with its reply, several at a time, at twice the speed of a prompt alone.
+constexpr double kAsked = 40, kGatesInAll = kLessonGates + 2, kGateSpeed = 2;
 
 // The last line of what a command said of its failure.
 std::string last_line(std::string text) {
@@ -72,7 +76,8 @@ LessonPlanner::Speed LessonPlanner::speed(const LessonBase& base) const {
   return {prompt_speed() / kStepPerPrompt, "guess"};
 }
 
-Json LessonPlanner::plan(const Lesson& l, const LessonBase& base, const OwnProgram& program) const {
+Json LessonPlanner::plan(const Lesson& l, const LessonBase& base,
+                         const ChildProgram& program) const {
   const int64_t window = window_of(l, base_);
   const Finished f = run_shortly(program, plan_words(l, base, window), kPlanLimit);
   const Json plans = parse_json_or_discard<Json>(f.out);
@@ -98,7 +103,14 @@ Json LessonPlanner::plan(const Lesson& l, const LessonBase& base, const OwnProgr
             {"batch_size", l.batch_size},
             {"tokens_per_second", s.tokens_per_second},
             {"basis", s.basis}};
-  if (s.tokens_per_second > 0) j["seconds"] = tokens / s.tokens_per_second + kAround;
+  if (s.tokens_per_second > 0) {
+    const size_t kept = l.keep == LessonKeep::prompts ? l.prompts.size() : 0;
+    const double questions = double(std::min(l.rows.size(), kMostProbes) +
+                                    std::min(kept, kMostProbes) + other_questions(l).size());
+    const double at_gates = questions * kAsked * kGatesInAll;
+    const double prompts = s.tokens_per_second * kStepPerPrompt * kGateSpeed;
+    j["seconds"] = tokens / s.tokens_per_second + at_gates / prompts + kAround;
+  }
   return j;
 }
 

@@ -5,8 +5,8 @@
 #include <mutex>
 #include <nlohmann/json_fwd.hpp>
 
+#include "guard/child_process.h"
 #include "serve/api/running_model.h"
-#include "serve/page/child_process.h"
 #include "serve/page/lesson_commands.h"
 
 namespace nibble {
@@ -21,7 +21,7 @@ class LessonPlanner {
       : base_(first), runs_(std::move(runs)) {}
   // Throws ApiError.
   nlohmann::ordered_json plan(const Lesson& lesson, const LessonBase& base,
-                              const OwnProgram& program) const;
+                              const ChildProgram& program) const;
 
  private:
   struct Speed {

@@ -18,7 +18,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kMostProblems = 20;
-constexpr size_t kMostProbes = 40;  // of each group: every gate asks them all
 
 std::vector<Message> messages_of(const LessonRow& row) {
   if (row.line.empty()) return {{Role::user, row.question}, {Role::assistant, row.answer}};

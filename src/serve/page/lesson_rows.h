@@ -17,6 +17,8 @@ nlohmann::ordered_json rows_of_file(const std::string& name, const std::string& 
 // rows.jsonl and, where prompts are kept, keep.jsonl of a lesson's folder.
 void write_lesson_rows(const Lesson& lesson, const std::filesystem::path& folder);
 
+// Of each group: every gate asks them all.
+constexpr size_t kMostProbes = 40;
 // probes.json: what is taught must be said; what is kept, and what is neither, is asked before and
 // after, to see whether the model still says the same.
 void write_lesson_probes(const Lesson& lesson, const std::vector<std::string>& others,

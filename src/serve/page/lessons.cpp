@@ -38,6 +38,12 @@ std::string free_run_name(const fs::path& runs, const std::string& lesson) {
   }
 }
 
+Json preparing_json(const fs::path& log) {
+  const auto p = preparing(log);
+  if (!p) return nullptr;
+  return {{"what", p->what}, {"percent", p->percent}, {"seconds_left", p->seconds_left}};
+}
+
 Json step_json(const RunStatus& s) {
   return {{"step", s.last.step},
           {"steps", s.steps},
@@ -194,6 +200,7 @@ Json Lessons::status(const std::string& name) const {
   j["window"] = l.window;
   j["checking"] = trainings_.checking(name);
   j["damage"] = damage_json(file_of(l, "damage.json"));
+  if (s.goes_on()) j["preparing"] = preparing_json(file_of(l, "trainer.log"));
   if (s.run.empty()) return j;
   j["now"] = step_json(read_status(s.run));
   j["scores"] = lesson_scores(s.run);

@@ -26,7 +26,7 @@ struct PageFolders {
 
 struct TeachSettings {
   LessonBase base;
-  OwnProgram program;
+  ChildProgram program;
   // Opens a model as the server's own was opened.
   std::function<std::shared_ptr<RunningModel>(const std::filesystem::path&, const std::string&)>
       open;

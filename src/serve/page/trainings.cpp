@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "serve/page/trainings.h"
 
+#include <algorithm>
 #include <csignal>
+#include <cstdio>
+#include <span>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -15,18 +18,41 @@ namespace fs = std::filesystem;
 
 constexpr size_t kLastWords = 2000;  // bytes of a log that are shown
 
-// What a program that failed said last.
-std::string end_of_log(const fs::path& log) {
+std::string tail_of(const fs::path& log) {
   std::error_code ec;
   if (!fs::is_regular_file(log, ec)) return "";
-  std::string text = read_text_file(log, 64 << 20);
+  const InputFile file(log);
+  const uint64_t read = std::min<uint64_t>(file.size(), 2 * kLastWords);  // it ends in line ends
+  std::string text(size_t(read), '\0');
+  file.read(file.size() - read, std::as_writable_bytes(std::span(text)));
   while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text;
+}
+
+// What a program that failed said last.
+std::string end_of_log(const fs::path& log) {
+  std::string text = tail_of(log);
   if (text.size() <= kLastWords) return text;
   const size_t line = text.find('\n', text.size() - kLastWords);
   return line == text.npos ? text.substr(text.size() - kLastWords) : text.substr(line + 1);
 }
 
 }  // namespace
+
+// As core/progress writes it: "  5 %, 684 s left: replies to ...".
+std::optional<Preparing> preparing(const fs::path& log) {
+  const std::string text = tail_of(log);
+  Preparing p;
+  long long left = 0;
+  char what[16] = "";
+  const std::string line = text.substr(text.rfind('\n') + 1);
+  if (std::sscanf(line.c_str(), "%d %%, %lld s left: %15[a-z]", &p.percent, &left, what) != 3)
+    return std::nullopt;
+  p.what = what;
+  p.seconds_left = left;
+  if (p.percent >= 100 || (p.what != "loading" && p.what != "replies")) return std::nullopt;
+  return p;
+}
 
 const Trainings::Child* Trainings::child(std::map<std::string, Child>& all,
                                          const std::string& lesson) const {
@@ -61,10 +87,12 @@ LessonStanding Trainings::standing(const StoredLesson& l, const fs::path& log) c
             {}};
   }
   const RunStatus s = read_status(run);
+  // The record says the end before its program has let go of the output, which whoever goes on
+  // wants to have.
+  if (lives || (s.state == RunState::running && process_state(run, s) != ProcessState::gone))
+    return {LessonPhase::running, "running", "", run};
   if (s.state != RunState::running)
     return {LessonPhase::ended, std::string(run_state_name(s.state)), s.message, run};
-  if (process_state(run, s) != ProcessState::gone)
-    return {LessonPhase::running, "running", "", run};
   return {LessonPhase::ended, "gone", end_of_log(log), run};
 }
 

@@ -7,9 +7,10 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 
-#include "serve/page/child_process.h"
+#include "guard/child_process.h"
 #include "serve/page/lesson_store.h"
 
 namespace nibble {
@@ -25,12 +26,21 @@ struct LessonStanding {
   bool goes_on() const { return phase == LessonPhase::starting || phase == LessonPhase::running; }
 };
 
+// What a training does before its first step, as its log says.
+struct Preparing {
+  std::string what;  // "loading", "replies": of what is kept
+  int percent = 0;
+  int64_t seconds_left = 0;
+};
+// None: the last line of the log is about something else.
+std::optional<Preparing> preparing(const std::filesystem::path& log);
+
 class Trainings {
  public:
-  Trainings(OwnProgram program, std::filesystem::path runs)
+  Trainings(ChildProgram program, std::filesystem::path runs)
       : program_(std::move(program)), runs_(std::move(runs)) {}
 
-  const OwnProgram& program() const { return program_; }
+  const ChildProgram& program() const { return program_; }
   void start(const std::string& lesson, const std::vector<std::string>& words,
              const std::filesystem::path& log);
   LessonStanding standing(const StoredLesson& lesson, const std::filesystem::path& log) const;
@@ -50,7 +60,7 @@ class Trainings {
   // The child of this server, if there is one; collected when it has ended.
   const Child* child(std::map<std::string, Child>& all, const std::string& lesson) const;
 
-  OwnProgram program_;
+  ChildProgram program_;
   std::filesystem::path runs_;
   mutable std::mutex mutex_;
   mutable std::map<std::string, Child> trainers_, checks_;

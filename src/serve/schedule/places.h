@@ -18,15 +18,21 @@ class Places {
   explicit Places(BatchEngine& engine);
 
   // The free place for a prompt: the one that shares most with it, of several the one that was
-  // free for longest; -1 when all are taken.
-  int64_t take(std::span<const int32_t> prompt);
+  // free for longest; -1 when all are taken. Where a beginning can be shared, an empty one rather
+  // than one that would lose what comes after it.
+  int64_t find(std::span<const int32_t> prompt) const;
+  // For a request that will run this prompt there.
+  void take(int64_t place, std::span<const int32_t> prompt);
   void free(int64_t place);
   int64_t free_count() const;
 
   // Blocks of the pool (KvCache) that nobody's request holds: free ones, and those of tokens that
   // are kept only in case they come again.
   int64_t spare_blocks() const;
-  // Forgets the tokens of the free place that was free for longest; false: none has any.
+  // Whole blocks of requests that a prompt in this place would begin with.
+  int64_t shared_blocks(int64_t place, std::span<const int32_t> prompt) const;
+  // Forgets the tokens of the free place that was free for longest, of those first which have a
+  // block that nobody shares; false: none has any.
   bool forget_one();
 
   // How much of a prompt the cache holds in one place or another. The last token always runs: its
@@ -42,8 +48,12 @@ class Places {
   static constexpr int64_t kWorthCopying = 8;
 
  private:
+  struct Beginning {
+    int64_t from = 0, length = 0;
+  };
   int64_t usable(int64_t place, std::span<const int32_t> prompt) const;
   void promise(int64_t place, std::span<const int32_t> tokens);
+  Beginning best_for(int64_t place, std::span<const int32_t> prompt) const;
 
   BatchEngine& engine_;
   std::vector<bool> taken_;

@@ -19,7 +19,8 @@ void SchedulerCounts::add(const ReplyEnd& end) {
 
 void SchedulerCounts::add(const SchedulerCounts& o) {
   inside += o.inside, waiting += o.waiting, feeding += o.feeding, decoding += o.decoding;
-  cached_tokens += o.cached_tokens, places += o.places, capacity += o.capacity;
+  cached_tokens += o.cached_tokens, shared_tokens += o.shared_tokens, places += o.places,
+      capacity += o.capacity;
   context = o.context;
   preempted += o.preempted, prompt_tokens += o.prompt_tokens, reused_tokens += o.reused_tokens;
   tokens += o.tokens, steps += o.steps, stepped += o.stepped, refused += o.refused;

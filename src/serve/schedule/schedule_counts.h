@@ -13,7 +13,8 @@ struct SchedulerCounts {
   int64_t waiting = 0, feeding = 0, decoding = 0;      // requests, when the last tick ended
   int64_t inside = 0;                                  // those that have not ended, now
   int64_t cached_tokens = 0, places = 0, context = 0;  // the cache, now
-  int64_t capacity = 0;                                // tokens it has room for
+  int64_t shared_tokens = 0;  // that need no memory of their own: others have the same
+  int64_t capacity = 0;       // tokens it has room for
   uint64_t preempted = 0;  // times a reply gave its room in the cache to older ones, to go on later
   uint64_t prompt_tokens = 0, reused_tokens = 0, tokens = 0, steps = 0;
   uint64_t stepped = 0;  // tokens that steps chose, of replies that go on, too

@@ -27,7 +27,7 @@ Scheduler::Scheduler(BatchEngine& engine, const SchedulerOptions& options)
   counts_.places = engine.sequences();
   counts_.context = context_;
   const KvCache& cache = engine.cache();
-  counts_.capacity = cache.block() > 0 ? cache.blocks() * cache.block() : cache.slots();
+  counts_.capacity = cache.block() > 0 ? cache.blocks().blocks() * cache.block() : cache.slots();
 }
 
 Scheduler::~Scheduler() { end_all("the server has ended"); }
@@ -123,13 +123,14 @@ void Scheduler::drop_unwanted() {
 void Scheduler::admit() {
   while (!waiting_.empty()) {
     StreamJob& job = *waiting_.front();
-    if (!has_room_for(job)) return;
-    const int64_t place = places_.take(job.to_feed());
-    if (place < 0) return;
+    const int64_t place = places_.find(job.to_feed());
+    if (place < 0 || !has_room_for(job, place)) return;
     if (job.turn == 0) job.turn = ++turns_;
+    places_.take(place, job.to_feed());
     running_[size_t(place)] = std::move(waiting_.front());
     waiting_.pop_front();
     feeding_.push_back(place);
+    keep_beginning(place);
     make_room(place, int64_t(job.to_feed().size()));
   }
 }
@@ -174,6 +175,9 @@ void Scheduler::count_now() {
   counts_.decoding = counts_.places - places_.free_count() - counts_.feeding;
   counts_.cached_tokens = 0;
   for (int64_t p = 0; p < counts_.places; ++p) counts_.cached_tokens += engine_.length(p);
+  const KvCache& cache = engine_.cache();
+  counts_.shared_tokens = cache.block() > 0 ? cache.blocks().saved() * cache.block() : 0;
+  counts_.cached_tokens -= counts_.shared_tokens;
   crowded_ = !waiting_.empty();
   ahead_.clear();
   for (const Job& j : waiting_) ahead_.push_back(feeding(*j));
@@ -212,7 +216,8 @@ bool Scheduler::try_again() {
   }
   if (std::chrono::steady_clock::now() - failed_at_ < options_.try_again) return false;
   const std::vector<int32_t> token = {0};
-  const int64_t place = places_.take(token);
+  const int64_t place = places_.find(token);
+  places_.take(place, token);
   std::string why;
   try {
     engine_.truncate(place, 0);

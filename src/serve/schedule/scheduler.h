@@ -68,7 +68,9 @@ class Scheduler {
   void take_incoming();
   void drop_unwanted();
   void admit();
-  bool has_room_for(const StreamJob& job) const;
+  bool reuses(const StreamJob& job) const;
+  bool has_room_for(const StreamJob& job, int64_t place) const;
+  void keep_beginning(int64_t place);
   bool make_room(int64_t place, int64_t tokens);
   void make_room_for_step();
   int64_t youngest() const;

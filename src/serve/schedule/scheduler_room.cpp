@@ -11,7 +11,7 @@ namespace nibble {
 // A request is let in when there is room for its prompt and everybody's next block: whoever comes
 // must not push out, with his first tokens, those who are there, nor be pushed out by their next
 // ones. Alone it has the whole pool, which is a context at least.
-bool Scheduler::has_room_for(const StreamJob& job) const {
+bool Scheduler::has_room_for(const StreamJob& job, int64_t place) const {
   const KvCache& cache = engine_.cache();
   if (cache.block() == 0 || places_.free_count() == engine_.sequences()) return true;
   const auto soon = [&](const StreamJob& j, int64_t tokens) {
@@ -19,13 +19,25 @@ bool Scheduler::has_room_for(const StreamJob& job) const {
     return cache.blocks_of(std::min(tokens + std::max<int64_t>(1, more), context_));
   };
   int64_t needed = soon(job, int64_t(job.to_feed().size()));
+  if (reuses(job)) needed -= places_.shared_blocks(place, job.to_feed());
   for (size_t p = 0; p < running_.size(); ++p) {
     if (!running_[p]) continue;
-    const auto place = int64_t(p), fed = int64_t(running_[p]->to_feed().size());
-    const int64_t then = soon(*running_[p], std::max(fed, engine_.length(place)));
-    needed += std::max<int64_t>(0, then - cache.held_blocks(place));
+    const auto other = int64_t(p), fed = int64_t(running_[p]->to_feed().size());
+    const int64_t then = soon(*running_[p], std::max(fed, engine_.length(other)));
+    needed += std::max<int64_t>(0, then - cache.blocks().held(other));
   }
   return needed <= places_.spare_blocks();
+}
+
+// What the cache has of a prompt stays from now on, whoever else forgets it: that much was counted.
+void Scheduler::keep_beginning(int64_t place) {
+  if (engine_.cache().block() == 0) return;
+  const StreamJob& job = *running_[size_t(place)];
+  if (reuses(job)) {
+    places_.settle(place, job.to_feed());
+  } else {
+    engine_.truncate(place, 0);
+  }
 }
 
 int64_t Scheduler::youngest() const {

@@ -8,6 +8,11 @@
 
 namespace nibble {
 
+// The likelihoods of a prompt's tokens are known only when it is run, the first time.
+bool Scheduler::reuses(const StreamJob& job) const {
+  return options_.reuse && (!job.request.prompt_logprobs || job.goes_on());
+}
+
 // The oldest prompt and the shortest in turns: nobody starves, and a question does not wait for a
 // book. One that shares its beginning with an older one waits until that is there to be copied.
 StreamJob* Scheduler::next_to_feed() {
@@ -17,7 +22,7 @@ StreamJob* Scheduler::next_to_feed() {
     StreamJob* const job = running_[size_t(*at)].get();
     const std::span<const int32_t> prompt = job->to_feed();
     bool waits = false;
-    if (!job->started && options_.reuse && !job->request.prompt_logprobs) {
+    if (!job->started && reuses(*job)) {
       const int64_t cached = places_.cached(prompt);
       for (auto older = feeding_.begin(); older != at; ++older) {
         const auto other = running_[size_t(*older)]->to_feed();
@@ -59,7 +64,7 @@ void Scheduler::feed_chunk(StreamJob& job, int64_t place) {
   const bool facts = job.request.prompt_logprobs && !job.goes_on();
   if (!job.started) {
     job.started = true;
-    if (options_.reuse && !facts) {
+    if (reuses(job)) {
       job.fed = places_.settle(place, prompt);
       if (job.again.empty()) job.reused = job.fed;
     } else {

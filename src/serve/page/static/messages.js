@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The messages of a conversation, and what can be done with each.
 import {button, el, say} from './dom.js';
-import {number, t} from './i18n.js';
+import {number, speedText, t} from './i18n.js';
 import {looksMarked, showMarkdown} from './markdown.js';
 import {showTokens} from './tokens.js';
 
@@ -20,7 +20,7 @@ function note(m) {
   if (m.count)
     parts.push(
         t('reply_note',
-          {tokens: number(m.count), speed: number(m.count / Math.max(m.seconds, 1e-3))}));
+          {tokens: number(m.count), speed: speedText(m.count / Math.max(m.seconds, 1e-3))}));
   if (m.finish === 'length') parts.push(t('reply_cut'));
   if (m.finish === 'stopped') parts.push(t('reply_stopped'));
   return el('span.note.muted', {}, parts.join(' · '));

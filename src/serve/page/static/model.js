@@ -3,7 +3,7 @@
 import {get, part} from './api.js';
 import {bar, barRow} from './chart.js';
 import {el, say} from './dom.js';
-import {bytes, duration, figure, number, percent, t} from './i18n.js';
+import {bytes, duration, figure, number, percent, speedText, t} from './i18n.js';
 import {sectionOf, tile} from './run_view.js';
 
 const POLL_MS = 1000;
@@ -26,7 +26,7 @@ function speed(model) {
   return el(
       'div.tiles', {id: 'speed'},
       tile(
-          t('speed_now'), busy ? `${number(rate)} ${t('tokens_a_second')}` : t('idle'),
+          t('speed_now'), busy ? `${speedText(rate)} ${t('tokens_a_second')}` : t('idle'),
           t('served', {n: number(now.requests), tokens: number(now.chosen_tokens)})),
       tile(t('first_token'), duration(now.requests ? now.first_token_seconds / now.requests : NaN)),
       tile(

@@ -3,7 +3,7 @@
 // weights of the moment say.
 import {get, part, post} from './api.js';
 import {el, icon, say} from './dom.js';
-import {bytes, duration, figure, number, t} from './i18n.js';
+import {bytes, duration, figure, number, speedText, t} from './i18n.js';
 import {lossChart, stateBadge, tile} from './run_view.js';
 import {throwAway} from './teach_after.js';
 
@@ -16,7 +16,7 @@ function tiles(now) {
           t('loss'), figure(now.taught_loss ?? now.smoothed_loss ?? NaN),
           now.kept_loss === null ? '' : `${t('kept')} ${figure(now.kept_loss)}`),
       tile(t('rate'), figure(now.lr ?? NaN)),
-      tile(t('speed_now'), number(now.tokens_per_second), t('tokens_a_second')),
+      tile(t('speed_now'), speedText(now.tokens_per_second), t('tokens_a_second')),
       tile(t('training_memory'), bytes(now.rss_bytes)),
       tile(t('time_left'), duration(now.eta_seconds ?? NaN)));
 }
@@ -41,6 +41,14 @@ function replies(status) {
                           el(r.last.passed ? 'span.mark.good' : 'span.mark.bad', {},
                              r.last.passed ? '✓ ' : '· '),
                           r.last.reply))))));
+}
+
+/** What takes its time before the first step, in words. */
+function before(status) {
+  const p = status.preparing;
+  if (p)
+    return t(`preparing_${p.what}`, {percent: number(p.percent), left: duration(p.seconds_left)});
+  return status.now?.step === 0 ? t('first_look') : '';
 }
 
 function title(status) {
@@ -76,11 +84,13 @@ function controls(status, {redraw, again}) {
 export function showLive(room, first, tools) {
   let timer = 0, gone = false;
   const chart = el('section.card', {}), figures = el('div', {}), said = el('div', {}),
-        bar = el('progress', {max: 1, value: 0}), badge = el('span', {});
+        bar = el('progress', {max: 1, value: 0}), badge = el('span', {}),
+        doing = el('p.muted', {id: 'doing'});
   const fill = (status, metrics) => {
     badge.replaceChildren(
         status.state === 'starting' ? el('span.badge.running', {}, t('starting')) :
                                       stateBadge(status.state));
+    doing.textContent = first.goes_on ? before(status) : '';
     if (status.now) {
       bar.value = status.now.steps ? status.now.step / status.now.steps : 0;
       figures.replaceChildren(tiles(status.now));
@@ -103,7 +113,8 @@ export function showLive(room, first, tools) {
          el('a.backlink', {href: '#teach'}, !first.goes_on && `← ${t('new_lesson')}`),
          el('div.row.between', {}, el('h1', {}, title(first), ' ', badge), controls(first, tools)),
          first.message && el('p.card.error.plain', {}, first.message), first.goes_on && bar,
-         figures, chart, el('section.card', {}, el('h2', {}, t('replies_now')), said),
+         first.goes_on && doing, figures, chart,
+         el('section.card', {}, el('h2', {}, t('replies_now')), said),
          first.run && !first.goes_on && el('a', {href: `#runs/${part(first.run)}`}, t('details'))));
   fill(first, null);
   if (first.goes_on)

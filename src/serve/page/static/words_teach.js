@@ -63,6 +63,15 @@ export const teachWords = {
   start: ['Start teaching', '開始教學'],
   learning: ['{model} is learning', '{model} 正在學習'],
   starting: ['Starting …', '啟動中…'],
+  preparing_loading:
+      ['Reading the model: {percent} %, {left} left', '正在讀取模型：{percent} %，還要 {left}'],
+  preparing_replies: [
+    'The model answers what is to stay: {percent} %, {left} left',
+    '模型正在回答要保持不變的問題：{percent} %，還要 {left}'
+  ],
+  first_look: [
+    'Every question is asked once before the first step.', '開始第一步之前，先把每個問題問一次。'
+  ],
   stop_training: ['Stop', '停止'],
   stopping: ['Stopping: the step is finished and saved', '停止中：完成這一步並存檔'],
   stopped_title: ['The lesson was stopped', '教學已停止'],

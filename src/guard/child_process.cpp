@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "serve/page/child_process.h"
+#include "guard/child_process.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -17,7 +17,7 @@
 namespace nibble {
 namespace {
 
-// What a child must not see: the key that opens this server.
+// What a child must not see: the key that opens a server.
 constexpr std::string_view kSecret = "NIBBLE_API_KEY=";
 
 class SpawnPlan {
@@ -26,7 +26,7 @@ class SpawnPlan {
     ::posix_spawn_file_actions_init(&files_);
     ::posix_spawnattr_init(&attributes_);
     ::posix_spawn_file_actions_addopen(&files_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    // A server that was started in the background has signals ignored; a child must hear them.
+    // Who was started in the background has signals ignored; a child must hear them.
     sigset_t none, all;
     ::sigemptyset(&none);
     ::sigfillset(&all);
@@ -41,11 +41,14 @@ class SpawnPlan {
   SpawnPlan(const SpawnPlan&) = delete;
   SpawnPlan& operator=(const SpawnPlan&) = delete;
 
+  void write_to_nobody(int as) {
+    ::posix_spawn_file_actions_addopen(&files_, as, "/dev/null", O_WRONLY, 0);
+  }
   void write_to(int fd, int as) { ::posix_spawn_file_actions_adddup2(&files_, fd, as); }
   void own_session() { flags_ |= POSIX_SPAWN_SETSID; }
 
-  pid_t start(const OwnProgram& program, const std::vector<std::string>& words) {
-    // Sockets of clients and locks are ours alone.
+  pid_t start(const ChildProgram& program, const std::vector<std::string>& words) {
+    // Sockets of a server's clients and locks are ours alone.
     ::posix_spawn_file_actions_addclosefrom_np(&files_, 3);
     ::posix_spawnattr_setflags(&attributes_, short(flags_));
     std::vector<std::string> all = {program.name};
@@ -61,7 +64,8 @@ class SpawnPlan {
     const int wrong =
         ::posix_spawn(&pid, program.file.c_str(), &files_, &attributes_, argv.data(), env.data());
     if (wrong != 0)
-      throw_format("cannot start {} {}: {}", program.name, words.front(), std::strerror(wrong));
+      throw_format("cannot start {} {}: {}", program.name, words.empty() ? "" : words.front(),
+                   std::strerror(wrong));
     return pid;
   }
 
@@ -71,14 +75,14 @@ class SpawnPlan {
   int flags_ = 0;
 };
 
-class MemoryFile {
+class OutputInMemory {
  public:
-  MemoryFile() : fd_(::memfd_create("nibble", MFD_CLOEXEC)) {
+  OutputInMemory() : fd_(::memfd_create("nibble", MFD_CLOEXEC)) {
     if (fd_ < 0) throw_format("cannot make a file in memory: {}", std::strerror(errno));
   }
-  ~MemoryFile() { ::close(fd_); }
-  MemoryFile(const MemoryFile&) = delete;
-  MemoryFile& operator=(const MemoryFile&) = delete;
+  ~OutputInMemory() { ::close(fd_); }
+  OutputInMemory(const OutputInMemory&) = delete;
+  OutputInMemory& operator=(const OutputInMemory&) = delete;
   int fd() const { return fd_; }
   std::string text() const {
     constexpr off_t kMost = 16 << 20;
@@ -95,7 +99,7 @@ class MemoryFile {
 
 }  // namespace
 
-pid_t start_detached(const OwnProgram& program, const std::vector<std::string>& words,
+pid_t start_detached(const ChildProgram& program, const std::vector<std::string>& words,
                      const std::filesystem::path& log) {
   const int fd = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd < 0) throw_format("cannot write {}: {}", log.string(), std::strerror(errno));
@@ -113,8 +117,20 @@ pid_t start_detached(const OwnProgram& program, const std::vector<std::string>& 
   }
 }
 
+pid_t start_writing_to(int out, const ChildProgram& program,
+                       const std::vector<std::string>& words) {
+  SpawnPlan plan;
+  plan.write_to(out, STDOUT_FILENO);
+  plan.write_to_nobody(STDERR_FILENO);
+  return plan.start(program, words);
+}
+
+void end_child(pid_t pid) {
+  ::kill(pid, SIGKILL);
+  ::waitpid(pid, nullptr, 0);
+}
+
 std::optional<int> collect_child(pid_t pid) {
-  constexpr int kNobodyKnows = 255;  // somebody had SIGCHLD ignored when this server was started
   int status = 0;
   const pid_t ended = ::waitpid(pid, &status, WNOHANG);
   if (ended < 0 && errno == ECHILD) return kNobodyKnows;
@@ -122,9 +138,9 @@ std::optional<int> collect_child(pid_t pid) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-Finished run_shortly(const OwnProgram& program, const std::vector<std::string>& words,
+Finished run_shortly(const ChildProgram& program, const std::vector<std::string>& words,
                      std::chrono::milliseconds limit) {
-  const MemoryFile out, err;
+  const OutputInMemory out, err;
   SpawnPlan plan;
   plan.write_to(out.fd(), STDOUT_FILENO);
   plan.write_to(err.fd(), STDERR_FILENO);
@@ -137,8 +153,7 @@ Finished run_shortly(const OwnProgram& program, const std::vector<std::string>& 
       break;
     }
     if (std::chrono::steady_clock::now() > end) {
-      ::kill(pid, SIGKILL);
-      ::waitpid(pid, nullptr, 0);
+      end_child(pid);
       f.status = -1;
       break;
     }
