@@ -7,7 +7,6 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/json.h"
-#include "guard/process_tree.h"
 
 namespace nibble {
 namespace {
@@ -104,6 +103,13 @@ void set_own_process(RunStatus& status) {
   status.host = own_host();
 }
 
+std::optional<ProcessInfo> process_of(const RunStatus& status) {
+  if (status.host != own_host()) return std::nullopt;
+  auto p = read_process(status.pid);
+  if (!p || !p->alive() || p->start_ticks != status.pid_start) return std::nullopt;
+  return p;
+}
+
 ProcessState process_state(const std::filesystem::path& folder, const RunStatus& status) {
   switch (lock_state(lock_in(folder))) {
     case LockState::held: return ProcessState::alive;
@@ -112,9 +118,7 @@ ProcessState process_state(const std::filesystem::path& folder, const RunStatus&
     case LockState::absent: break;
   }
   if (status.host != own_host()) return ProcessState::on_another_host;
-  const auto p = read_process(status.pid);
-  const bool same = p && p->alive() && p->start_ticks == status.pid_start;
-  return same ? ProcessState::alive : ProcessState::gone;
+  return process_of(status) ? ProcessState::alive : ProcessState::gone;
 }
 
 }  // namespace nibble

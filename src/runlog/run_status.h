@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "guard/process_tree.h"
 #include "runlog/run_metrics.h"
 
 namespace nibble {
@@ -39,6 +40,9 @@ RunStatus read_status(const std::filesystem::path& run_folder);  // throws Forma
 
 // The fields that tell this process from others.
 void set_own_process(RunStatus& status);
+
+// The process that wrote it, while it is there and on this host.
+std::optional<ProcessInfo> process_of(const RunStatus& status);
 
 enum class ProcessState { alive, gone, on_another_host };
 // Of the run or chain in `folder`, by the lock its process holds there; by the number of the

@@ -89,7 +89,8 @@ LessonStanding Trainings::standing(const StoredLesson& l, const fs::path& log) c
   const RunStatus s = read_status(run);
   // The record says the end before its program has let go of the output, which whoever goes on
   // wants to have.
-  if (lives || (s.state == RunState::running && process_state(run, s) != ProcessState::gone))
+  if (process_of(s) ||
+      (s.state == RunState::running && process_state(run, s) != ProcessState::gone))
     return {LessonPhase::running, "running", "", run};
   if (s.state != RunState::running)
     return {LessonPhase::ended, std::string(run_state_name(s.state)), s.message, run};
@@ -101,12 +102,11 @@ bool Trainings::stop(const StoredLesson& l) const {
   const fs::path run = runs_ / l.runs.back();
   if (fs::exists(run / "status.json", ec)) {
     const RunStatus s = read_status(run);
-    const auto p = read_process(s.pid);
-    const bool same = s.state == RunState::running &&
-                      process_state(run, s) == ProcessState::alive && p && p->alive() &&
-                      p->start_ticks == s.pid_start;
-    if (same) send_signal(*p, SIGINT);
-    return same;
+    const auto p = process_of(s);
+    const bool goes_on =
+        p && s.state == RunState::running && process_state(run, s) == ProcessState::alive;
+    if (goes_on) send_signal(*p, SIGINT);
+    return goes_on;
   }
   const std::lock_guard lock(mutex_);
   const Child* const c = child(trainers_, l.name);
