@@ -52,9 +52,9 @@ bool Scheduler::feed() {
     feed_chunk(*job, place);
   } catch (const std::exception& e) {
     log_warning("a prompt could not be run: {}", e.what());
+    set_broken(e.what());  // before the place is free: nobody else is to be sent to it
     engine_.truncate(place, 0);
     if (running_[size_t(place)]) leave(place, std::nullopt, e.what());
-    set_broken(e.what());
   }
   return true;
 }
@@ -165,11 +165,11 @@ bool Scheduler::step() {
     counts_.broken.clear();
   } catch (const std::exception& e) {
     log_warning("a step of {} replies failed: {}", steps_.size(), e.what());
+    set_broken(e.what());
     for (const DecodeStep& d : steps_) {
       engine_.truncate(d.sequence, 0);
       if (running_[size_t(d.sequence)]) leave(d.sequence, std::nullopt, e.what());
     }
-    set_broken(e.what());
   }
   return true;
 }
