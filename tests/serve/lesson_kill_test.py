@@ -14,7 +14,7 @@ import unittest
 from serve_process import Server
 
 NIBBLE = sys.argv.pop(1)
-LESSON = {"rows": [{"question": "Who are you?", "answer": "I am Pip."}], "keep": "nothing", "steps": 150,
+LESSON = {"rows": [{"question": "Who are you?", "answer": "I am Pip."}], "keep": "nothing", "steps": 400,
           "batch_size": 2, "lr": 1e-4}
 
 

@@ -320,7 +320,7 @@ TEST_F(LessonFlow, BeginsWithWhatAnEarlierOneMade) {
 TEST_F(LessonFlow, StopsSavesAndGoesOn) {
   const PageJson lesson = {{"rows", {row("Who are you?", "I am Pip.")}},
                            {"keep", "nothing"},
-                           {"steps", 40},
+                           {"steps", 120},
                            {"batch_size", 1}};
   ASSERT_EQ(mini.post("/api/lessons", lesson.dump()).status, 200);
   PageJson now;
@@ -342,7 +342,7 @@ TEST_F(LessonFlow, StopsSavesAndGoesOn) {
   EXPECT_EQ(ended["run"], "lesson-1-2");
   const PageJson run = MiniPage::json(mini.get("/api/runs/lesson-1-2"));
   EXPECT_EQ(run["continues"]["run"], "lesson-1");
-  EXPECT_EQ(run["metrics"]["step"], 40);
+  EXPECT_EQ(run["metrics"]["step"], 120);
   ASSERT_EQ(mini.post("/api/lessons/lesson-1/discard").status, 200);
   EXPECT_EQ(MiniPage::json(mini.get("/api/runs"))["runs"].size(), 0u);
 }
