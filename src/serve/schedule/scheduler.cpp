@@ -70,6 +70,7 @@ Scheduler::Offer Scheduler::offer(std::span<const int32_t> prompt) const {
   o.sound = counts_.broken.empty();
   o.kept = counts_.cached_tokens;
   o.room = inside_ < counts_.places && !crowded_;
+  if (!o.room) return o;  // asked after every tick of a server that is full
   int64_t there = options_.reuse ? places_.promised(prompt) : 0;
   // What others have before them anyway and this one begins with, too, is run once.
   const auto beside = [&](std::span<const int32_t> other, int64_t fed) {

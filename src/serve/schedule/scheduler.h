@@ -43,8 +43,10 @@ class Scheduler {
   struct Offer {
     bool room = false;   // a place is free and nobody waits for one
     bool sound = false;  // the last thing the device did went well
-    int64_t tokens = 0;  // that are to be run before its reply, and what other replies count for
-    int64_t kept = 0;    // tokens in the cache, which others may ask for again
+    // Where there is room: tokens that are to be run before its reply, and what other replies
+    // count for.
+    int64_t tokens = 0;
+    int64_t kept = 0;  // tokens in the cache, which others may ask for again
   };
   Offer offer(std::span<const int32_t> prompt) const;
   void hand(Job job);
